@@ -13,7 +13,7 @@ import msgspec
 
 from berth.core.cluster.node_packing import pack_health
 from berth.formats.ascend.fault_levels import word_of
-from berth.formats.ascend.report_error import ReportError
+from berth.formats.ascend.report_error import RefusedReport, ReportError
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
@@ -28,11 +28,11 @@ from berth.services.health.condition_cache import ConditionCache
 from berth.services.health.config import HealthConfig
 from berth.services.health.flapping import FlapHistory, FlapRules
 from berth.services.health.metrics import HealthMetrics
-from berth.services.health.report_store import ReportStore
+from berth.services.health.partial_verdicts import HealthRules
+from berth.services.health.report_store import AGENT, ReportStore
 from berth.services.health.reports import answer, check_against, check_newer, parse_report
-from berth.services.health.verdicts import HealthRules, is_own_list, judge, next_change_ms
+from berth.services.health.verdicts import is_own_list, judge, next_change_ms
 
-AGENT: Final = "agent"
 _MS: Final = 1000
 
 
@@ -146,6 +146,7 @@ class Loop:
             check_against(report, self.cluster.nodes)
         except ReportError as error:
             if report.node in self.cluster.nodes:
+                self.report_store.refuse(report.node, AGENT, RefusedReport(report), now_ms=self._clock.now_ms())
                 self.report_store.mark_suspect(report.node, AGENT, str(error))
                 self.touch([report.node])
             raise

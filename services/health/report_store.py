@@ -1,21 +1,31 @@
-"""Store of reports: the last valid one of each source on each node, and its time. Pure.
+"""Store of reports: of each source on each node the last valid one and a newer refused one, and their times. Pure.
 
 A node's clock may be wrong, so its UpdateTime alone does not give the age of a report. Reports that are watched live
 give the offset of the node's clock: the smallest observed difference between receipt and UpdateTime. The time of a
 report is its UpdateTime plus that offset. For a report that existed before the watch it is the UpdateTime alone.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
 from berth.formats.ascend.device_info import ChipLists, DeviceReport, SwitchInfo
 from berth.formats.ascend.free_list import FreeList, FreeView, looked_again, with_report
 from berth.formats.ascend.node_info import NodeInfo
+from berth.formats.ascend.report_error import RefusedReport
 from berth.schemas.nodes import HealthReport, NodeCondition
 from berth.schemas.units import UnixMs
 
-_MS = 1000
+T = TypeVar("T")
+
+DEVICE: Final = "device plug-in"
+NODED: Final = "NodeD"
+SWITCH: Final = "switch"
+AGENT: Final = "agent"
+_FIELDS: Final = {DEVICE: "device", NODED: "node", SWITCH: "switch", AGENT: "agent"}
+"""Fields of :class:`SourceReports` by source."""
+_MS: Final = 1000
 
 
 class StoredDeviceReport(msgspec.Struct, frozen=True):
@@ -41,20 +51,40 @@ class StoredAgentReport(msgspec.Struct, frozen=True):
     reported_ms: UnixMs
 
 
-class NodeReports(msgspec.Struct):
-    """All reports on a node.
-
-    Attributes:
-        restored: Condition published by an earlier run; it counts only until a report arrives.
-        suspect: Error of a source's newest report, by source; the report before stays in force.
-    """
+class SourceReports(msgspec.Struct):
+    """A report of each source on a node."""
 
     device: StoredDeviceReport | None = None
     node: NodeInfo | None = None
     switch: SwitchInfo | None = None
     agent: StoredAgentReport | None = None
+
+    def of(self, source: str) -> object | None:
+        """The report of a source; None without one."""
+        found: object | None = getattr(self, _FIELDS[source])
+        return found
+
+
+class NodeReports(SourceReports):
+    """All reports on a node: the last valid ones, and what else counts.
+
+    Attributes:
+        restored: Condition published by an earlier run; it counts only until a report arrives.
+        suspect: Error of a source's newest report, by source; the report before stays in force.
+        refused: What these newest reports say, as far as it can be read.
+        gaps: Why the health in them cannot be read, by source; without those whose health can.
+    """
+
     restored: NodeCondition | None = None
     suspect: dict[str, str] = {}
+    refused: SourceReports = msgspec.field(default_factory=SourceReports)
+    gaps: dict[str, str] = {}
+
+    def set_refused(self, source: str, report: object | None, gap: str = "") -> None:
+        """Replace what the refused report of a source says; None for nothing."""
+        if source in _FIELDS:
+            setattr(self.refused, _FIELDS[source], report)
+        self.gaps = {key: why for key, why in (self.gaps | {source: gap}).items() if why}
 
 
 class ReportStore:
@@ -89,16 +119,13 @@ class ReportStore:
         """
         reports = self._reports_of(node)
         before = reports.device
-        reported_ms, behind_ms = _reported(before, report, now_ms=now_ms, is_live=is_live)
-        if before is None and reports.restored is not None and reports.restored.updated_ms <= now_ms:
-            reported_ms = max(reported_ms, reports.restored.updated_ms)
+        restored = reports.restored
+        stored = _stored(reports, report, now_ms=now_ms, is_live=is_live)
+        if before is None and restored is not None and restored.updated_ms <= now_ms:
+            stored = msgspec.structs.replace(stored, reported_ms=max(stored.reported_ms, restored.updated_ms))
         views = before.views if before is not None else {}
-        views = {
-            resource: with_report(views.get(resource), _free_list(chips, report.update_s), idle=idle)
-            for resource, chips in report.chips.items()
-        }
-        reports.device = StoredDeviceReport(report, reported_ms, behind_ms, views)
-        self._note(node, views)
+        reports.device = msgspec.structs.replace(stored, views=_views(views, report, idle=idle))
+        self._note(node, reports.device.views)
 
     def reexamine(self, node: str, *, now_ms: UnixMs, idle: int) -> None:
         """Update the accepted free lists after time has passed or pods have changed."""
@@ -134,20 +161,54 @@ class ReportStore:
             or msgspec.structs.replace(before.report, updated_ms=report.updated_ms) != report
         )
 
+    def refuse(self, node: str, source: str, found: RefusedReport[T], *, now_ms: UnixMs, is_live: bool = False) -> None:
+        """Take what can be read of a source's newest report, which is refused: it replaces one that was before it.
+
+        Args:
+            node: The node.
+            source: The source.
+            found: What can be read of it.
+            now_ms: The time.
+            is_live: The change was watched, not found in a list.
+        """
+        reports = self._reports_of(node)
+        report: object | None = found.report
+        match report:
+            case DeviceReport():
+                stored = _stored(reports, report, now_ms=now_ms, is_live=is_live)
+                reported_ms = stored.reported_ms if report.update_s else now_ms  # its time cannot be read
+                views = _views({}, report, idle=0)
+                report = msgspec.structs.replace(stored, reported_ms=reported_ms, views=views)
+            case HealthReport():
+                report = StoredAgentReport(report, now_ms)
+        reports.set_refused(source, report, found.gap)
+
     def mark_suspect(self, node: str, source: str, reason: str) -> bool:
-        """Mark a source's newest report as invalid; returns whether it was valid before."""
+        """Mark a source's newest report as refused; returns whether the one before was not."""
         suspect = self._reports_of(node).suspect
         is_new = source not in suspect
         self._reports_of(node).suspect = {**suspect, source: reason}
         return is_new
 
     def mark_valid(self, node: str, source: str) -> bool:
-        """Mark a source's newest report as valid; returns whether it was invalid before."""
+        """Mark a source's newest report as valid, which ends a refused one; returns whether it was refused before."""
         reports = self._reports_of(node)
         if source not in reports.suspect:
             return False
         reports.suspect = {key: reason for key, reason in reports.suspect.items() if key != source}
+        reports.set_refused(source, None)
         return True
+
+    def drop_device(self, node: str) -> None:
+        """Take the deletion of the reports of a node's device plug-in, the refused one too."""
+        reports = self._reports_of(node)
+        reports.device = reports.restored = None
+        self.unsettled.discard(node)
+        self.mark_valid(node, DEVICE)
+
+    def suspects_of(self, source: str) -> list[str]:
+        """Nodes of which a source's newest report is refused, sorted."""
+        return sorted(name for name, reports in self._reports.items() if source in reports.suspect)
 
     def _reports_of(self, node: str) -> NodeReports:
         return self._reports.setdefault(node, NodeReports())
@@ -157,6 +218,20 @@ class ReportStore:
             self.unsettled.discard(node)
         else:
             self.unsettled.add(node)
+
+
+def _stored(reports: NodeReports, report: DeviceReport, *, now_ms: UnixMs, is_live: bool) -> StoredDeviceReport:
+    """A report with its time, which follows from the newest one before it."""
+    known = [one for one in (reports.device, reports.refused.device) if one is not None]
+    before = max(known, key=lambda one: one.reported_ms, default=None)
+    return StoredDeviceReport(report, *_reported(before, report, now_ms=now_ms, is_live=is_live))
+
+
+def _views(before: Mapping[str, FreeView], report: DeviceReport, *, idle: int) -> dict[str, FreeView]:
+    return {
+        resource: with_report(before.get(resource), _free_list(chips, report.update_s), idle=idle)
+        for resource, chips in report.chips.items()
+    }
 
 
 def _reported(

@@ -1,7 +1,7 @@
 """Sources: ConfigMaps from the API server, decoded into reports.
 
-Content that cannot be read leaves the last valid report in force and makes the node suspect. It is counted, and logged
-once while it lasts. The report of a deleted ConfigMap stays and ages.
+A refused report makes the node suspect. It is counted, and logged once while it lasts. The last valid report stays in
+force beside what can be read of the refused one. The reports of a deleted ConfigMap end with it.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,9 +9,16 @@ from typing import Final, TypeVar
 
 from berth.formats.ascend import cluster_info, device_info, node_info
 from berth.formats.ascend.cluster_info import ChunkRead, Chunks, Entry
-from berth.formats.ascend.device_info import DeviceReport, SwitchInfo, parse_device_info, parse_switch_info
-from berth.formats.ascend.node_info import NodeInfo, parse_node_info
-from berth.formats.ascend.report_error import ReportError
+from berth.formats.ascend.device_info import (
+    DeviceReport,
+    SwitchInfo,
+    parse_device_info,
+    parse_switch_info,
+    refused_device_info,
+    refused_switch_info,
+)
+from berth.formats.ascend.node_info import NodeInfo, parse_node_info, refused_node_info
+from berth.formats.ascend.report_error import RefusedReport, ReportError
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
@@ -19,13 +26,11 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection
 from berth.services.health.cluster_state import ClusterState
 from berth.services.health.metrics import HealthMetrics
-from berth.services.health.report_store import ReportStore
+from berth.services.health.report_store import DEVICE, NODED, SWITCH, ReportStore
 
 E = TypeVar("E")
 
-DEVICE: Final = "device plug-in"
-NODED: Final = "NodeD"
-SWITCH: Final = "switch"
+_NOTHING: Final = RefusedReport(None)
 _DIRECT_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
 _CLUSTERD_LABEL: Final = {"labelSelector": "mx-consumer-volcano=true"}
 
@@ -68,13 +73,23 @@ class ReportIntake:
         if self.report_store.mark_valid(node, source):
             self.log.info("report recovered", node=node, source=source)
 
-    def reject(self, node: str, source: str, error: ReportError) -> None:
-        """Note that the newest report of a source on a node cannot be read; the one before stays in force."""
+    def reject(
+        self, node: str, source: str, error: ReportError, found: RefusedReport[E], *, is_live: bool = False
+    ) -> None:
+        """Note that the newest report of a source on a node is refused.
+
+        Args:
+            node: The node.
+            source: The source.
+            error: Why it is refused.
+            found: What can be read of it.
+            is_live: The change was watched, not found in a list.
+        """
         self.refused(source)
-        if self.report_store.mark_suspect(node, source, str(error)):
-            self.log.warning(
-                "report rejected, last valid one stays in force", node=node, source=source, reason=str(error)
-            )
+        why = str(error)
+        self.report_store.refuse(node, source, found, now_ms=self.clock.now_ms(), is_live=is_live)
+        if self.report_store.mark_suspect(node, source, why):
+            self.log.warning("report rejected, last valid one stays in force", node=node, source=source, reason=why)
 
     def refused(self, source: str) -> None:
         """Count content that cannot be read."""
@@ -164,7 +179,8 @@ class Direct:
         try:
             report = parse_device_info(_value(data, device_info.KEY))
         except ReportError as error:
-            self._intake.reject(node, DEVICE, error)
+            found = _refused(data, device_info.KEY, refused_device_info, error)
+            self._intake.reject(node, DEVICE, error, found, is_live=is_live)
         else:
             self._intake.device(node, report, is_live=is_live)
             self._intake.accept(node, DEVICE)
@@ -175,23 +191,24 @@ class Direct:
         try:
             info = parse_switch_info(text) if text.strip() else None
         except ReportError as error:
-            self._intake.reject(node, SWITCH, error)
+            self._intake.reject(node, SWITCH, error, refused_switch_info(text))
             return
         self._intake.report_store.put_switch(node, info)
         self._intake.accept(node, SWITCH)
 
     def _no_device(self, node: str) -> None:
-        """Keep the deleted report, which ages; drop that of the switch."""
+        """Drop the reports of the plug-in, and those of the switch."""
+        self._intake.report_store.drop_device(node)
         self._intake.report_store.put_switch(node, None)
-        for source in (DEVICE, SWITCH):
-            self._intake.report_store.mark_valid(node, source)
+        self._intake.report_store.mark_valid(node, SWITCH)
 
     def _noded(self, node: str, data: Mapping[str, str], is_live: bool) -> None:  # noqa: FBT001 - called by position
         del is_live  # NodeD writes only while there is a fault, not periodically
         try:
             info = parse_node_info(_value(data, node_info.KEY))
         except ReportError as error:
-            self._intake.reject(node, NODED, error)
+            found = _refused(data, node_info.KEY, refused_node_info, error)
+            self._intake.reject(node, NODED, error, found)
             return
         self._intake.report_store.put_node(node, info)
         self._intake.accept(node, NODED)
@@ -244,6 +261,8 @@ class Clusterd:
         self._devices.forget(now_ms=now_ms, after_ms=after_ms)
         gone = self._switches.forget(now_ms=now_ms, after_ms=after_ms)
         self._put_switches(gone)
+        for node in gone:
+            self._intake.report_store.mark_valid(node, SWITCH)
         if gone:
             self._intake.on_change(gone)
 
@@ -284,6 +303,7 @@ class Clusterd:
             self._log.warning("chunk rejected, previous content stays in force", chunk=name, reason=str(error))
         nodes = self._held_by(name)
         for node in nodes:
+            self._intake.report_store.refuse(node, _source_of(name), _NOTHING, now_ms=self._intake.clock.now_ms())
             self._intake.report_store.mark_suspect(node, _source_of(name), str(error))
         self._intake.on_change(nodes)
 
@@ -318,14 +338,17 @@ class Clusterd:
         for node in changed:
             entry = read.entries.get(node)
             self._intake.report_store.put_node(node, entry.value if entry is not None else None)
-            if entry is None:
-                self._intake.report_store.mark_valid(node, NODED)
-        return [*changed, *self._judge(read, NODED)]
+        known = {*read.entries, *read.errors}
+        healthy = [node for node in self._intake.report_store.suspects_of(NODED) if node not in known]
+        for node in healthy:
+            self._intake.report_store.mark_valid(node, NODED)
+        return [*changed, *healthy, *self._judge(read, NODED)]
 
     def _judge(self, read: ChunkRead[E], source: str) -> list[str]:
         """Note which entries are valid and which are not; returns the nodes that changed."""
         for node, error in read.errors.items():
-            self._intake.reject(node, source, error)
+            found = read.refused.get(node, _NOTHING)
+            self._intake.reject(node, source, error, found, is_live=self._is_live)
         self._metrics.taken.labels(source).inc(len(read.entries))
         trusted = [
             node
@@ -346,6 +369,13 @@ def _value(data: Mapping[str, str], key: str) -> str:
     if key not in data:
         raise ReportError(field=f"data.{key}", value=None, expected=f"a text; the keys are {sorted(data)}")
     return data[key]
+
+
+def _refused(
+    data: Mapping[str, str], key: str, read: Callable[[str], RefusedReport[E]], error: ReportError
+) -> RefusedReport[E]:
+    """What can be read under a key whose report is refused with an error."""
+    return read(data[key]) if key in data else RefusedReport(None, str(error))
 
 
 def _source_of(chunk: str) -> str:

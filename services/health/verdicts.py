@@ -1,7 +1,7 @@
 """Verdicts: condition of a node from all reports about it. Pure.
 
 The worst level wins. A chip is unhealthy if any source reports so. The reason names every source with a finding.
-Staleness prevents new work on a node and never ends running work.
+Staleness prevents new work on a node and never ends running work, and so does what a refused report says.
 
 Source: docs/reference/kubernetes.md, "Device information"; docs/reference/faults.md, "Chip fault levels",
 "Node and switch fault levels" and "Normalised levels"; docs/reference/nodes-and-chips.md, "Free list".
@@ -23,74 +23,23 @@ from berth.formats.ascend.device_info import (
 from berth.formats.ascend.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, word_of
 from berth.formats.ascend.free_list import FreeView
 from berth.formats.ascend.node_info import judge_node
-from berth.formats.ascend.report_error import SUSPECT
+from berth.formats.ascend.report_error import NO_REPORT, STALE, SUSPECT
 from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs
-from berth.services.health.report_store import NodeReports
+from berth.services.health.partial_verdicts import FAULTS, HealthRules, PartialVerdict, part_of, softened
+from berth.services.health.report_store import DEVICE, NODED, SWITCH, NodeReports, SourceReports, StoredDeviceReport
 
 NODE_FAULT: Final = "NodeUnhealthy"
 LINK_DOWN_MS: Final = 20_000
 """How long the chips of a link that went down count as network-unhealthy without being in the list."""
-_FAULTS: Final = frozenset({NodeHealth.EVICT, NodeHealth.SUB_HEALTHY})
 _ROWS_SHOWN_MAX: Final = 4
 _REASON_MAX: Final = 1000
+_UNREADABLE: Final = f"{NO_REPORT} that can be read"
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _MS: Final = 1000
-
-
-class HealthRules(msgspec.Struct, frozen=True):
-    """Settings of verdicts.
-
-    Attributes:
-        source: Setting ``source``.
-        stale_ms: Age above which a report prevents new work.
-        self_maintained: Setting ``self_maintain_available_card``.
-    """
-
-    source: str = "direct"
-    stale_ms: int = 600_000
-    self_maintained: bool = True
-
-    @property
-    def via(self) -> str:
-        """Suffix of a source's name."""
-        return " via ClusterD" if self.source == "clusterd" else ""
-
-    def reporter(self, source: HealthSource) -> HealthSource:
-        """Who reports what a source says: ClusterD, if it relays that."""
-        return HealthSource.CLUSTERD if self.source == "clusterd" else source
-
-
-class PartialVerdict(msgspec.Struct, frozen=True):
-    """Part of a verdict, from one source.
-
-    Attributes:
-        level: Level of the node.
-        reason: The reason, with the source; empty without a finding.
-        unhealthy: Bitmap of chips.
-        recovering: Bitmap of chips.
-        network_unhealthy: Bitmap of chips.
-        withheld: Bitmap of chips that accept no new work.
-        sub_healthy: Bitmap of chips.
-        source: Who reports it, as :class:`HealthSource`.
-    """
-
-    level: NodeHealth = NodeHealth.OK
-    reason: str = ""
-    unhealthy: int = 0
-    recovering: int = 0
-    network_unhealthy: int = 0
-    withheld: int = 0
-    sub_healthy: int = 0
-    source: int = 0
-
-    @property
-    def is_fault(self) -> bool:
-        """Whether pods of the node may be faulty by it."""
-        return bool(self.unhealthy or self.sub_healthy) or self.level in _FAULTS
 
 
 def judge(
@@ -105,18 +54,25 @@ def judge(
         held: Bitmap of the chips that its pods hold.
         now_ms: The time.
     """
-    parts = [*_devices(node, reports, rules, held=held, now_ms=now_ms), *_others(reports, rules)]
-    known, updated_ms = _last_report(node, reports)
+    newest = _newest_device(reports)
+    stale = stale_reason(now_ms - newest.reported_ms, rules.stale_ms) if newest is not None else ""
+    parts = [PartialVerdict(NodeHealth.NO_NEW_WORK, f"{DEVICE}{rules.via}: {stale}")] if stale else []
+    parts += [*_devices(node, reports, rules, held=held, now_ms=now_ms), *_others(reports, rules)]
     agent = _agent(reports, rules, now_ms=now_ms)
     if agent is not None:
         parts.append(agent)
     elif reports.device is None and node.chips:
-        restored = reports.restored
-        if restored is not None and 0 <= now_ms - restored.updated_ms <= rules.stale_ms:
+        restored = _restored(reports, rules, now_ms=now_ms)
+        if restored is not None and not parts and not reports.suspect:
             return restored
-        parts.append(_no_report(node, reports, rules, now_ms=now_ms))
-    parts += [PartialVerdict(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(reports.suspect.items())]
+        if restored is not None:
+            parts.append(part_of(restored))
+        elif newest is None:
+            parts.append(_no_report(node, reports, rules, now_ms=now_ms))
+    parts += _before_restart(reports, rules)
+    parts += _of_refused(node, reports, rules, held=held, now_ms=now_ms)
     unusable = _union(part.unhealthy | part.recovering for part in parts)
+    known, updated_ms = _last_report(node, reports)
     return NodeCondition(
         name=node.name,
         unhealthy=_union(part.unhealthy for part in parts),
@@ -132,13 +88,61 @@ def judge(
     )
 
 
+def _newest_device(reports: NodeReports) -> StoredDeviceReport | None:
+    """The newest report of the device plug-in of which the health can be read, the refused one included."""
+    refused = reports.refused.device if DEVICE not in reports.gaps else None
+    found = [one for one in (reports.device, refused) if one is not None]
+    return max(found, key=lambda one: one.reported_ms, default=None)
+
+
+def _of_refused(
+    node: NodeDescription, reports: NodeReports, rules: HealthRules, *, held: int, now_ms: UnixMs
+) -> list[PartialVerdict]:
+    """Parts of the refused reports: that they are refused, and what they say, which keeps new work away alone."""
+    parts = [PartialVerdict(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(reports.suspect.items())]
+    for source, gap in sorted(reports.gaps.items()):
+        if source in {NODED, SWITCH} and reports.of(source) is None:
+            more = "" if gap == reports.suspect.get(source) else f", {gap}"
+            parts.append(PartialVerdict(NodeHealth.NO_NEW_WORK, f"{source}{rules.via}: {_UNREADABLE}{more}"))
+    found = [*_devices(node, reports.refused, rules, held=held, now_ms=now_ms), *_others(reports.refused, rules)]
+    agent = _agent(reports.refused, rules, now_ms=now_ms)
+    if agent is not None and STALE not in agent.reason:
+        found.append(agent)
+    return [*parts, *(softened(part) for part in found)]
+
+
+def _restored(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> NodeCondition | None:
+    """Condition of an earlier run that counts instead of a valid report of the device plug-in; None without.
+
+    It counts until it is too old; beside a refused report that can be read, its faults do.
+    """
+    restored = reports.restored
+    if restored is None or 0 <= now_ms - restored.updated_ms <= rules.stale_ms:
+        return restored
+    if _newest_device(reports) is None:
+        return None
+    level = restored.level if restored.level in FAULTS else NodeHealth.OK
+    return msgspec.structs.replace(restored, level=level, withheld=0, reason="")
+
+
+def _before_restart(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
+    """Part of the last valid report of NodeD if an earlier run read it, and the newest one is refused."""
+    restored, reporter = reports.restored, rules.reporter(HealthSource.NODED)
+    if restored is None or NODED not in reports.suspect or reports.node is not None:
+        return []
+    if restored.level not in FAULTS or not restored.sources & reporter:
+        return []
+    why = f"{NODED}{rules.via}: level {word_of(restored.level)} by its last valid report"
+    return [PartialVerdict(restored.level, why, source=reporter)]
+
+
 def _sub_healthy(node: NodeDescription, part: PartialVerdict) -> int:
     """Sub-healthy chips: all of the node by a source that names none, such as its switch."""
     is_whole = part.level is NodeHealth.SUB_HEALTHY and not part.sub_healthy
     return node.chips if is_whole else part.sub_healthy
 
 
-def is_own_list(node: NodeDescription, reports: NodeReports, rules: HealthRules) -> bool:
+def is_own_list(node: NodeDescription, reports: SourceReports, rules: HealthRules) -> bool:
     """Whether the device plug-in's own free list counts, so that pods on the node change the verdict.
 
     Source: docs/reference/nodes-and-chips.md, "Free list".
@@ -150,34 +154,34 @@ def is_own_list(node: NodeDescription, reports: NodeReports, rules: HealthRules)
 
 def next_change_ms(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> UnixMs | None:
     """Time at which the verdict on a node changes if no report arrives; None for never."""
-    reported = [stored.reported_ms for stored in (reports.device, reports.agent) if stored is not None]
-    if not reported and reports.restored is not None:
-        reported = [reports.restored.updated_ms]
+    newest = _newest_device(reports)
+    agents = (reports.agent, reports.refused.agent)
+    reported = [stored.reported_ms for stored in (newest, *agents) if stored is not None]
+    if reports.device is None and reports.agent is None and reports.restored is not None:
+        reported.append(reports.restored.updated_ms)
     due = []
     for reported_ms in reported:
         limit_ms = rules.stale_ms
         while reported_ms + limit_ms < now_ms:
             limit_ms *= 2
         due.append(reported_ms + limit_ms + 1)
-    if reports.device is not None:
-        downs = [row.link_down_ms for row in reports.device.report.faults if row.link_down_ms]
+    for device in (reports.device, reports.refused.device):
+        rows = device.report.faults if device is not None else ()
+        downs = [row.link_down_ms for row in rows if row.link_down_ms]
         due += [down_ms for down_ms in downs if down_ms > now_ms]  # the clock of the node is ahead
         due += [down_ms + LINK_DOWN_MS + 1 for down_ms in downs if down_ms <= now_ms <= down_ms + LINK_DOWN_MS]
     return min(due, default=None)
 
 
 def _devices(
-    node: NodeDescription, reports: NodeReports, rules: HealthRules, *, held: int, now_ms: UnixMs
+    node: NodeDescription, reports: SourceReports, rules: HealthRules, *, held: int, now_ms: UnixMs
 ) -> list[PartialVerdict]:
     """Part of the device plug-in's report."""
     if reports.device is None:
         return []
-    source, reporter = f"device plug-in{rules.via}", rules.reporter(HealthSource.DEVICE_PLUGIN)
+    source, reporter = f"{DEVICE}{rules.via}", rules.reporter(HealthSource.DEVICE_PLUGIN)
     report = reports.device.report
     parts = []
-    stale = stale_reason(now_ms - reports.device.reported_ms, rules.stale_ms)
-    if stale:
-        parts.append(PartialVerdict(NodeHealth.NO_NEW_WORK, f"{source}: {stale}"))
     lists = _lists(report, node.resource)
     if lists is None:
         if node.chips:
@@ -261,19 +265,19 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[Par
     ]
 
 
-def _others(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
+def _others(reports: SourceReports, rules: HealthRules) -> list[PartialVerdict]:
     """Parts of NodeD and the switch."""
     parts = []
     if reports.node is not None:
         verdict = judge_node(reports.node)
         if verdict.level is not NodeHealth.OK:
             source = rules.reporter(HealthSource.NODED)
-            parts.append(PartialVerdict(verdict.level, f"NodeD{rules.via}: {verdict.reason}", source=source))
+            parts.append(PartialVerdict(verdict.level, f"{NODED}{rules.via}: {verdict.reason}", source=source))
     if reports.switch is not None:
         level, reason = judge_switch(reports.switch)
         if level is not NodeHealth.OK:
             source = rules.reporter(HealthSource.DEVICE_PLUGIN)
-            parts.append(PartialVerdict(level, f"switch{rules.via}: {reason}", source=source))
+            parts.append(PartialVerdict(level, f"{SWITCH}{rules.via}: {reason}", source=source))
     return parts
 
 
@@ -288,7 +292,7 @@ def judge_switch(info: SwitchInfo) -> tuple[NodeHealth, str]:
     return found.health, f"node status is {name}, fault level {info.fault_level or 'not given'}"
 
 
-def _agent(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> PartialVerdict | None:
+def _agent(reports: SourceReports, rules: HealthRules, *, now_ms: UnixMs) -> PartialVerdict | None:
     """Part of the agent's report; an old one does not count where a device plug-in reports."""
     if reports.agent is None:
         return None
@@ -314,26 +318,32 @@ def _agent(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> Parti
 def _no_report(node: NodeDescription, reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> PartialVerdict:
     """Part of a node with chips and without a readable report."""
     if reports.suspect:
-        return PartialVerdict(NodeHealth.NO_NEW_WORK, "no report that can be read")
+        gap, why = reports.gaps.get(DEVICE, ""), reports.suspect.get(DEVICE)
+        more = f": {gap}" if gap not in {"", why} else ""
+        return PartialVerdict(NodeHealth.NO_NEW_WORK, f"{_UNREADABLE}{more}")
     if reports.restored is not None and reports.restored.updated_ms:
         age = stale_reason(now_ms - reports.restored.updated_ms, rules.stale_ms)
         if age:
             return PartialVerdict(NodeHealth.NO_NEW_WORK, f"the last {age}; no newer report")
     expected = {
-        "direct": f"device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-{node.name} is missing",
-        "clusterd": "device plug-in via ClusterD: no report, no ConfigMap mindx-dl/cluster-info-device-* names the node",
-    }.get(rules.source, "agent: no report yet")
+        "direct": f"{DEVICE}: {NO_REPORT}, ConfigMap kube-system/mindx-dl-deviceinfo-{node.name} is missing",
+        "clusterd": f"{DEVICE} via ClusterD: {NO_REPORT}, no ConfigMap mindx-dl/cluster-info-device-* names the node",
+    }.get(rules.source, f"agent: {NO_REPORT} yet")
     return PartialVerdict(NodeHealth.NO_NEW_WORK, expected)
 
 
 def _last_report(node: NodeDescription, reports: NodeReports) -> tuple[bool, UnixMs]:
     """Whether the list of network-unhealthy chips is known, and the time of the last report."""
-    if reports.device is not None:
-        lists = _lists(reports.device.report, node.resource)
-        return lists is None or lists.network_known, reports.device.reported_ms
+    newest = _newest_device(reports)
+    if newest is not None:
+        devices = [one for one in (reports.device, reports.refused.device) if one is not None]
+        lists = [_lists(one.report, node.resource) for one in devices]
+        return all(one is None or one.network_known for one in lists), newest.reported_ms
     if reports.agent is not None:
         return True, reports.agent.reported_ms
-    return True, reports.restored.updated_ms if reports.restored is not None else 0
+    if reports.restored is not None:
+        return reports.restored.network_known, reports.restored.updated_ms
+    return True, 0
 
 
 def _lists(report: DeviceReport, resource: str) -> ChipLists | None:
@@ -350,7 +360,7 @@ def stale_reason(age_ms: int, limit_ms: int) -> str:
     shown_ms = limit_ms
     while 2 * shown_ms < age_ms:
         shown_ms *= 2
-    return f"report is more than {span(shown_ms)} old (limit {span(limit_ms)})"
+    return f"{STALE} {span(shown_ms)} old (limit {span(limit_ms)})"
 
 
 def span(length_ms: int) -> str:

@@ -33,6 +33,8 @@ class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     nodes."""
     reversed_device_ids: bool = False
     """Chips of ``huawei.com/npu`` nodes have device ids that differ from their numbers."""
+    other_releases: bool = False
+    """Nodes have agents of several releases, by their names: reports have fields of earlier and of later ones."""
     lease_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
     """How often the Leases of the nodes are renewed; 0 for never."""
     clusterd: bool = False

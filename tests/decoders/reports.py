@@ -4,12 +4,19 @@ from typing import Final
 
 from berth.core.levels.model import LevelError, read_level_config
 from berth.formats.ascend.cluster_info import Chunks, read_devices, read_nodes, read_switches
-from berth.formats.ascend.device_info import names_of, parse_device_info, parse_switch_info, physical_id
+from berth.formats.ascend.device_info import (
+    names_of,
+    parse_device_info,
+    parse_switch_info,
+    physical_id,
+    refused_device_info,
+    refused_switch_info,
+)
 from berth.formats.ascend.device_list import PodChips, available, chip_mask, resource_of
 from berth.formats.ascend.fault_counters import read_retries, retries_text
 from berth.formats.ascend.fault_levels import level_of, word_of, worst
 from berth.formats.ascend.free_list import FreeList, looked_again, refreshed, with_report
-from berth.formats.ascend.node_info import judge_node, parse_node_info
+from berth.formats.ascend.node_info import judge_node, parse_node_info, refused_node_info
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.reschedule_reasons import fitted, read_restarts, restart_of, text_of, with_restart
 from berth.formats.ascend.reset_config import after_restart, is_of_later, read_reset, recovery_mark, with_graceful_exit
@@ -41,7 +48,9 @@ def text_of_input(data: bytes) -> str:
 
 def read_device_info(data: bytes) -> None:
     """Report of a device plug-in; its chips that may be allocated."""
-    report = parse_device_info(text_of_input(data))
+    text = text_of_input(data)
+    encodable(refused_device_info(text))
+    report = parse_device_info(text)
     encodable(report)
     for resource, lists in report.chips.items():
         first = FreeList(lists.free, frozenset(lists.unhealthy_names), report.update_s)
@@ -59,14 +68,19 @@ def read_device_info(data: bytes) -> None:
 
 def read_switch_info(data: bytes) -> None:
     """Report of a switch."""
-    found = parse_switch_info(text_of_input(data))
+    text = text_of_input(data)
+    encodable(refused_switch_info(text))
+    found = parse_switch_info(text)
     encodable(found)
     word_of(level_of(found.fault_level).health)
 
 
 def read_node_info(data: bytes) -> None:
     """Report of the agent of a node."""
-    found = parse_node_info(text_of_input(data))
+    text = text_of_input(data)
+    refused = refused_node_info(text)
+    encodable((refused, judge_node(refused.report) if refused.report is not None else None))
+    found = parse_node_info(text)
     encodable((found, judge_node(found)))
 
 
@@ -78,6 +92,7 @@ def read_device_chunk(data: bytes) -> None:
     chunks.forget(now_ms=2, after_ms=1)
     encodable({name: entry.value for name, entry in found.entries.items()})
     encodable([str(error) for error in found.errors.values()])
+    encodable(found.refused)
 
 
 def read_switch_chunk(data: bytes) -> None:
@@ -85,6 +100,7 @@ def read_switch_chunk(data: bytes) -> None:
     found = read_switches(text_of_input(data), {}, name="cluster-info-switch-0")
     encodable({name: entry.value for name, entry in found.entries.items()})
     encodable([str(error) for error in found.errors.values()])
+    encodable(found.refused)
 
 
 def read_node_chunk(data: bytes) -> None:
@@ -92,6 +108,7 @@ def read_node_chunk(data: bytes) -> None:
     found = read_nodes(text_of_input(data), {})
     encodable({name: (entry.value, judge_node(entry.value)) for name, entry in found.entries.items()})
     encodable([str(error) for error in found.errors.values()])
+    encodable(found.refused)
 
 
 def read_retry_counters(data: bytes) -> None:

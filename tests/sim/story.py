@@ -21,6 +21,8 @@ REPLICATED: Final = 0.25
 """Share of the seeds whose streams have three replicas."""
 UNSYNCED: Final = 0.2
 """Share of the seeds whose server does not sync each write."""
+OTHER_RELEASES: Final = 0.3
+"""Share of the seeds whose nodes have agents of several releases."""
 
 SERVICES: Final = ("dispatcher-0", "dispatcher-1", "inventory", "health", "binder", "summary")
 WEIGHTS: Final[dict[str, int]] = {
@@ -154,7 +156,7 @@ def draw(seed: int) -> Story:
         decisions={**CLUSTERS[kind].decisions, **_decisions(chance)},
         faults=_faults(chance),
         snapshot_records=chance.choice((10, 20, 50)),
-        agents=_agents(chance),
+        agents=_agents(chance) | ({"other_releases": True} if _has_other_releases(seed) else {}),
         binder=_binder(chance),
         replicas=3 if _has_replicas(seed) else 1,
         sync="default" if _is_unsynced(seed) else "always",
@@ -262,6 +264,11 @@ def _is_unsynced(seed: int) -> bool:
 def _has_replicas(seed: int) -> bool:
     """Whether dispatchers of a seed look after a stream of leases that no server leads."""
     return Random(f"{seed} replicas").random() < REPLICATED  # noqa: S311  # a simulation
+
+
+def _has_other_releases(seed: int) -> bool:
+    """Whether the reports of some nodes of a seed have the fields of other releases."""
+    return Random(f"{seed} releases").random() < OTHER_RELEASES  # noqa: S311  # a simulation
 
 
 def _is_in(seed: int, verb: str) -> bool:

@@ -49,6 +49,14 @@ def device_list(
     return {key: text for key, text in texts.items() if key not in set(without)}
 
 
+def go_text(tree: object) -> str:
+    """JSON of a tree as Go's encoder writes it, with the members of objects in their order."""
+    text = json.dumps(tree, separators=(",", ":"), ensure_ascii=False)
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
 def device_cfg(devices: Mapping[str, str], update_s: int, *, code: str | None = None) -> str:
     """Value of ``DeviceInfoCfg`` with the right CheckCode, or another one."""
     info = DeviceInfo(dict(devices), update_s)

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import FAILED, OK, age, complain, emit, plain, print_result, print_table
+from berth.cli.output import FAILED, OK, age, complain, emit, listed, plain, print_result, print_table
 from berth.cli.tables import Table
 from berth.core.explain.text import pluralize, ranges
 from berth.runtime.cell_status.gathering import gather_status
@@ -108,6 +108,10 @@ def head_lines(found: CellStatus) -> list[str]:
         )
     else:
         lines.append("dead letters   none")
+    doubts = {"too old": found.reports.stale, "missing": found.reports.missing, "refused": found.reports.refused}
+    if any(doubts.values()):
+        words = "; ".join(f"{len(names)} {word}: {plain(listed(names))}" for word, names in doubts.items() if names)
+        lines.append(f"reports        {words}; see: berth nodes")
     cluster = f", cluster {nats.cluster}" if nats.cluster else ""
     lines.append(
         f"NATS           {' '.join(filter(None, (plain(nats.server), nats.release)))} at {nats.address}{plain(cluster)}, round trip"

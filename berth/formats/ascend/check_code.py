@@ -1,17 +1,20 @@
 """CheckCode: the checksum of a report in a ConfigMap.
 
-It is the SHA-256 of one object in the compact JSON of Go's ``encoding/json``. The reader rebuilds that object from the
-fields that it knows; unknown fields are not part of the sum.
+It is the SHA-256 of one object in the compact JSON of Go's ``encoding/json``. The writer takes the sum of all fields
+that its release has; a reader that rebuilds the object has only those that it knows. So a sum is right if it fits the
+object as it was sent, or the known fields alone: fields of another release make no report unreadable.
 
 Source: docs/reference/kubernetes.md, "CheckCode".
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
+
+from berth.formats.ascend.report_error import ReportError
 
 GoValue: TypeAlias = (
     "bool | int | str | list[GoValue] | tuple[GoValue, ...] | Mapping[str, GoValue] | msgspec.Struct | None"
@@ -25,9 +28,93 @@ _REPLACEMENT: Final = "\ufffd"
 _WORDS: Final = {None: "null", True: "true", False: "false"}
 
 
+class _Fraction(msgspec.Struct, frozen=True):
+    """A number that is not whole, as it was written."""
+
+    text: str
+
+
+_AS_SENT: Final = msgspec.json.Decoder(float_hook=_Fraction)
+
+
 def check_code(value: GoValue) -> str:
     """Lower-case hexadecimal SHA-256 of the JSON of ``value`` as Go writes it."""
-    return hashlib.sha256(go_json(value).encode()).hexdigest()
+    return code_of(go_json(value).encode())
+
+
+def code_of(text: bytes) -> str:
+    """Lower-case hexadecimal SHA-256 of the JSON of an object."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def verify(code: str, sent: bytes, known: Iterable[GoValue], *, field: str, maps: Collection[str] = ()) -> None:
+    """Check a CheckCode.
+
+    Args:
+        code: The code.
+        sent: JSON of the object as it was sent.
+        known: The object of its known fields alone; several if its releases differ in them. The first is for the error.
+        field: Path of the code, for errors.
+        maps: Members of the object that are maps in Go.
+
+    Raises:
+        ReportError: It fits neither.
+    """
+    codes = [check_code(value) for value in known]
+    if code not in codes and not fits_as_sent(code, sent, maps=maps):
+        raise ReportError(field=field, value=code, expected=f"{codes[0]!r} for this content")
+
+
+def fits_as_sent(code: str, sent: bytes, *, maps: Collection[str] = ()) -> bool:
+    """Whether a code is the sum of an object with all its fields; arguments as in :func:`verify`."""
+    return any(code_of(form) == code for form in _sent_forms(sent, maps))
+
+
+def as_sent(text: bytes) -> str:
+    """Compact JSON of an object as Go writes it, its fields in the order of the text.
+
+    Raises:
+        msgspec.MsgspecError: It is not JSON.
+    """
+    return _resent(_AS_SENT.decode(text))
+
+
+def _sent_forms(sent: bytes, maps: Collection[str]) -> Iterator[bytes]:
+    """Forms in which the sum of a sent object may have been taken.
+
+    Its bytes; as Go writes it, with the fields in the order of the text; and with all keys sorted, as Go writes a map.
+    """
+    yield sent
+    try:
+        tree = _AS_SENT.decode(sent)
+        forms = [_resent(tree), _resent(tree, maps), _resent(tree, is_map=True)]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return  # it is nested too deeply
+    yield from (form.encode() for form in forms)
+
+
+def _resent(tree: object, maps: Collection[str] = (), *, is_map: bool = False) -> str:
+    """Compact JSON of a decoded tree as Go writes it.
+
+    Args:
+        tree: The tree, with :class:`_Fraction` for numbers that are not whole.
+        maps: Keys of its objects that are maps.
+        is_map: All objects are maps; their keys are sorted.
+    """
+    match tree:
+        case dict():
+            members = sorted(tree.items()) if is_map else tree.items()
+            texts = (f"{_string(key)}:{_resent(item, is_map=is_map or key in maps)}" for key, item in members)
+            return f"{{{','.join(texts)}}}"
+        case list():
+            return f"[{','.join(_resent(item, is_map=is_map) for item in tree)}]"
+        case str():
+            return _string(tree)
+        case _Fraction():
+            return tree.text
+        case bool() | None:
+            return _WORDS[tree]
+    return str(tree)  # a whole number
 
 
 def go_json(value: GoValue) -> str:

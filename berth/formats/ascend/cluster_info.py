@@ -9,14 +9,22 @@ Source: docs/reference/kubernetes.md, "Cluster information" and "Rules for reade
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from berth.formats.ascend import device_info, node_info
-from berth.formats.ascend.device_info import DeviceReport, SwitchInfo, report_of
-from berth.formats.ascend.node_info import FaultDevice, NodeInfo
-from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.ascend.device_info import (
+    DeviceReport,
+    SwitchInfo,
+    refused_report_of,
+    refused_switch_info,
+    report_of,
+    switch_info_of,
+    texts_of,
+)
+from berth.formats.ascend.node_info import FaultDevice, NodeInfo, refused_info_of, with_health
+from berth.formats.ascend.report_error import RefusedReport, ReportError, decoded
 from berth.formats.whole_numbers import Int64
 
 E = TypeVar("E")
@@ -30,8 +38,10 @@ _MS: Final = 1000
 
 
 class _DeviceEntry(msgspec.Struct, frozen=True, rename="pascal"):
-    device_list: dict[str, str] | None = None
+    device_list: dict[str, object] | None = None
     update_time: Int64 = 0
+    device_info: "_DeviceEntry | None" = None
+    """In early releases: the object of the device plug-in's report, which has the list."""
     super_pod_id: Int64 = msgspec.field(default=-2, name="SuperPodID")
     server_index: Int64 = -2
     rack_id: Int64 | None = msgspec.field(default=None, name="RackID")
@@ -57,17 +67,43 @@ class Entry(msgspec.Struct, Generic[E], frozen=True):
     raw: bytes
 
 
+class _LooseEntry(msgspec.Struct, frozen=True, rename="pascal"):
+    device_list: dict[str, object]
+    update_time: object = 0
+
+
+class _Kind(NamedTuple, Generic[E]):
+    """How the entries of a kind of chunk are read.
+
+    Attributes:
+        prefix: Of the keys; the name of the node follows.
+        parse: Report of an entry and its time in milliseconds; it raises :class:`ReportError`.
+        refused: What can be read of an entry that ``parse`` refuses.
+    """
+
+    prefix: str
+    parse: Callable[[msgspec.Raw, str], tuple[E, int]]
+    refused: Callable[[msgspec.Raw, str], RefusedReport[E]]
+
+
 _DEVICE: Final = msgspec.json.Decoder(_DeviceEntry)
+_LOOSE: Final = msgspec.json.Decoder(_LooseEntry)
 _NODE: Final = msgspec.json.Decoder(_NodeEntry)
-_SWITCH: Final = msgspec.json.Decoder(SwitchInfo)
 _CHUNK: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ChunkRead(msgspec.Struct, Generic[E], frozen=True):
-    """A decoded chunk: entries by node, and the errors of those that cannot be read."""
+    """A decoded chunk.
+
+    Attributes:
+        entries: Entries by node; those that are refused are the known ones.
+        errors: Errors of those that are refused, by node, or by key where no node is named.
+        refused: What can be read of those, by node.
+    """
 
     entries: dict[str, Entry[E]]
     errors: dict[str, ReportError]
+    refused: dict[str, RefusedReport[E]] = {}
 
 
 def read_devices(text: str, before: Mapping[str, Entry[DeviceReport]], *, name: str) -> ChunkRead[DeviceReport]:
@@ -81,7 +117,7 @@ def read_devices(text: str, before: Mapping[str, Entry[DeviceReport]], *, name: 
     Raises:
         ReportError: The chunk as a whole is no JSON object.
     """
-    return _read(text, before, _device, name=name, prefix=device_info.NAME_PREFIX)
+    return _read(text, before, _Kind(device_info.NAME_PREFIX, _device, _refused_device), name=name)
 
 
 def read_switches(text: str, before: Mapping[str, Entry[SwitchInfo]], *, name: str) -> ChunkRead[SwitchInfo]:
@@ -90,7 +126,7 @@ def read_switches(text: str, before: Mapping[str, Entry[SwitchInfo]], *, name: s
     Raises:
         ReportError: As there.
     """
-    return _read(text, before, _switch, name=name, prefix=SWITCH_ENTRY_PREFIX)
+    return _read(text, before, _Kind(SWITCH_ENTRY_PREFIX, _switch, refused_switch_info), name=name)
 
 
 def read_nodes(text: str, before: Mapping[str, Entry[NodeInfo]], *, name: str = NODE_NAME) -> ChunkRead[NodeInfo]:
@@ -99,7 +135,7 @@ def read_nodes(text: str, before: Mapping[str, Entry[NodeInfo]], *, name: str = 
     Raises:
         ReportError: As there.
     """
-    return _read(text, before, _node, name=name, prefix=node_info.NAME_PREFIX)
+    return _read(text, before, _Kind(node_info.NAME_PREFIX, _node, refused_info_of), name=name)
 
 
 class Chunks(Generic[E]):
@@ -178,21 +214,15 @@ class Chunks(Generic[E]):
         return before is None or before.raw != best.raw
 
 
-def _read(
-    text: str,
-    before: Mapping[str, Entry[E]],
-    parse: Callable[[msgspec.Raw, str], tuple[E, int]],
-    *,
-    name: str,
-    prefix: str,
-) -> ChunkRead[E]:
+def _read(text: str, before: Mapping[str, Entry[E]], kind: _Kind[E], *, name: str) -> ChunkRead[E]:
     entries: dict[str, Entry[E]] = {}
     errors: dict[str, ReportError] = {}
+    refused: dict[str, RefusedReport[E]] = {}
     for key, raw in (decoded(text, _CHUNK, field=name) if text.strip() else {}).items():
-        node = key.removeprefix(prefix)
+        node = key.removeprefix(kind.prefix)
         field = f"{name}[{key}]"
         if node == key or not node:
-            errors[key] = ReportError(field=field, value=key, expected=f"a key {prefix}<node>")
+            errors[key] = ReportError(field=field, value=key, expected=f"a key {kind.prefix}<node>")
             continue
         known = before.get(node)
         data = bytes(raw)
@@ -200,32 +230,45 @@ def _read(
             entries[node] = known
             continue
         try:
-            value, updated_ms = parse(raw, field)
+            value, updated_ms = kind.parse(raw, field)
         except ReportError as error:
             errors[node] = error
+            refused[node] = kind.refused(raw, field)
             if known is not None:
                 entries[node] = known  # the last valid entry stays in force
             continue
         entries[node] = Entry(value, updated_ms, data)
-    return ChunkRead(entries, errors)
+    return ChunkRead(entries, errors, refused)
 
 
 def _device(raw: msgspec.Raw, field: str) -> tuple[DeviceReport, int]:
     entry = decoded(raw, _DEVICE, field=field)
-    if entry.device_list is None:
-        raise ReportError(field=f"{field}.DeviceList", value=None, expected="a map of texts")
-    report = report_of(entry.device_list, update_s=entry.update_time, field=field)
+    sent, where = entry, field
+    if entry.device_list is None and entry.device_info is not None:
+        sent, where = entry.device_info, f"{field}.DeviceInfo"
+    if sent.device_list is None:
+        raise ReportError(field=f"{where}.DeviceList", value=None, expected="a map of texts")
+    report = report_of(texts_of(sent.device_list, where), update_s=sent.update_time, field=where)
     report = msgspec.structs.replace(
         report, superpod_id=entry.super_pod_id, server_index=entry.server_index, rack_id=entry.rack_id
     )
-    return report, entry.update_time * _MS
+    return report, sent.update_time * _MS
+
+
+def _refused_device(raw: msgspec.Raw, field: str) -> RefusedReport[DeviceReport]:
+    try:
+        loose = decoded(raw, _LOOSE, field=field)
+    except ReportError as error:
+        return RefusedReport(None, str(error))
+    return refused_report_of(loose.device_list, loose.update_time, field=field)
 
 
 def _switch(raw: msgspec.Raw, field: str) -> tuple[SwitchInfo, int]:
-    entry = decoded(raw, _SWITCH, field=field)
+    entry = switch_info_of(raw, field)
     return entry, entry.update_time * _MS
 
 
 def _node(raw: msgspec.Raw, field: str) -> tuple[NodeInfo, int]:
     entry = decoded(raw, _NODE, field=field)
-    return NodeInfo(entry.fault_dev_list, entry.node_status), entry.update_time  # this one is in milliseconds
+    info = with_health(NodeInfo(entry.fault_dev_list, entry.node_status), field)
+    return info, entry.update_time  # this one is in milliseconds

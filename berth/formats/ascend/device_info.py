@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.ascend.check_code import check_code
+from berth.formats.ascend.check_code import verify
 from berth.formats.ascend.device_list import RESOURCE_PREFIX
-from berth.formats.ascend.report_error import ReportError, decoded
-from berth.formats.whole_numbers import Int64
+from berth.formats.ascend.report_error import RefusedReport, ReportError, decoded, text_of
+from berth.formats.whole_numbers import WHOLE_MAX, Int64
 
 NAMESPACE: Final = "kube-system"
 NAME_PREFIX: Final = "mindx-dl-deviceinfo-"
@@ -32,6 +32,8 @@ _UNHEALTHY: Final = "-Unhealthy"
 _NETWORK: Final = "-NetworkUnhealthy"
 _RECOVERING: Final = "-Recovering"
 _FAULT: Final = "-Fault"
+_HEALTH: Final = (_UNHEALTHY, _NETWORK, _RECOVERING)
+"""Ends of the keys of lists of chips with a fault."""
 _WHOLE_CHIP: Final = re.compile(r"[A-Za-z0-9]+-([0-9]{1,4})")
 _VIRTUAL_CHIP: Final = re.compile(r"[A-Za-z0-9]+-[0-9]+c(?:\.[0-9a-z]+)*-[0-9]+-([0-9]{1,4})(?:_[0-9]+)?")
 
@@ -43,12 +45,30 @@ class DeviceInfo(msgspec.Struct, frozen=True, rename="pascal"):
     update_time: Int64 = 0
 
 
-class _DeviceInfoCfg(msgspec.Struct, frozen=True, rename="pascal"):
-    device_info: DeviceInfo
+class _SentInfo(msgspec.Struct, frozen=True, rename="pascal"):
+    """:class:`DeviceInfo` as any release sends it: members of its list that are not known may be anything."""
+
+    device_list: dict[str, object] | None = None
+    update_time: Int64 = 0
+
+
+class DeviceInfoCfg(msgspec.Struct, frozen=True, rename="pascal"):
+    """Value of key ``DeviceInfoCfg``."""
+
+    device_info: msgspec.Raw
     super_pod_id: Int64 = msgspec.field(default=-2, name="SuperPodID")
     server_index: Int64 = -2
     rack_id: Int64 | None = msgspec.field(default=None, name="RackID")
     check_code: str = ""
+
+
+class _LooseInfo(msgspec.Struct, frozen=True, rename="pascal"):
+    device_list: dict[str, object]
+    update_time: object = 0
+
+
+class _LooseCfg(msgspec.Struct, frozen=True, rename="pascal"):
+    device_info: _LooseInfo
 
 
 class FaultRow(msgspec.Struct, frozen=True):
@@ -97,13 +117,22 @@ class _FaultTime(msgspec.Struct, frozen=True):
     fault_level: str = ""
 
 
-class SwitchInfo(msgspec.Struct, frozen=True, rename="pascal"):
-    """Value of key ``SwitchInfoCfg``: the switch of a SuperPoD node. It has no checksum."""
+class SwitchInfo(msgspec.Struct, frozen=True):
+    """Health in the value of key ``SwitchInfoCfg``: the switch of a SuperPoD node. It has no checksum."""
 
-    fault_code: list[str] | None = None
     fault_level: str = ""
     update_time: Int64 = 0
     node_status: str = ""
+
+
+class _SentSwitch(msgspec.Struct, frozen=True, rename="pascal"):
+    fault_level: str | None = None
+    update_time: Int64 = 0
+    node_status: str | None = None
+
+
+class _LooseSwitch(msgspec.Struct, frozen=True, rename="pascal"):
+    node_status: object = None
 
 
 class ChipLists(msgspec.Struct, frozen=True):
@@ -152,10 +181,29 @@ class DeviceReport(msgspec.Struct, frozen=True):
     rack_id: int | None = None
 
 
-_CONFIG: Final = msgspec.json.Decoder(_DeviceInfoCfg)
+_CONFIG: Final = msgspec.json.Decoder(DeviceInfoCfg)
+_INFO: Final = msgspec.json.Decoder(_SentInfo)
+_LOOSE: Final = msgspec.json.Decoder(_LooseCfg)
 _TIMES: Final = msgspec.json.Decoder(dict[str, _FaultTime])
 _ROWS: Final = msgspec.json.Decoder(list[FaultRow] | None)
-_SWITCH: Final = msgspec.json.Decoder(SwitchInfo)
+_SWITCH: Final = msgspec.json.Decoder(_SentSwitch)
+_LOOSE_SWITCH: Final = msgspec.json.Decoder(_LooseSwitch)
+
+
+def read_config(text: str) -> tuple[DeviceInfoCfg, DeviceInfo]:
+    """Value of key ``DeviceInfoCfg``, and the known fields of its object; its checksum is verified.
+
+    Raises:
+        ReportError: It is not JSON or has another form, or its CheckCode is wrong.
+    """
+    config = decoded(text, _CONFIG, field=KEY)
+    sent = decoded(config.device_info, _INFO, field=f"{KEY}.DeviceInfo")
+    lists = None if sent.device_list is None else texts_of(sent.device_list, f"{KEY}.DeviceInfo")
+    info = DeviceInfo(lists, sent.update_time)
+    # Its list is a map in Go. A later release may have more keys in it, which a reader that drops them does not sum up.
+    known = DeviceInfo(lists and {key: lists[key] for key in lists if _is_known(key)}, sent.update_time)
+    verify(config.check_code, bytes(config.device_info), (info, known), field=f"{KEY}.CheckCode", maps=("DeviceList",))
+    return config, info
 
 
 def parse_device_info(text: str) -> DeviceReport:
@@ -165,11 +213,7 @@ def parse_device_info(text: str) -> DeviceReport:
         ReportError: It is not JSON or has another form, its CheckCode is wrong, or see
             :func:`report_of`.
     """
-    config = decoded(text, _CONFIG, field=KEY)
-    right = check_code(config.device_info)
-    if config.check_code != right:
-        raise ReportError(field=f"{KEY}.CheckCode", value=config.check_code, expected=f"{right!r} for this content")
-    info = config.device_info
+    config, info = read_config(text)
     if info.device_list is None:
         raise ReportError(field=f"{KEY}.DeviceInfo.DeviceList", value=None, expected="a map of texts")
     report = report_of(info.device_list, update_s=info.update_time, field=f"{KEY}.DeviceInfo")
@@ -178,13 +222,64 @@ def parse_device_info(text: str) -> DeviceReport:
     )
 
 
-def report_of(device_list: Mapping[str, str], *, update_s: int, field: str) -> DeviceReport:
+def refused_device_info(text: str) -> RefusedReport[DeviceReport]:
+    """What can be read of a value that :func:`parse_device_info` refuses."""
+    try:
+        info = decoded(text, _LOOSE, field=KEY).device_info
+    except ReportError as error:
+        return RefusedReport(None, str(error))
+    return refused_report_of(info.device_list, info.update_time, field=f"{KEY}.DeviceInfo")
+
+
+def texts_of(device_list: Mapping[str, object], field: str) -> dict[str, str]:
+    """Texts of a device list; what is not known and no text is left out.
+
+    Args:
+        device_list: The list.
+        field: Place of the list, for errors.
+
+    Raises:
+        ReportError: A known member is no text.
+    """
+    known = {key: device_list[key] for key in device_list if _is_known(key) or isinstance(device_list[key], str)}
+    return {key: text_of(value, f"{field}.DeviceList[{key}]") for key, value in known.items()}
+
+
+def refused_report_of(
+    device_list: Mapping[str, object], update_s: object, *, field: str
+) -> RefusedReport[DeviceReport]:
+    """What can be read of a device list of a refused report: the chips that can be read of each list.
+
+    Args:
+        device_list: Its members.
+        update_s: Its UpdateTime; 0 counts if it is no time.
+        field: Place of the list, for errors.
+    """
+    gaps: list[ReportError] = []
+    texts: dict[str, str] = {}
+    for key in sorted(filter(_is_known, device_list)):
+        try:
+            texts[key] = text_of(device_list[key], f"{field}.DeviceList[{key}]")
+        except ReportError as error:
+            texts[key] = ""
+            if key.endswith(_HEALTH):
+                gaps.append(error)
+    time_s = update_s if isinstance(update_s, int) and 0 <= update_s <= WHOLE_MAX else 0
+    report = report_of(texts, update_s=time_s, field=field, gaps=gaps)
+    return RefusedReport(report, str(gaps[0]) if gaps else "")
+
+
+def report_of(
+    device_list: Mapping[str, str], *, update_s: int, field: str, gaps: list[ReportError] | None = None
+) -> DeviceReport:
     """Report of a device list. Fault rows that cannot be read become a warning.
 
     Args:
         device_list: Texts by key.
         update_s: UpdateTime of the list.
         field: Place of the list, for errors.
+        gaps: Receives the names of unhealthy chips that are no chips, instead of an error; other such names are left
+            out.
 
     Raises:
         ReportError: A name in a list is not a chip, or the time is negative.
@@ -195,8 +290,8 @@ def report_of(device_list: Mapping[str, str], *, update_s: int, field: str) -> D
     faults: list[FaultRow] = []
     warnings = []
     for key in sorted(device_list):
-        if key.startswith(RESOURCE_PREFIX) and "-" not in key:
-            chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList")
+        if _is_resource(key):
+            chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", gaps)
         elif key.endswith(_FAULT):
             try:
                 faults += decoded(device_list[key] or "null", _ROWS, field=f"{field}.DeviceList[{key}]") or ()
@@ -209,9 +304,31 @@ def parse_switch_info(text: str) -> SwitchInfo:
     """Report in the value of key ``SwitchInfoCfg``.
 
     Raises:
-        ReportError: It is not JSON, or has another form.
+        ReportError: It is not JSON, has another form, or has no field of its health.
     """
-    return decoded(text, _SWITCH, field=SWITCH_KEY)
+    return switch_info_of(text, SWITCH_KEY)
+
+
+def switch_info_of(text: str | msgspec.Raw, field: str) -> SwitchInfo:
+    """Report on a switch; ``field`` is its place, for errors.
+
+    Raises:
+        ReportError: As :func:`parse_switch_info`.
+    """
+    sent = decoded(text, _SWITCH, field=field)
+    if sent.node_status is None and sent.fault_level is None:
+        raise ReportError(field=f"{field}.NodeStatus", value=None, expected="a status, or a level in FaultLevel")
+    return SwitchInfo(sent.fault_level or "", sent.update_time, sent.node_status or "")
+
+
+def refused_switch_info(text: str | msgspec.Raw, field: str = SWITCH_KEY) -> RefusedReport[SwitchInfo]:
+    """What can be read of a report on a switch that :func:`switch_info_of` refuses."""
+    try:
+        loose = decoded(text, _LOOSE_SWITCH, field=field)
+        status = text_of(loose.node_status, f"{field}.NodeStatus")
+    except ReportError as error:
+        return RefusedReport(None, str(error))
+    return RefusedReport(SwitchInfo(node_status=status))
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -228,9 +345,22 @@ def physical_id(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _chip_lists(device_list: Mapping[str, str], resource: str, field: str) -> ChipLists:
+def _is_resource(key: str) -> bool:
+    return key.startswith(RESOURCE_PREFIX) and "-" not in key
+
+
+def _is_known(key: str) -> bool:
+    """Whether a key of a device list is one of those that are read."""
+    resource, dash, end = key.partition("-")
+    return _is_resource(resource) and (not dash or dash + end in {*_HEALTH, _FAULT})
+
+
+def _chip_lists(device_list: Mapping[str, str], resource: str, field: str, gaps: list[ReportError] | None) -> ChipLists:
     free = names_of(device_list[resource])
-    listed = {key: names_of(device_list.get(resource + key, "")) for key in (_UNHEALTHY, _NETWORK, _RECOVERING)}
+    listed = {key: names_of(device_list.get(resource + key, "")) for key in _HEALTH}
+    if gaps is not None:
+        free = _chips_of(free, f"{field}[{resource}]", [])
+        listed = {key: _chips_of(names, f"{field}[{resource}{key}]", gaps) for key, names in listed.items()}
     whole = [name for name in free if name.count("-") == 1]
     _mask(free, f"{field}[{resource}]")
     every = [*free, *(name for names in listed.values() for name in names)]
@@ -244,6 +374,19 @@ def _chip_lists(device_list: Mapping[str, str], resource: str, field: str) -> Ch
         network_known=resource + _NETWORK in device_list,
         has_virtual=any(name.count("-") > 1 for name in every),
     )
+
+
+def _chips_of(names: tuple[str, ...], field: str, gaps: list[ReportError]) -> tuple[str, ...]:
+    """The names that are chips; ``gaps`` receives errors for the others."""
+    found = []
+    for name in names:
+        try:
+            _mask([name], field)
+        except ReportError as error:
+            gaps.append(error)
+        else:
+            found.append(name)
+    return tuple(found)
 
 
 def _mask(names: list[str] | tuple[str, ...], field: str) -> int:

@@ -1,7 +1,8 @@
 """ConfigMap ``reset-config-<job>``: restarts, for the agents in the containers of a job.
 
-The user creates it. The device plug-in, ClusterD and the scheduler change it, each a part of ``reset.json``. The
-checksum covers the fields below in their order: readers decode them before they check it.
+The user creates it. The device plug-in, ClusterD and the scheduler change it, each a part of ``reset.json``. Its
+checksum covers the fields below in their order; where that of the present value covers fields of another release too,
+what is written keeps to that. No field of another release is lost.
 
 Source: docs/reference/faults.md, "What is written after a fault"; docs/reference/kubernetes.md, "CheckCode".
 """
@@ -10,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.ascend.check_code import check_code, go_json
+from berth.formats.ascend.check_code import GoValue, as_sent, check_code, code_of, fits_as_sent, go_json
 from berth.formats.ascend.report_error import decoded
 from berth.formats.whole_numbers import WHOLE_MAX, Int64, whole_number
 
@@ -52,7 +53,7 @@ class Reset(msgspec.Struct, frozen=True, rename="pascal"):
 
 _RESET: Final = msgspec.json.Decoder(Reset)
 _TREE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_KNOWN: Final = tuple(field.encode_name for field in msgspec.structs.fields(Reset))
+_ROWS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def name_of(job: str) -> str:
@@ -77,13 +78,14 @@ def is_of_later(saves: str, mark: str) -> bool:
     return uid == mine and (whole_number(since_ms) or 0) > (whole_number(mark_ms) or 0)
 
 
-def after_restart(text: str, *, now_s: int, is_whole: bool) -> dict[str, str]:
+def after_restart(text: str, *, now_s: int, is_whole: bool, code: str = "") -> dict[str, str]:
     """Keys to write when the replaced pods of a job are bound.
 
     Args:
         text: Present value of :data:`KEY`; empty without one.
         now_s: The time, in seconds since 1970.
         is_whole: All pods of the job were placed.
+        code: Present value of :data:`CHECK_CODE_KEY`.
 
     Raises:
         ReportError: The value is not JSON, or has another form.
@@ -91,16 +93,17 @@ def after_restart(text: str, *, now_s: int, is_whole: bool) -> dict[str, str]:
     before = read_reset(text)
     retries = 0 if is_whole else min(before.retry_time + 1, WHOLE_MAX)
     reset = msgspec.structs.replace(before, rank_list=[], update_time=now_s, retry_time=retries)
-    return {**_written(text, reset), RESTART_TYPE_KEY: RESTART_TYPE}
+    return {**_written(text, before, reset, code), RESTART_TYPE_KEY: RESTART_TYPE}
 
 
-def with_graceful_exit(text: str, *, now_s: int, leaves: bool) -> dict[str, str]:
+def with_graceful_exit(text: str, *, now_s: int, leaves: bool, code: str = "") -> dict[str, str]:
     """Keys to write before pods leave for sub-health, and after it; none if the value says so already.
 
     Args:
         text: Present value of :data:`KEY`; empty without one.
         now_s: The time, in seconds since 1970.
         leaves: Whether pods will leave.
+        code: Present value of :data:`CHECK_CODE_KEY`.
 
     Raises:
         ReportError: The value is not JSON, or has another form.
@@ -108,7 +111,8 @@ def with_graceful_exit(text: str, *, now_s: int, leaves: bool) -> dict[str, str]
     before = read_reset(text)
     if before.graceful_exit == int(leaves):
         return {}
-    return _written(text, msgspec.structs.replace(before, update_time=now_s, graceful_exit=int(leaves)))
+    reset = msgspec.structs.replace(before, update_time=now_s, graceful_exit=int(leaves))
+    return _written(text, before, reset, code)
 
 
 def read_reset(text: str) -> Reset:
@@ -120,8 +124,44 @@ def read_reset(text: str) -> Reset:
     return decoded(text, _RESET, field=KEY) if text.strip() else Reset()
 
 
-def _written(text: str, reset: Reset) -> dict[str, str]:
-    """Value and checksum; members of the present value that are not known follow the known ones."""
-    others = _TREE.decode(text) if text.strip() else {}
-    kept = b"".join(b"," + msgspec.json.encode(key) + b":" + bytes(others[key]) for key in others if key not in _KNOWN)
-    return {KEY: f"{go_json(reset)[:-1]}{kept.decode()}}}", CHECK_CODE_KEY: check_code(reset)}
+def _written(text: str, before: Reset, reset: Reset, code: str) -> dict[str, str]:
+    """Value and checksum.
+
+    Args:
+        text: Present value.
+        before: Its known fields.
+        reset: What they become.
+        code: Present checksum.
+    """
+    sent = text.strip().encode()
+    if sent and code != check_code(before) and fits_as_sent(code, sent):
+        changed = {
+            field.encode_name: go_json(getattr(reset, field.name)).encode()
+            for field in msgspec.structs.fields(reset)
+            if getattr(reset, field.name) != getattr(before, field.name)
+        }
+        members = {key: bytes(raw) for key, raw in _TREE.decode(sent).items()} | changed
+        value = as_sent(_joined(members).encode())
+        return {KEY: value, CHECK_CODE_KEY: code_of(value.encode())}
+    return {KEY: _with_others(reset, sent), CHECK_CODE_KEY: check_code(reset)}
+
+
+def _with_others(value: GoValue, sent: bytes) -> str:
+    """JSON of a value; the members of the present one that are not known follow the known ones, also in its rows."""
+    match value:
+        case msgspec.Struct() if sent.startswith(b"{"):
+            others = {key: bytes(raw) for key, raw in _TREE.decode(sent).items()}
+            known = {
+                field.encode_name: _with_others(getattr(value, field.name), others.pop(field.encode_name, b"")).encode()
+                for field in msgspec.structs.fields(value)
+            }
+            return _joined(known | others)
+        case list() if sent.startswith(b"["):
+            rows = _ROWS.decode(sent)
+            if len(rows) == len(value):
+                return f"[{','.join(_with_others(row, bytes(raw)) for row, raw in zip(value, rows, strict=True))}]"
+    return go_json(value)
+
+
+def _joined(members: dict[str, bytes]) -> str:
+    return f"{{{','.join(f'{go_json(key)}:{text.decode()}' for key, text in members.items())}}}"

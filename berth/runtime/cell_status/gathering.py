@@ -3,15 +3,18 @@
 from collections import Counter
 from typing import Final
 
+from berth.core.cluster.node_packing import unpack_health
 from berth.core.requests.dead_reasons import CODES, code_of
+from berth.formats.ascend.report_error import NO_REPORT, STALE, SUSPECT, lacks_report
 from berth.runtime.bus.leaders import ROLE, held_by
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import QUIET_S, Bus
-from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, Nats, Stream
+from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, Nats, Reports, Stream
 from berth.runtime.cell_status.processes import leader_of, process_of, scorers_of
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.letters import read_letters
-from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, open_envelope
+from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, decode, open_envelope
+from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.subjects import StreamName
 
@@ -32,6 +35,7 @@ async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
     nats = await _nats(bus, clock)
     decision = await last_decision(bus)
     letters = await count_letters(bus)
+    reports = await read_reports(bus)
     stored = await bus.last(StreamName.LEASE, bus.subjects.lease(ROLE))
     # The streams were read before: what a process has received meanwhile is no lag.
     last_seqs = {one.name: one.last_seq for one in nats.streams}
@@ -49,6 +53,7 @@ async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
             decision=decision,
             dead_letters=letters,
             nats=nats,
+            reports=reports,
         )
 
     first = await status(quiet_s=QUIET_S)
@@ -65,6 +70,28 @@ async def count_letters(bus: Bus) -> DeadLetters:
     count = Counter(code_of(body) for body in open_ones)
     oldest_ms = min((body.at_ms for body in open_ones), default=0)
     return DeadLetters(len(open_ones), oldest_ms, {code: count[code] for code in CODES if count[code]})
+
+
+async def read_reports(bus: Bus) -> Reports:
+    """Nodes whose health reports are in doubt; facts that do not decode are skipped.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    found: dict[str, set[str]] = {STALE: set(), NO_REPORT: set(), SUSPECT: set()}
+    for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
+        try:
+            fact = decode(stored.data, HealthSeen)
+            rows = unpack_health(fact) if any(lacks_report(one) or SUSPECT in one for one in fact.reasons) else []
+        except (DecodeError, ValueError, IndexError):
+            continue
+        for row in rows:
+            lack = lacks_report(row.reason)
+            if lack and row.level >= NodeHealth.NO_NEW_WORK:
+                found[lack].add(row.name)
+            if SUSPECT in row.reason:
+                found[SUSPECT].add(row.name)
+    return Reports(*(sorted(names) for names in found.values()))
 
 
 async def last_decision(bus: Bus) -> Decision | None:

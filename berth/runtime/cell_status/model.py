@@ -148,6 +148,20 @@ class Nats(msgspec.Struct, frozen=True):
     missing: list[str]
 
 
+class Reports(msgspec.Struct, frozen=True):
+    """Nodes whose health reports are in doubt, by their health facts; each list is sorted.
+
+    Attributes:
+        stale: Nodes whose newest report is too old.
+        missing: Nodes without a report that can be read.
+        refused: Nodes of which some source's newest report is refused.
+    """
+
+    stale: list[str] = []
+    missing: list[str] = []
+    refused: list[str] = []
+
+
 class CellStatus(msgspec.Struct, frozen=True):
     """Status of a cell."""
 
@@ -159,6 +173,7 @@ class CellStatus(msgspec.Struct, frozen=True):
     decision: Decision | None
     dead_letters: DeadLetters
     nats: Nats
+    reports: Reports = Reports()
 
     @property
     def lacks_answers(self) -> bool:

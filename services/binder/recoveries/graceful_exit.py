@@ -9,7 +9,7 @@ See decision recovery-execution.
 from typing import Final
 
 from berth.formats.ascend.report_error import ReportError
-from berth.formats.ascend.reset_config import KEY, LABEL, SAVES, name_of, with_graceful_exit
+from berth.formats.ascend.reset_config import CHECK_CODE_KEY, KEY, LABEL, SAVES, name_of, with_graceful_exit
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
@@ -71,7 +71,8 @@ class GracefulExit:
 
     async def _write(self, path: str, mark: str) -> None:
         found = await self._api.get(path, ConfigMap)
-        data = with_graceful_exit((found.data or {}).get(KEY, ""), now_s=self._clock.now_ms() // 1000, leaves=True)
+        now_s, present = self._clock.now_ms() // 1000, found.data or {}
+        data = with_graceful_exit(present.get(KEY, ""), now_s=now_s, leaves=True, code=present.get(CHECK_CODE_KEY, ""))
         if not data and found.metadata.annotation(SAVES) == mark:
             return
         metadata = {

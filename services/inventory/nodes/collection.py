@@ -23,7 +23,7 @@ from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.conditions import Conditions
 from berth.services.inventory.nodes.device_places import DevicePlaces
-from berth.services.inventory.nodes.free_chips import free_chips
+from berth.services.inventory.nodes.free_chips import Unreported, free_chips, unreported_by_resource
 from berth.services.inventory.nodes.moves import Moves
 
 _NOTHING: Final = (0, 0, 0)
@@ -57,11 +57,15 @@ class Named(NamedTuple):
 
 
 class Free(NamedTuple):
-    """Capacity of schedulable, ready nodes, less what their pods use."""
+    """Capacity of schedulable, ready nodes, less what their pods use.
+
+    ``unreported`` has the nodes that would have free chips of a resource, by its name.
+    """
 
     chips: dict[str, int]
     cpu_milli: int
     memory_mib: int
+    unreported: dict[str, list[Unreported]]
 
 
 class Naming(NamedTuple):
@@ -254,17 +258,21 @@ class Nodes:
         self._settle()
         chips: dict[str, int] = {}
         cpu = memory = 0
+        lacking: dict[tuple[str, str], dict[str, int]] = {}
         for node in self._plain.values():
             condition = self._conditions.of(self._domain_of.get(node.name, ""), node.name)
             is_barred = condition is not None and condition.level >= NodeHealth.NO_NEW_WORK
+            load = self._load.get(node.name, _NOTHING)
+            if condition is not None and condition.reason and node.resource and node.ready and not node.cordoned:
+                count = free_chips(node, condition, load[0], held)
+                lacking.setdefault((node.resource, condition.reason), {})[node.name] = count
             if node.ready and not node.cordoned and not is_barred:
-                load = self._load.get(node.name, _NOTHING)
                 if node.resource:
                     count = free_chips(node, condition, load[0], held)
                     chips[node.resource] = chips.get(node.resource, 0) + count
                 cpu += max(node.cpu_milli - load[1], 0)
                 memory += max(node.memory_mib - load[2], 0)
-        return Free(chips, cpu, memory)
+        return Free(chips, cpu, memory, unreported_by_resource(lacking))
 
     def place(self, slots: dict[str, Slot]) -> None:
         """Take the current ports below leaf switches, by InternalIP."""

@@ -13,11 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from berth.core.explain.text import pluralize
+from berth.formats.ascend.report_error import STALE
 from berth.formats.kubernetes.objects import PodGroup
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.barriers import NOT_ADMITTED
 from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups.pods import GroupPods
 from berth.services.inventory.podgroups.status import (
     CPU,
@@ -41,6 +44,7 @@ from berth.services.inventory.podgroups.status import (
 Name = tuple[str, str]
 """Namespace and name of a PodGroup."""
 _UNKNOWN: Final = GroupPods(is_ours=None)
+_NODES_SHOWN_MAX: Final = 3
 _NUMBERS_APART_MS: Final = 300_000
 """Least age of a condition before it is written for other amounts alone: those of all PodGroups that wait change
 together, and their patches would hold up admissions."""
@@ -54,11 +58,13 @@ class Capacity:
         chips: Free chips by resource name.
         cpu_milli: Free CPU in thousandths.
         memory_mib: Free memory in MiB.
+        unreported: Nodes that take no new work for want of a report, by resource name.
     """
 
     chips: dict[str, int] = field(default_factory=dict)
     cpu_milli: int = 0
     memory_mib: int = 0
+    unreported: dict[str, list[Unreported]] = field(default_factory=dict)
 
     def amount(self, resource: str) -> int:
         """Free amount of a resource."""
@@ -284,8 +290,10 @@ class Groups:
             free, claimed = capacity.amount(resource), claims[resource]
             if need > free - claimed:
                 others = f", of which other admitted PodGroups claim {claimed}" if claimed else ""
+                lacking = "".join(map(_lacking_words, capacity.unreported.get(resource, ())))
                 return Why(
-                    ENQUEUE_FAILED, f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}"
+                    ENQUEUE_FAILED,
+                    f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}{lacking}",
                 )
         return NO_REASON
 
@@ -333,6 +341,16 @@ class Groups:
         if status:
             patch["status"] = status
         return PatchPodGroup(*name, observed.metadata.uid, version, patch)
+
+
+def _lacking_words(found: Unreported) -> str:
+    """Nodes without a recent report, as a clause."""
+    count = len(found.nodes)
+    more = f" and {count - _NODES_SHOWN_MAX} more" if count > _NODES_SHOWN_MAX else ""
+    names = f"{', '.join(found.nodes[:_NODES_SHOWN_MAX])}{more}"
+    lack = "whose newest report is too old" if found.lack == STALE else "without a report that can be read"
+    are = "is" if found.chips == 1 else "are"
+    return f"; {found.chips} {are} on {pluralize(count, 'node')} {lack}, which {'takes' if count == 1 else 'take'} no new work: {names}"
 
 
 def _is_started(group: _Group) -> bool:

@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from berth.formats.ascend import cluster_info, device_info, node_info
-from berth.formats.ascend.check_code import GoValue, check_code, go_json
-from berth.formats.ascend.device_info import DeviceInfo, parse_switch_info
+from berth.formats.ascend.check_code import GoValue, go_json
+from berth.formats.ascend.device_info import DeviceInfo, DeviceInfoCfg, parse_switch_info, read_config
 from berth.formats.ascend.node_info import NodeInfo, parse_node_info
-from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.ascend.report_error import ReportError
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.units import UnixMs
 
@@ -21,17 +21,6 @@ CHUNK_BYTES_MAX: Final = 800 * 1024
 FOR_SCHEDULERS: Final = {"mx-consumer-volcano": "true"}
 """Label of ConfigMaps that schedulers read."""
 _UNDECIDED: Final = "PreSeparate"
-
-
-class _Config(msgspec.Struct, frozen=True, rename="pascal"):
-    device_info: DeviceInfo
-    super_pod_id: int = msgspec.field(default=-2, name="SuperPodID")
-    server_index: int = -2
-    rack_id: int = msgspec.field(default=0, name="RackID")
-    check_code: str = ""
-
-
-_CONFIG: Final = msgspec.json.Decoder(_Config)
 
 
 class ClusterD:
@@ -47,7 +36,7 @@ class ClusterD:
         self._is_used = is_used
         self._rng = rng
         self._chunk_bytes = chunk_bytes
-        self._devices: dict[str, _Config] = {}
+        self._devices: dict[str, tuple[DeviceInfoCfg, DeviceInfo]] = {}
         self._switches: dict[str, dict[str, GoValue]] = {}
         self._nodes: dict[str, tuple[NodeInfo, UnixMs]] = {}
         self._chunks: dict[str, int] = {}
@@ -106,26 +95,22 @@ class ClusterD:
         Raises:
             ReportError: It cannot be read, or its check code is wrong.
         """
-        config = decoded(data.get(device_info.KEY, ""), _CONFIG, field=device_info.KEY)
-        right = check_code(config.device_info)
-        if config.check_code != right:
-            raise ReportError(field=f"{device_info.KEY}.CheckCode", value=config.check_code, expected=repr(right))
-        self._devices[node] = config
+        self._devices[node] = read_config(data.get(device_info.KEY, ""))
         text = data.get(device_info.SWITCH_KEY)
         if text:
             parse_switch_info(text)
             self._switches[node] = msgspec.json.decode(text, type=dict[str, object])
 
-    def _device(self, node: str, found: _Config) -> str:
-        info = found.device_info
+    def _device(self, node: str, found: tuple[DeviceInfoCfg, DeviceInfo]) -> str:
+        config, info = found
         return _joined(
             [
                 _member("DeviceList", go_json(info.device_list)),
                 _member("UpdateTime", str(info.update_time)),
                 _member("CmName", go_json(device_info.NAME_PREFIX + node)),
-                _member("SuperPodID", str(found.super_pod_id)),
-                _member("RackID", str(found.rack_id)),
-                _member("ServerIndex", str(found.server_index)),
+                _member("SuperPodID", str(config.super_pod_id)),
+                _member("RackID", str(config.rack_id or 0)),
+                _member("ServerIndex", str(config.server_index)),
             ]
         )
 

@@ -3,15 +3,15 @@
 Source: docs/reference/kubernetes.md, "CheckCode", "Device information" and "Node information".
 """
 
+import zlib
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from berth.formats.ascend import device_info, node_info
-from berth.formats.ascend.check_code import GoValue, check_code, go_json
-from berth.formats.ascend.device_info import DeviceInfo
-from berth.formats.ascend.node_info import FaultDevice, NodeInfo
+from berth.formats.ascend.check_code import GoValue, code_of, go_json
+from berth.formats.ascend.node_info import FaultDevice
 from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX, chip_names
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
@@ -30,6 +30,11 @@ FOR_CLUSTERD: Final = {"mx-consumer-cim": "true"}
 NOTICE: Final = "The free list and this ConfigMap are going to be replaced; read the chips from baseDeviceInfos."
 UNKNOWN_ID: Final = -2
 """SuperPodID and ServerIndex of a node that is in no SuperPoD."""
+Release = Literal["this", "early", "later"]
+"""Release of the agents of a node. ``early``: NodeD reports a heartbeat, also of a healthy node; ``later``: reports
+have more fields, also inside of others, and another order. The sum of each covers all that it has."""
+_RELEASES: Final[tuple[Release, ...]] = get_args(Release)
+_HEARTBEAT_S: Final = 5
 _MS: Final = 1000
 
 
@@ -127,18 +132,30 @@ def fault_rows(node: NodeDescription, broken: Broken) -> list[GoValue]:
     return rows
 
 
+def other_release(name: str) -> Release:
+    """Release of the agents of a node in a cluster with several, by its name."""
+    return _RELEASES[zlib.crc32(name.encode()) % len(_RELEASES)]
+
+
 def device_data(
-    node: NodeDescription, place: Place, broken: Broken, lists: Mapping[str, str], now_ms: UnixMs
+    node: NodeDescription,
+    place: Place,
+    broken: Broken,
+    lists: Mapping[str, str],
+    now_ms: UnixMs,
+    release: Release = "this",
 ) -> dict[str, str]:
     """Data of the ConfigMap of the device plug-in."""
-    info = DeviceInfo(dict(lists), now_ms // _MS)
-    whole: dict[str, GoValue] = {"DeviceInfo": info, "SuperPodID": place.superpod, "ServerIndex": place.server}
+    info: dict[str, GoValue] = {"DeviceList": dict(lists), "UpdateTime": now_ms // _MS}
+    if release == "later":
+        info = {"UpdateTime": now_ms // _MS, "DpuList": [{"Name": "dpu-0", "Ports": [0, 1]}], "DeviceList": dict(lists)}
+    sent = _object(info)
+    whole: dict[str, GoValue] = {"SuperPodID": place.superpod, "ServerIndex": place.server}
     if place.rack is not None:
         whole["RackID"] = place.rack
-    whole["CheckCode"] = check_code(info)
-    members = ",".join(f'"{key}":{go_json(value)}' for key, value in whole.items())
+    whole["CheckCode"] = code_of(sent.encode())
     data = {
-        device_info.KEY: f"{{{members}}}",
+        device_info.KEY: f'{{"DeviceInfo":{sent},{_object(whole)[1:]}',
         device_info.SEPARATED_KEY: _separated(node, broken),
         "UpgradeFaultReason": _upgraded(node, broken),
         "Description": NOTICE,
@@ -148,16 +165,38 @@ def device_data(
     return data
 
 
-def node_data(broken: Broken, now_ms: UnixMs) -> dict[str, str]:
-    """Data of NodeD's ConfigMap; empty for a healthy node, which has none."""
+def node_data(broken: Broken, now_ms: UnixMs, release: Release = "this") -> dict[str, str]:
+    """Data of NodeD's ConfigMap; empty for a healthy node, which has none, except with an early release."""
     faults = broken.of("node")
-    if not faults:
+    if not faults and release != "early":
         return {}
-    worst = max((item.level for item in faults), key=list(NODE_LEVELS).index)
-    rows = [FaultDevice("Memory", index, [item.code], item.level) for index, item in enumerate(faults)]
-    info = NodeInfo(rows, NODE_LEVELS[worst])
-    text = f'{{"NodeInfo":{go_json(info)},"CheckCode":{go_json(check_code(info))}}}'
+    worst = max((item.level for item in faults), key=list(NODE_LEVELS).index, default="")
+    rows: list[GoValue] = [FaultDevice("Memory", index, [item.code], item.level) for index, item in enumerate(faults)]
+    status = NODE_LEVELS[worst] if worst else "Healthy"
+    info: dict[str, GoValue] = {"FaultDevList": rows, "NodeStatus": status}
+    if release == "early":
+        beats: dict[str, GoValue] = {"HeartbeatTime": now_ms // _MS, "HeartbeatInterval": _HEARTBEAT_S}
+        info = {"FaultDevList": rows, **beats, "NodeStatus": status}
+    elif release == "later":
+        rows = [
+            {
+                "DeviceType": "Memory",
+                "DeviceId": index,
+                "FaultCode": [item.code],
+                "FaultLevel": item.level,
+                "At": {"Slot": 0},
+            }
+            for index, item in enumerate(faults)
+        ]
+        info = {"NodeStatus": status, "Board": {"Serial": "<x>"}, "FaultDevList": rows}
+    sent = _object(info)
+    text = f'{{"NodeInfo":{sent},"CheckCode":{go_json(code_of(sent.encode()))}}}'
     return {node_info.KEY: text, "updateTime": stamp(now_ms)}
+
+
+def _object(members: Mapping[str, GoValue]) -> str:
+    """JSON of an object whose members keep their order, as those of a struct in Go."""
+    return f"{{{','.join(f'{go_json(key)}:{go_json(value)}' for key, value in members.items())}}}"
 
 
 def _separated(node: NodeDescription, broken: Broken) -> str:

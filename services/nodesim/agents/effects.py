@@ -78,6 +78,7 @@ class AgentRules:
         shuffle: Kubelet admits pods that are due together in random order; otherwise in the order of their binding.
         preset_virtual_devices: See :class:`DevicePlugin`.
         reversed_ids: See :func:`base_device_infos`.
+        other_releases: See :func:`~berth.services.nodesim.agents.device_report.other_release`.
     """
 
     admit_ms: int = 100
@@ -88,6 +89,7 @@ class AgentRules:
     shuffle: bool = True
     preset_virtual_devices: bool = True
     reversed_ids: bool = False
+    other_releases: bool = False
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts, ResourceUse
 from berth.services.nodesim.agents.device_plugin import Allocated, AllocateError, DevicePlugin, consumption, shares_of
-from berth.services.nodesim.agents.device_report import Place, device_data, device_list, node_data
+from berth.services.nodesim.agents.device_report import Place, device_data, device_list, node_data, other_release
 from berth.services.nodesim.agents.effects import (
     AgentEffect,
     AgentRules,
@@ -84,6 +84,7 @@ class NodeAgents:
         self.breakages = Breakages()
         self.infos = base_device_infos(node, place, reversed_ids=rules.reversed_ids)
         self._rules = rules
+        self._report_release = other_release(node.name) if rules.other_releases else "this"
         self._accounts = accounts
         self._tally = tally
         self._addresses = addresses
@@ -378,7 +379,7 @@ class NodeAgents:
         if report == self._reported_device and now_ms - self._reported_device_ms < self._rules.unchanged_ms:
             return
         self._reported_device, self._reported_device_ms = report, now_ms
-        data = device_data(self.node, self.place, broken, lists, now_ms)
+        data = device_data(self.node, self.place, broken, lists, now_ms, self._report_release)
         effects.append(Report(device_info.NAMESPACE, device_info.NAME_PREFIX + self.node.name, data))
 
     def _report_faults(self, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
@@ -388,7 +389,7 @@ class NodeAgents:
             return
         self._reported_node = faults
         name = node_info.NAME_PREFIX + self.node.name
-        effects.append(Report(node_info.NAMESPACE, name, node_data(broken, now_ms)))
+        effects.append(Report(node_info.NAMESPACE, name, node_data(broken, now_ms, self._report_release)))
 
 
 def _merged(given: list[Allocated]) -> Allocated:

@@ -353,4 +353,5 @@ def rules_of(config: NodesimConfig) -> AgentRules:
         shuffle=agents.shuffle_allocate,
         preset_virtual_devices=agents.preset_virtual_devices,
         reversed_ids=agents.reversed_device_ids,
+        other_releases=agents.other_releases,
     )

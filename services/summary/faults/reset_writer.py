@@ -3,7 +3,7 @@
 from typing import Final
 
 from berth.formats.ascend.report_error import ReportError
-from berth.formats.ascend.reset_config import KEY, LABEL, SAVES
+from berth.formats.ascend.reset_config import CHECK_CODE_KEY, KEY, LABEL, SAVES
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
@@ -96,7 +96,8 @@ class ResetWriter:
         if found.metadata.annotation(MARK) == update.mark:
             return False
         saves = found.metadata.annotation(SAVES)
-        data = update.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000, saves=saves)
+        now_s, present = self._clock.now_ms() // 1000, found.data or {}
+        data = update.applied(present.get(KEY, ""), now_s, saves=saves, code=present.get(CHECK_CODE_KEY, ""))
         metadata = {
             "resourceVersion": found.metadata.resource_version,
             "labels": dict([LABEL]),

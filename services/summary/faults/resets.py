@@ -3,7 +3,15 @@
 from typing import NamedTuple
 
 from berth.core.requests.fault_rules import FaultRules
-from berth.formats.ascend.reset_config import after_restart, is_of_later, name_of, recovery_mark, with_graceful_exit
+from berth.formats.ascend.reset_config import (
+    CHECK_CODE_KEY,
+    KEY,
+    after_restart,
+    is_of_later,
+    name_of,
+    recovery_mark,
+    with_graceful_exit,
+)
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus
 from berth.services.summary.faults.views import JobOwner
@@ -19,21 +27,22 @@ class ResetUpdate(NamedTuple):
     is_whole: bool = False
     """The whole job was restarted."""
 
-    def applied(self, text: str, now_s: int, *, saves: str) -> dict[str, str]:
+    def applied(self, text: str, now_s: int, *, saves: str, code: str = "") -> dict[str, str]:
         """Keys to write. Agents need not save any more, unless the binder asked them to for a later recovery.
 
         Args:
             text: Present value of ``reset.json``.
             now_s: The time, in seconds since 1970.
             saves: Recovery for which agents were asked to save; empty for none.
+            code: Present value of ``checkCode``.
 
         Raises:
             ReportError: The value cannot be read.
         """
-        keys = after_restart(text, now_s=now_s, is_whole=self.is_whole)
+        keys = after_restart(text, now_s=now_s, is_whole=self.is_whole, code=code)
         if is_of_later(saves, self.mark):
             return keys
-        return keys | with_graceful_exit(keys["reset.json"], now_s=now_s, leaves=False)
+        return keys | with_graceful_exit(keys[KEY], now_s=now_s, leaves=False, code=keys[CHECK_CODE_KEY])
 
 
 def update_of(status: JobStatus, owner: JobOwner, rules: FaultRules) -> ResetUpdate | None:

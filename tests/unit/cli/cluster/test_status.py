@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.cli.cluster.status import head_lines, size_text
-from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, Leader, Nats, Scorers
+from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, Leader, Nats, Reports, Scorers
 
 NOW_MS = 1_760_000_000_000
 WELL = CellStatus(
@@ -33,6 +33,13 @@ def test_each_question_has_a_line() -> None:
         "dead letters": "3, the oldest 2 h old: 2 undecodable, 1 invalid; see: berth dead list",
         "NATS": "n1 2.12.0 at 127.0.0.1:4222, cluster three, round trip 0.4 ms",
     }
+
+
+def test_reports_in_doubt_have_a_line() -> None:
+    assert "reports" not in head()
+    assert head(reports=Reports(["a", "b", "c", "d"], ["e"], ["a"]))["reports"] == (
+        "4 too old: a, b, c and 1 more; 1 missing: e; 1 refused: a; see: berth nodes"
+    )
 
 
 def test_what_is_not_there_is_said() -> None:

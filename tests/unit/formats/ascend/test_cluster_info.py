@@ -112,3 +112,23 @@ def test_what_no_chunk_holds_is_forgotten_in_time() -> None:
     assert chunks.forget(now_ms=699, after_ms=500) == []
     assert chunks.forget(now_ms=700, after_ms=500) == ["a"]
     assert chunks.newest == {}
+
+
+def test_entries_of_early_releases_have_the_list_one_level_down() -> None:
+    entry = {"DeviceInfo": {"DeviceList": device_list(unhealthy=[3]), "UpdateTime": 70}, "CheckCode": ""}
+    read = read_devices(json.dumps({"mindx-dl-deviceinfo-a": entry}), {}, name="c")
+    assert read.errors == {}
+    assert (read.entries["a"].value.chips[RES].unhealthy, read.entries["a"].updated_ms) == (8, 70_000)
+
+
+def test_entries_without_a_known_field_of_health_are_refused_and_the_rest_of_them_is_read() -> None:
+    nodes = read_nodes('{"mindx-dl-nodeinfo-a": {"State": "UnHealthy"}}', {})
+    assert "NodeStatus is ''" in str(nodes.errors["a"])
+    switches = read_switches('{"mindx-dl-switchinfo-a": {"State": "UnHealthy"}}', {}, name="c")
+    assert "NodeStatus is None" in str(switches.errors["a"])
+    wrong = {"DeviceList": device_list(unhealthy=[3]), "UpdateTime": "x"}
+    devices = read_devices(json.dumps({"mindx-dl-deviceinfo-a": wrong}), {}, name="c")
+    assert devices.entries == {}
+    found = devices.refused["a"]
+    assert found.report is not None
+    assert (found.report.chips[RES].unhealthy, found.gap) == (8, "")

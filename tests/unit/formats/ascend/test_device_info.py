@@ -1,3 +1,4 @@
+import hashlib
 import json
 from typing import Any
 
@@ -9,10 +10,12 @@ from berth.formats.ascend.device_info import (
     parse_device_info,
     parse_switch_info,
     physical_id,
+    refused_device_info,
+    refused_switch_info,
     report_of,
 )
 from berth.formats.ascend.report_error import ReportError
-from tests.support.device_texts import RES, SAMPLE, device_cfg, device_list, fault_row
+from tests.support.device_texts import RES, SAMPLE, device_cfg, device_list, fault_row, go_text
 
 
 def chips(devices: dict[str, str]) -> ChipLists:
@@ -162,3 +165,70 @@ def test_switches() -> None:
     assert (info.node_status, info.fault_level, info.update_time) == ("SubHealthy", "SubHealthFault", 3)
     with pytest.raises(ReportError, match=r"SwitchInfoCfg is .* expected JSON"):
         parse_switch_info('{"FaultCode":[')
+
+
+def test_fields_of_another_release_may_be_in_the_sum() -> None:
+    info = {
+        "DeviceList": dict(sorted(device_list(unhealthy=[1]).items())),
+        "DpuList": [{"Temp": 4.50}],
+        "UpdateTime": 7,
+    }
+    code = hashlib.sha256(go_text(info).encode()).hexdigest()
+    for text in (go_text({"DeviceInfo": info, "CheckCode": code}), json.dumps({"CheckCode": code, "DeviceInfo": info})):
+        assert parse_device_info(text).chips[RES].unhealthy == 2
+    info["DpuList"] = []
+    with pytest.raises(ReportError, match="CheckCode"):
+        parse_device_info(go_text({"DeviceInfo": info, "CheckCode": code}))
+
+
+def test_members_of_the_list_that_are_not_known_may_be_anything() -> None:
+    tree = json.loads(device_cfg(device_list(unhealthy=[1]), 5))
+    tree["DeviceInfo"]["DeviceList"] |= {f"{RES}-Dpu": ["x"], "Total": 8, f"{RES}-Spare": "Ascend910-x"}
+    assert parse_device_info(json.dumps(tree)).chips[RES].unhealthy == 2
+
+
+def test_a_list_under_another_name_is_refused_though_the_sum_is_right() -> None:
+    info = {"Devices": device_list(), "UpdateTime": 7}
+    code = hashlib.sha256(go_text(info).encode()).hexdigest()
+    with pytest.raises(ReportError, match=r"DeviceInfoCfg.DeviceInfo.DeviceList is None, expected a map of texts"):
+        parse_device_info(go_text({"DeviceInfo": info, "CheckCode": code}))
+
+
+def test_of_a_refused_report_all_is_read_that_can_be() -> None:
+    lists = device_list(unhealthy=[1], network=[2]) | {RES: "Ascend910-64,Ascend910-0"}
+    text = json.dumps({"DeviceInfo": {"DeviceList": lists, "UpdateTime": "now"}, "SuperPodID": "x"})
+    found = refused_device_info(text)
+    assert found.report is not None
+    assert found.gap == ""
+    assert (found.report.chips[RES].unhealthy, found.report.chips[RES].network_unhealthy) == (2, 4)
+    assert (found.report.chips[RES].free, found.report.update_s) == (("Ascend910-0",), 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "unhealthy", "gap"),
+    [
+        ("Ascend910-3,rubbish", 8, r"DeviceInfoCfg.DeviceInfo.DeviceList[huawei.com/Ascend910-Unhealthy] is 'rubbish'"),
+        (5, 0, "DeviceInfoCfg.DeviceInfo.DeviceList[huawei.com/Ascend910-Unhealthy] is 5, expected `str`, got `int`"),
+    ],
+)
+def test_a_refused_list_of_unhealthy_chips_is_named(value: object, unhealthy: int, gap: str) -> None:
+    lists = device_list() | {f"{RES}-Unhealthy": value}
+    found = refused_device_info(json.dumps({"DeviceInfo": {"DeviceList": lists, "UpdateTime": 7}}))
+    assert found.report is not None
+    assert found.report.chips[RES].unhealthy == unhealthy
+    assert found.gap.startswith(gap)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"DeviceInfo": {"DeviceList": null}}', '{"DeviceInfo": {}}', "[]"])
+def test_of_what_is_no_report_nothing_is_read(text: str) -> None:
+    found = refused_device_info(text)
+    assert (found.report, found.gap[:13]) == (None, "DeviceInfoCfg")
+
+
+def test_a_switch_without_a_known_field_of_health_is_refused() -> None:
+    with pytest.raises(ReportError, match=r"SwitchInfoCfg.NodeStatus is None, expected a status, or a level in Fault"):
+        parse_switch_info('{"State": "UnHealthy"}')
+    assert refused_switch_info('{"State": "UnHealthy"}').gap.startswith("SwitchInfoCfg.NodeStatus is None")
+    found = refused_switch_info('{"NodeStatus": "UnHealthy", "UpdateTime": "x"}')
+    assert found.report is not None
+    assert (found.report.node_status, found.gap) == ("UnHealthy", "")

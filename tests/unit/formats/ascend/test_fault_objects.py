@@ -188,3 +188,20 @@ def test_a_graceful_exit_is_told_before_and_taken_back_after_it_and_ranks_stay()
 def test_a_value_that_cannot_be_read_is_not_replaced(text: str) -> None:
     with pytest.raises(ReportError, match=r"reset\.json"):
         after_restart(text, now_s=1, is_whole=False)
+
+
+def test_a_sum_that_covers_fields_of_another_release_goes_on_to_cover_them() -> None:
+    text = '{"Phase":1.50,"RankList":[],"UpdateTime":1,"RetryTime":2,"FaultFlushing":false,"GracefulExit":0}'
+    code = hashlib.sha256(text.encode()).hexdigest()
+    found = with_graceful_exit(text, now_s=9, leaves=True, code=code)
+    assert found["reset.json"] == text.replace('"UpdateTime":1', '"UpdateTime":9').replace('Exit":0', 'Exit":1')
+    assert found["checkCode"] == hashlib.sha256(found["reset.json"].encode()).hexdigest()
+    after = after_restart(found["reset.json"], now_s=9, is_whole=False, code=found["checkCode"])
+    assert after["reset.json"] == found["reset.json"].replace('"RetryTime":2', '"RetryTime":3')
+    assert after["checkCode"] == hashlib.sha256(after["reset.json"].encode()).hexdigest()
+
+
+def test_fields_of_another_release_in_rows_stay() -> None:
+    text = '{"RankList":[{"Device":{"x": 1},"RankId":1}]}'
+    found = json.loads(with_graceful_exit(text, now_s=9, leaves=True)["reset.json"])
+    assert (found["RankList"][0]["Device"], found["RankList"][0]["RankId"]) == ({"x": 1}, 1)

@@ -1,11 +1,17 @@
+import hashlib
 import json
 
 import pytest
 
-from berth.formats.ascend.node_info import judge_node, parse_node_info
+from berth.formats.ascend.node_info import NodeInfo, judge_node, parse_node_info, refused_node_info
 from berth.formats.ascend.report_error import ReportError
 from berth.schemas.facts import NodeHealth
-from tests.support.device_texts import NODE_SAMPLE, node_cfg
+from tests.support.device_texts import NODE_SAMPLE, go_text, node_cfg
+
+
+def signed(info: object) -> str:
+    """A report whose sum is that of the object as it is sent."""
+    return go_text({"NodeInfo": info, "CheckCode": hashlib.sha256(go_text(info).encode()).hexdigest()})
 
 
 def test_the_sample_of_the_reference_page_is_read_and_judged() -> None:
@@ -60,3 +66,52 @@ def test_an_empty_and_a_null_list_have_different_sums() -> None:
 def test_damaged_reports_are_refused(text: str) -> None:
     with pytest.raises(ReportError, match="NodeInfo"):
         parse_node_info(text)
+
+
+def test_a_release_that_also_beats_is_read() -> None:
+    row = {"DeviceType": "CPU", "DeviceId": 1, "FaultCode": ["00000011"], "FaultLevel": "SeparateFault"}
+    info = {"FaultDevList": [row], "HeartbeatTime": 1, "HeartbeatInterval": 5, "NodeStatus": "UnHealthy"}
+    assert judge_node(parse_node_info(signed(info))).level is NodeHealth.EVICT
+
+
+@pytest.mark.parametrize(
+    "info", [{}, {"State": "UnHealthy"}, {"FaultDevList": [], "State": "UnHealthy"}, {"NodeStatus": ""}]
+)
+def test_a_report_without_a_known_field_of_health_is_refused_though_its_sum_is_right(info: object) -> None:
+    with pytest.raises(ReportError, match=r"NodeInfo.NodeInfo.NodeStatus is '', expected a status, or faults in "):
+        parse_node_info(signed(info))
+    assert "NodeStatus" in refused_node_info(signed(info)).gap
+
+
+def test_a_fault_whose_level_is_in_another_field_means_no_new_work() -> None:
+    verdict = judge_node(parse_node_info(signed({"FaultDevList": [{"DeviceType": "CPU", "Level": "SeparateFault"}]})))
+    assert verdict.level is NodeHealth.NO_NEW_WORK
+    assert "FaultLevel '' is unknown" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("info", "level", "gap"),
+    [
+        ({"NodeStatus": "UnHealthy"}, NodeHealth.EVICT, ""),
+        ({"NodeStatus": "UnHealthy", "FaultDevList": 5}, NodeHealth.EVICT, ""),
+        ({"NodeStatus": "Healthy", "FaultDevList": [{"DeviceId": "x", "FaultCode": 7}, "row"]}, NodeHealth.OK, ""),
+        ({"NodeStatus": 5}, NodeHealth.OK, "NodeInfo.NodeInfo.NodeStatus is 5, expected `str`, got `int`"),
+        (
+            {"NodeStatus": None, "FaultDevList": [{"FaultLevel": "SeparateFault"}, {"FaultLevel": 3}]},
+            NodeHealth.EVICT,
+            "NodeInfo.NodeInfo.NodeStatus is None, expected `str`, got `NoneType`",
+        ),
+        ({}, NodeHealth.OK, "NodeInfo.NodeInfo.NodeStatus is '', expected a status, or faults in FaultDevList"),
+    ],
+)
+def test_of_a_refused_report_all_is_read_that_can_be(info: object, level: NodeHealth, gap: str) -> None:
+    found = refused_node_info(go_text({"NodeInfo": info, "CheckCode": "wrong"}))
+    assert found.report is not None
+    assert (judge_node(found.report).level, found.gap) == (level, gap)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"NodeInfo": 5}', '{"Other": {}}', '{"NodeInfo":' + "[" * 9000])
+def test_of_what_is_no_report_nothing_is_read(text: str) -> None:
+    found = refused_node_info(text)
+    assert found.report in {None, NodeInfo()}
+    assert found.gap.startswith("NodeInfo")

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import pack_health, unpack_health
 from berth.products.model import LABEL_SOFT_SHARE
-from berth.schemas.facts import HealthSource, NodeHealth
+from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from tests.support.device_texts import (
     RES,
@@ -95,20 +95,16 @@ async def test_a_node_without_a_report_takes_no_new_work(world: World) -> None:
         assert found.reason == "device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-late is missing"
 
 
-async def test_a_report_that_is_deleted_ages(world: World) -> None:
+async def test_a_report_that_is_deleted_ends(world: World) -> None:
     await world.nodes("d", a_node("a"))
     world.device("a", unhealthy=[3], switch=json.dumps(switch_entry("SubHealthy", "SubHealthFault", world.now_s)))
     async with world.service():
         await world.has("a", level=SUB, unhealthy=8)
         world.kube.confirm(f"{SYSTEM}/mindx-dl-deviceinfo-a")
-        await world.has("a", level=OK, unhealthy=8)
-    async with world.service():
-        await world.ask(b"{}")
-        assert world.published("a") == NodeCondition(
-            "a", unhealthy=8, updated_ms=world.clock.now_ms(), sources=HealthSource.DEVICE_PLUGIN
-        )
-        world.clock.advance(601)
-        await world.has("a", level=NO_NEW)
+        found = await world.has("a", level=NO_NEW, unhealthy=0)
+        assert found.reason == "device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-a is missing"
+        world.device("a")
+        await world.has("a", level=OK, reason="")
 
 
 async def test_nodes_that_only_the_switch_is_wrong_with(world: World) -> None:
@@ -279,7 +275,8 @@ async def test_what_was_missed_is_seen_in_the_next_list(world: World) -> None:
         world.clock.advance(60)
         world.kube.relist()
         world.kube.watching.set()
-        await world.has("b", level=OK, reason="")
+        missing = "device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-b is missing"
+        await world.has("b", level=NO_NEW, reason=missing)
         await world.has("a", level=OK, unhealthy=2, updated_ms=world.clock.now_ms() - 60_000)
 
 

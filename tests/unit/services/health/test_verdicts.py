@@ -8,8 +8,9 @@ from berth.formats.ascend.node_info import FaultDevice, NodeInfo
 from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import HealthReport, NodeCondition, NodeDescription
+from berth.services.health.partial_verdicts import HealthRules
 from berth.services.health.report_store import NodeReports, ReportStore, StoredAgentReport
-from berth.services.health.verdicts import HealthRules, judge, judge_switch, next_change_ms, span
+from berth.services.health.verdicts import judge, judge_switch, next_change_ms, span
 from tests.support.device_texts import RES, device_list, fault_row
 
 OK, SUB, NO_NEW, EVICT = NodeHealth

@@ -2,11 +2,13 @@ import msgspec
 import pytest
 
 from berth.core.cluster.node_packing import pack_health, unpack_nodes
+from berth.formats.ascend.report_error import NO_REPORT, STALE
 from berth.formats.ascend.tor_config import Slot
 from berth.formats.kubernetes.objects import Node
 from berth.schemas.facts import NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeCondition
 from berth.services.inventory.nodes.collection import Due, Nodes, Use
+from berth.services.inventory.nodes.free_chips import Unreported
 
 PLACES = {"ip-a": Slot("sw1", 0), "ip-b": Slot("sw1", 1), "ip-c": Slot("sw2", 4)}
 
@@ -274,3 +276,23 @@ def test_shares_of_chips_that_are_not_well_are_not_free() -> None:
     assert nodes.free().chips == {CHIPS: 770}
     nodes.note_health(pack_health("bucket-all", [NodeCondition("a", unhealthy=0b1, withheld=0b10)]))
     assert nodes.free().chips == {CHIPS: 570}
+
+
+@pytest.mark.parametrize(
+    ("level", "reason", "lack"),
+    [
+        (NodeHealth.NO_NEW_WORK, "device plug-in: report is more than 10 min old (limit 10 min)", STALE),
+        (NodeHealth.NO_NEW_WORK, "device plug-in: no report, ConfigMap x is missing", NO_REPORT),
+        (NodeHealth.NO_NEW_WORK, "NodeD: node status is PreSeparate", ""),
+        (NodeHealth.EVICT, "device plug-in: report is more than 10 min old (limit 10 min); NodeD: fire", ""),
+    ],
+)
+def test_chips_of_nodes_without_a_recent_report_are_counted_apart(level: NodeHealth, reason: str, lack: str) -> None:
+    nodes = Nodes()
+    nodes.replace([node("a"), node("b")])
+    nodes.use(None, Use("a", 3, 0, 0, counted=True))
+    rows = [NodeCondition("a", level=level, reason=reason, unhealthy=0x80), NodeCondition("b")]
+    assert nodes.note_health(pack_health("bucket-all", rows))
+    found = nodes.free()
+    assert found.chips == {CHIPS: 8}
+    assert found.unreported == ({CHIPS: [Unreported(lack, ("a",), 4)]} if lack else {})

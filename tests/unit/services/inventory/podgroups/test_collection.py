@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from berth.formats.ascend.report_error import NO_REPORT, STALE
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.status import dequeues, enqueued_ms
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
@@ -111,6 +113,20 @@ def test_a_group_is_let_in_when_its_chips_are_free() -> None:
     assert world.phase() == "Inqueue"
     assert world.shown["pg"].metadata.annotation(ENQUEUED) == str(world.now_ms)
     assert world.shown["pg"].status.conditions == []
+
+
+def test_nodes_without_a_recent_report_are_named_where_chips_are_lacking() -> None:
+    world = GroupWorld()
+    stale = Unreported(STALE, ("n0", "n1", "n2", "n3"), 32)
+    missing = Unreported(NO_REPORT, ("n9",), 1)
+    world.gangs.set_capacity(Capacity({CHIPS: 0}, unreported={CHIPS: [stale, missing], "other": [stale]}))
+    world.show(pending())
+    world.run()
+    assert world.condition()[2] == (
+        f"asks for 8 {CHIPS}, 0 are free;"
+        " 32 are on 4 nodes whose newest report is too old, which take no new work: n0, n1, n2 and 1 more;"
+        " 1 is on 1 node without a report that can be read, which takes no new work: n9"
+    )
 
 
 def test_other_amounts_alone_are_not_written_at_once() -> None:

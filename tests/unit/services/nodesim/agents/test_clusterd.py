@@ -3,15 +3,26 @@
 import json
 from random import Random
 
+import pytest
+
 from berth.formats.ascend.check_code import check_code
 from berth.formats.ascend.cluster_info import Chunks, read_devices, read_nodes, read_switches
-from berth.formats.ascend.device_info import DeviceReport
+from berth.formats.ascend.device_info import DeviceReport, parse_device_info
+from berth.formats.ascend.node_info import judge_node, parse_node_info
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.products.catalogue import NODE_PRODUCTS
+from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agents.clusterd import CHUNK_BYTES_MAX, ClusterD
-from berth.services.nodesim.agents.device_report import Place, device_data, device_list, node_data
+from berth.services.nodesim.agents.device_report import (
+    Place,
+    Release,
+    device_data,
+    device_list,
+    node_data,
+    other_release,
+)
 from berth.services.nodesim.breakage import Breakage, Broken
 
 T0 = 1_763_640_000_000
@@ -56,6 +67,24 @@ def test_reports_are_flattened_and_found_again_by_their_reader() -> None:
     assert (node[0], node[1].value.node_status, node[1].updated_ms) == ("a", "UnHealthy", T0)
     switches = read_switches(found["cluster-info-switch-0"], {}, name="cluster-info-switch-0").entries
     assert {name: entry.value.node_status for name, entry in switches.items()} == {"b": "Healthy"}
+
+
+@pytest.mark.parametrize("release", ["early", "later"])
+def test_reports_of_other_releases_say_the_same(release: Release) -> None:
+    node = a_node("a")
+    lists = device_list(node, Broken(), taken=3, used=3)
+    plain, other = (device_data(node, Place(1, 2, 3), Broken(), lists, T0, one) for one in ("this", release))
+    assert parse_device_info(other["DeviceInfoCfg"]) == parse_device_info(plain["DeviceInfoCfg"])
+    plain, other = (node_data(FAULT, T0, one) for one in ("this", release))
+    assert other != plain
+    assert parse_node_info(other["NodeInfo"]) == parse_node_info(plain["NodeInfo"])
+    healthy = node_data(Broken(), T0, release)
+    assert bool(healthy) is (release == "early")
+    assert not healthy or judge_node(parse_node_info(healthy["NodeInfo"])).level is NodeHealth.OK
+
+
+def test_nodes_of_a_cluster_have_agents_of_all_releases() -> None:
+    assert {other_release(f"n{number}") for number in range(20)} == {"this", "early", "later"}
 
 
 def test_a_wrong_sum_is_dropped_and_the_last_word_holds() -> None:
