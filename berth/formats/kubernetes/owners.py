@@ -86,11 +86,19 @@ class ReplicaSet(Lean, frozen=True):
     spec: SetSpec = SetSpec()
 
 
+class StatefulSetStatus(Lean, frozen=True):
+    """Status of a StatefulSet, as far as it is read."""
+
+    current_revision: str = ""
+    update_revision: str = ""
+
+
 class StatefulSet(Lean, frozen=True):
     """A StatefulSet."""
 
     metadata: Meta = Meta()
     spec: SetSpec = SetSpec()
+    status: StatefulSetStatus | None = None
 
 
 class JobSpec(Lean, frozen=True):
