@@ -20,10 +20,11 @@ class Owned(Lean, frozen=True):
     metadata: Meta = Meta()
 
 
-def marked(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Body of an object with the mark."""
-    metadata = body["metadata"]
-    return {**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), MADE_BY: _NODESIM}}}
+def marked(body: Mapping[str, Any], *, uid: str = "") -> dict[str, Any]:
+    """Body of an object with the mark, and with the uid that the object must have; empty for any."""
+    metadata = body.get("metadata") or {}
+    own = {"annotations": {**(metadata.get("annotations") or {}), MADE_BY: _NODESIM}} | ({"uid": uid} if uid else {})
+    return {**body, "metadata": {**metadata, **own}}
 
 
 def is_made(meta: Meta) -> bool:

@@ -152,13 +152,8 @@ class KubeLoop:
         body = node_body(agents.node, agents.infos, agents.place, self._clock.now_ms())
         if await self.objects.make(NODES, body):
             return
-        path = sub_path(NODES, name)
-        uid = self.objects.uid(path)
-        if not uid:
-            self._leave(name)
-            return
-        metadata = {"uid": uid, **{key: body["metadata"][key] for key in ("labels", "annotations")}}
-        await self._api.patch(path, {"metadata": metadata})
+        metadata = {key: body["metadata"][key] for key in ("labels", "annotations")}
+        await self.objects.patch(sub_path(NODES, name), {"metadata": metadata})
         await self._set_status(name, body["status"])
 
     def _leave(self, name: str) -> None:
@@ -245,10 +240,9 @@ class KubeLoop:
     async def _set_status(self, name: str, status: Mapping[str, object]) -> None:
         """Write the status of a node, while it is the one that nodesim has made."""
         path = sub_path(NODES, name)
-        uid = self.objects.uid(path)
-        if uid:
-            body = {"metadata": {"uid": uid}, "status": status}
-            await self._api.patch(sub_path(path, "status"), body, how="strategic")
+        await self.objects.patch(path, {"status": status}, part="status", how="strategic")
+        if self.objects.is_left(path) and name in self.agents:
+            self._leave(name)
 
     def _log_refusal(self, pod: AgentPod, status: dict[str, object]) -> None:
         if "message" in status:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.backoff import Backoff
 from berth.runtime.errors import TransientError
-from berth.runtime.kube.port import Api, RefusedError
+from berth.runtime.kube.port import Api, PatchKind, RefusedError
 from berth.runtime.logs import Logger
 from berth.services.nodesim.ownership import MADE_BY, Owned, is_made, marked
 
@@ -143,9 +143,9 @@ class OwnObjects:
         """By path; a write names the uid, so that it does not reach an object that has taken the path."""
         self._left: set[str] = set()
 
-    def uid(self, path: str) -> str:
-        """Uid of an object of nodesim; empty for an object that does not exist, or that another has made."""
-        return self._uids.get(path, "")
+    def is_left(self, path: str) -> bool:
+        """Whether another has made the object, as far as it was tried to write it."""
+        return path in self._left and path not in self._uids
 
     async def make(self, collection: str, body: dict[str, Any]) -> bool:
         """Create an object unless one of the name exists; returns whether it was created.
@@ -178,10 +178,30 @@ class OwnObjects:
             TransientError: The server did not answer.
         """
         path = sub_path(collection, body["metadata"]["name"])
-        if path in self._uids and await self._change(path, body, is_patch=is_patch):
+        how: PatchKind | None = "merge" if is_patch else None
+        if path in self._uids and await self._change(path, body, how):
             return
         if not await self.make(collection, body) and path in self._uids:
-            await self._change(path, body, is_patch=is_patch)
+            await self._change(path, body, how)
+
+    async def patch(self, path: str, body: Mapping[str, Any], *, part: str = "", how: PatchKind = "merge") -> None:
+        """Patch an object, unless it does not exist or another has made it.
+
+        Args:
+            path: Its path.
+            body: The patch.
+            part: Subresource, such as ``status``.
+            how: Kind of the patch.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        if path in self._uids and await self._change(path, body, how, part):
+            return
+        await self._find(path)
+        if path in self._uids:
+            await self._change(path, body, how, part)
 
     async def delete(self, collection: str, name: str) -> None:
         """Delete an object, unless another has made it.
@@ -193,9 +213,13 @@ class OwnObjects:
         path = sub_path(collection, name)
         if path not in self._uids:
             await self._find(path)
-        if path in self._uids:
-            await self._api.delete(path, uid=self._uids[path])
-            self._uids.pop(path, None)
+        while path in self._uids:
+            try:
+                await self._api.delete(path, uid=self._uids.pop(path))
+            except RefusedError as error:
+                if not error.is_conflict:
+                    raise
+                await self._find(path)
 
     async def _find(self, path: str) -> None:
         """Note the uid of an object that an earlier run has made, or that an unanswered call of this one has.
@@ -216,19 +240,19 @@ class OwnObjects:
             self._left.add(path)
             self._log.error("object left alone, nodesim has not made it", object=path, expected=f"annotation {MADE_BY}")
 
-    async def _change(self, path: str, body: dict[str, Any], *, is_patch: bool) -> bool:
+    async def _change(self, path: str, body: Mapping[str, Any], how: PatchKind | None, part: str = "") -> bool:
         """Change an object of nodesim; returns whether it is still there.
 
         Raises:
             RefusedError: The server refuses.
             TransientError: The server did not answer.
         """
-        body = marked(body)
-        body["metadata"]["uid"] = self._uids[path]
+        whole = marked(body, uid=self._uids[path])
+        target = sub_path(path, part) if part else path
         try:
-            await (self._api.patch(path, body) if is_patch else self._api.update(path, body))
+            await (self._api.update(target, whole) if how is None else self._api.patch(target, whole, how=how))
         except RefusedError as error:
-            if not (error.is_absent or error.is_conflict or (is_patch and error.status == _INVALID)):
+            if not (error.is_absent or error.is_conflict or (how is not None and error.status == _INVALID)):
                 raise
             del self._uids[path]
             return False

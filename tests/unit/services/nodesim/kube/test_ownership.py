@@ -11,8 +11,8 @@ from berth.services.nodesim.ownership import MADE_BY
 from tests.support.bound_pods import bound, pod_body
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_rules import Tree
-from tests.support.played_cluster import QUICK, Played, played
-from tests.support.waiting import until
+from tests.support.played_cluster import QUICK, played
+from tests.support.waiting import until, until_true
 
 TOPOLOGY: Final = """
 apiVersion: berth/v1
@@ -174,22 +174,48 @@ async def test_a_node_that_took_the_place_of_a_simulated_one_is_neither_changed_
     async with played(kube, TOPOLOGY) as cluster:
         kube.confirm(f"{NODES}/a2-1")
         real = kube.put(NODES, {"metadata": {"name": "a2-1"}, "status": {"capacity": {"cpu": "1"}}})
-        for fault in ("kubelet", "gone"):
-            assert await cluster.break_node(BreakNode("a2-1", fault)) == ""
-            await status_is_written(kube, cluster, fault)
+        assert await cluster.break_node(BreakNode("a2-1", "gone")) == ""
+        await until(
+            lambda: [call.path for call in kube.calls if call.method == "DELETE"][-1:] == [f"{NODES}/a2-1"],
+            deadline_s=5,
+            what="the deletion refused",
+        )
         assert kube.object(f"{NODES}/a2-1") == real
 
 
-async def status_is_written(kube: FakeKube, cluster: Played, fault: str) -> None:
-    """Wait until a fault of the other node is done, which came later."""
-    assert await cluster.break_node(BreakNode("a2-0", fault)) == ""
+async def test_nodesim_is_no_kubelet_of_a_node_that_took_the_place_of_a_simulated_one() -> None:
+    kube = FakeKube()
+    async with played(kube, TOPOLOGY) as cluster:
+        kube.confirm(f"{NODES}/a2-1")
+        real = kube.put(NODES, {"metadata": {"name": "a2-1"}, "status": {"capacity": {"cpu": "1"}}})
+        assert await cluster.break_node(BreakNode("a2-1", "plugin")) == ""
 
-    def is_done() -> bool:
-        if fault == "gone":
-            return not is_there(kube, f"{NODES}/a2-0")
-        return bool(kube.object(f"{NODES}/a2-0")["status"]["conditions"][0]["status"] == "Unknown")
+        async def is_left() -> bool:
+            return (await cluster.counts()).nodes == 1
 
-    await until(is_done, deadline_s=5, what=f"{fault} of the other node")
+        await until_true(is_left, deadline_s=5, what="the node left alone")
+        pod = kube.put(PODS, pod_body("ns", "p", [1]) | {"spec": {"nodeName": "a2-1", "containers": []}})
+        await bound(kube, "ns", "q", "a2-0", [0])
+        await until(lambda: is_running(kube, "q"), deadline_s=5, what="the pod of the simulated node to run")
+        assert (kube.object(f"{NODES}/a2-1"), kube.object(f"{PODS}/p")) == (real, pod)
+
+
+@pytest.mark.parametrize("fault", ["kubelet", "gone"])
+async def test_a_simulated_node_that_was_restored_under_another_uid_is_still_one(fault: str) -> None:
+    kube = FakeKube()
+    async with played(kube, TOPOLOGY) as cluster:
+        found = kube.object(f"{NODES}/a2-1")
+        kube.confirm(f"{NODES}/a2-1")
+        metadata = {key: value for key, value in found["metadata"].items() if key != "uid"}
+        kube.put(NODES, {**found, "metadata": metadata})
+        assert await cluster.break_node(BreakNode("a2-1", fault)) == ""
+
+        def is_done() -> bool:
+            if fault == "gone":
+                return not is_there(kube, f"{NODES}/a2-1")
+            return bool(kube.object(f"{NODES}/a2-1")["status"]["conditions"][0]["status"] == "Unknown")
+
+        await until(is_done, deadline_s=5, what=f"{fault} of the node")
 
 
 @pytest.mark.parametrize(
