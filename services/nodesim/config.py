@@ -52,8 +52,9 @@ class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long a backup pod may take to run."""
     controllers: list[Literal["volcano", "ascend", "podgroup"]] = []
     """Controllers to play: Volcano's of Jobs, the Ascend operator, Volcano's of PodGroups for other pods."""
-    scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["berth", "volcano"])
-    """Pods of these schedulers get a PodGroup from controller ``podgroup``."""
+    scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["berth"])
+    """The controllers manage the jobs and pods of these schedulers only, and of those none for which another controller
+    has made the PodGroup or pods."""
     writes_at_once: Annotated[int, Meta(ge=1, le=1_000)] = 32
     """Most writes to the API server at the same time."""
 

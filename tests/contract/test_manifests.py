@@ -243,7 +243,10 @@ def test_the_binder_binds_in_kubernetes(form: str, tmp_path: Path) -> None:
 
 def test_schedulers_of_whom_pods_are_taken_over(tmp_path: Path) -> None:
     found = {form: list(settings(pods(form, "inventory")[0], tmp_path).gangs.scheduler_names) for form in OBJECTS}
-    assert found == {"base": ["berth"], "dev": ["berth", "volcano"], "prod": ["berth"]}
+    assert found == {"base": ["berth"], "dev": ["berth"], "prod": ["berth"]}
+    config = settings(pods("dev", "nodesim")[0], tmp_path)
+    assert isinstance(config, NodesimConfig)
+    assert config.agents.scheduler_names == ["berth"]
 
 
 def test_the_simulated_cluster_keeps_pods_away_that_know_nothing_of_it(tmp_path: Path) -> None:

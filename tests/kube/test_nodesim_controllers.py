@@ -210,7 +210,7 @@ def eviction(api: KubeApi, namespace: str, name: str) -> dict[str, Any]:
 async def test_pods_of_other_workloads_get_a_group_of_their_owner(
     kube_api: KubeApi, client: Client, namespace: str
 ) -> None:
-    async with played(client, TOPOLOGY, agents=replace(QUICK, controllers=["podgroup"])):
+    async with played(client, TOPOLOGY, agents=replace(QUICK, controllers=["podgroup"], scheduler_names=["volcano"])):
         body = {
             "apiVersion": "batch/v1",
             "kind": "Job",

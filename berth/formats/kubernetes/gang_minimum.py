@@ -35,6 +35,8 @@ class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Source of the number."""
     by_task: tuple[tuple[str, int], ...] = ()
     """Minimum of single tasks, by name of the task."""
+    rollout: str = ""
+    """What is under way, if the number is at most the present size of an owner that is being rolled out."""
     wrong: str = ""
     """Why there is no number: a sentence."""
 
@@ -50,6 +52,9 @@ def minimum(
 ) -> Minimum:
     """Number of pods of a gang that must start together.
 
+    A rollout makes the pods of an owner step by step: while one is under way, no more pods than the owner has replicas
+    must start together, or the rollout would wait for itself.
+
     Args:
         key: The gang.
         group: Its Volcano PodGroup, if it has one.
@@ -58,6 +63,24 @@ def minimum(
         size: Pods of the gang, if a pod has the number.
         has_chips: Its pods request chips.
     """
+    least = _minimum(key, group=group, facts=facts, pod=pod, size=size, has_chips=has_chips)
+    if facts is None or not facts.rollout or least.wrong:
+        return least
+    count = max(min(least.count, facts.replicas or 0), 1)
+    by_task = least.by_task if count == least.count else ()
+    return msgspec.structs.replace(least, count=count, by_task=by_task, rollout=facts.rollout)
+
+
+def _minimum(
+    key: GangKey,
+    *,
+    group: PodGroup | None,
+    facts: OwnerFacts | None,
+    pod: Pod,
+    size: int | None,
+    has_chips: bool,
+) -> Minimum:
+    """The number, by what PodGroup, owner and pod say."""
     if group is None and size is not None:
         return Minimum(count=max(size, 1), size=size, name=f"annotation {LWS_SIZE}")
     if group is None and key.kind in _TOLD:

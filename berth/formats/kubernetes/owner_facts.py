@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from berth.formats.gang_keys import REPLICA_TYPES
+from berth.formats.gang_keys import DESIRED_REPLICAS, REPLICA_TYPES
 from berth.formats.kubernetes.owners import (
     AscendJob,
     CoPodGroup,
@@ -26,6 +26,7 @@ from berth.formats.kubernetes.owners import (
     VolcanoJob,
     Workload,
 )
+from berth.formats.whole_numbers import whole_number
 
 _VOLCANO_FINAL: Final = frozenset({"Completed", "Failed", "Terminated"})
 """An aborted job may be resumed."""
@@ -66,6 +67,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     indexed: bool = False
     ordered: bool = False
     """It creates a pod only when the previous one is ready."""
+    rollout: str = ""
+    """That its pods are being replaced by those of another template, as a sentence; empty otherwise."""
     suspended: bool = False
     min_count: int | None = None
     """Pods that must start together."""
@@ -119,12 +122,36 @@ def _minimum(owner: LeaderWorkerSet | NativePodGroup | CoPodGroup) -> int | None
 
 def _set_facts(owner: ReplicaSet | StatefulSet) -> OwnerFacts:
     is_stateful = isinstance(owner, StatefulSet)
+    replicas = _or_one(owner.spec.replicas)
     return OwnerFacts(
         kind="StatefulSet" if is_stateful else "ReplicaSet",
         scheduler_name=owner.spec.template.scheduler_name,
-        replicas=1 if owner.spec.replicas is None else owner.spec.replicas,
+        replicas=replicas,
         ordered=is_stateful and owner.spec.pod_management_policy != "Parallel",
+        rollout=_rollout_of_pods(owner) if isinstance(owner, StatefulSet) else _rollout_of_replicas(owner, replicas),
     )
+
+
+def _rollout_of_replicas(owner: ReplicaSet, replicas: int) -> str:
+    """Rollout of the Deployment of a ReplicaSet: it has another number of replicas than the Deployment wants.
+
+    Source: Kubernetes, ``pkg/controller/deployment/util``: annotation ``deployment.kubernetes.io/desired-replicas``.
+    """
+    wanted = whole_number(owner.metadata.annotation(DESIRED_REPLICAS))
+    if wanted is None or wanted == replicas:
+        return ""
+    return f"a rollout is going on: ReplicaSet {owner.metadata.name} has {replicas} of {wanted} replicas"
+
+
+def _rollout_of_pods(owner: StatefulSet) -> str:
+    """Rollout of a StatefulSet: with a partition, pods of both revisions stay.
+
+    Source: Kubernetes, apps/v1, ``StatefulSetStatus``.
+    """
+    status = owner.status
+    if status is None or not status.current_revision or status.current_revision == status.update_revision:
+        return ""
+    return f"a rollout is going on: StatefulSet {owner.metadata.name} has pods of two revisions"
 
 
 def _job_facts(owner: Job) -> OwnerFacts:

@@ -3,6 +3,8 @@
 Every kind is read on demand, one object at a time: watching all of them costs too much for the few numbers that are
 read.
 
+Longer than 400 lines because every kind of owner has its own fields, and all of them are read in one way.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang"; Kubernetes, apps/v1, batch/v1, scheduling.k8s.io; Volcano, batch.volcano.sh/v1alpha1;
 MindCluster, mindxdl.gitee.com/v1; JobSet, jobset.x-k8s.io/v1alpha2; LeaderWorkerSet, leaderworkerset.x-k8s.io/v1;
@@ -86,11 +88,19 @@ class ReplicaSet(Lean, frozen=True):
     spec: SetSpec = SetSpec()
 
 
+class StatefulSetStatus(Lean, frozen=True):
+    """Status of a StatefulSet, as far as it is read."""
+
+    current_revision: str = ""
+    update_revision: str = ""
+
+
 class StatefulSet(Lean, frozen=True):
     """A StatefulSet."""
 
     metadata: Meta = Meta()
     spec: SetSpec = SetSpec()
+    status: StatefulSetStatus | None = None
 
 
 class JobSpec(Lean, frozen=True):

@@ -1,8 +1,7 @@
 """Gangs: pods that belong together become job requests, and stay the pods of their requests.
 
 A state machine without clock and I/O: observations go in, :meth:`Gangs.settle` returns the effects. Only gangs that
-changed are processed, in the order of their keys. The published facts are enough for a restart: names, uids and ranks
-of requests are read back from them.
+changed are processed, in the order of their keys. After a restart, requests are read back from the published facts.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
@@ -303,8 +302,9 @@ class Gangs:
         key = GangKey("podgroup", *name)
         gang, latecomers = self._gangs.get(key) or Gang(key), self._index.latecomers(key)
         if members := [*gang.members.values(), *latecomers]:
-            priority = self._resolver.priorities.of(members, group)
-            return group_pods(gang, latecomers, self._resolver.published_members, priority=priority)
+            priority, published = self._resolver.priorities.of(members, group), self._resolver.published_members
+            facts = self._resolver.lookups.lookup(key, now_ms).facts
+            return group_pods(gang, latecomers, published, priority=priority, facts=facts)
         if name in self._foreign_pods:
             return GroupPods(is_ours=False)
         look, made_by = group_owner(group), group.metadata.controller

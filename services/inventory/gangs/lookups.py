@@ -1,10 +1,14 @@
 """Owners of gangs, read on demand: pending reads, results, and their age."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
+
+_PAUSES_MAX: Final = 4
+"""Longest pause between two reads of an owner that does not change, in pauses after a change."""
 
 
 @dataclass(slots=True)
@@ -14,6 +18,10 @@ class _Answer:
     facts: OwnerFacts | None
     is_gone: bool
     serial: int
+    read: int
+    """Number of its read among those of the owner."""
+    pause_ms: int
+    """Time until it is read again although nothing says that it has changed."""
     at_ms: int | None = None
 
 
@@ -35,6 +43,8 @@ class LookupResult:
         is_known: The owner was looked up.
         is_old: The result is too old to act on: the owner is to be read again first.
         at_ms: Time of the lookup.
+        read: Number of the read among those of the owner, from 1; 0 without one. See :meth:`Lookups.reads`.
+        refresh_ms: Time at which it is read again although nothing says that it has changed.
         ended: Why the owner is over, as a sentence; empty while it exists, and when that is unknown.
         finished: Why it makes no pods any more although it exists, as a sentence; empty while it may.
     """
@@ -43,6 +53,8 @@ class LookupResult:
     is_known: bool = False
     is_old: bool = False
     at_ms: int = 0
+    read: int = 0
+    refresh_ms: int = 0
     ended: str = ""
     finished: str = ""
 
@@ -59,6 +71,8 @@ class Lookups:
         self._again_ms = again_ms
         self._answers: dict[OwnerKey, _Answer] = {}
         self._pending: dict[OwnerKey, None] = {}
+        self._reads: dict[OwnerKey, int] = {}
+        """Number of reads that have begun."""
         self._users: dict[OwnerKey, dict[GangKey, None]] = {}
         self._use_of: dict[GangKey, _Use] = {}
         self._serial = 0
@@ -76,7 +90,10 @@ class Lookups:
         if users is None:
             return []
         self._serial += 1
-        self._answers[key] = _Answer(facts, is_gone, self._serial)
+        before = self._answers.get(key)
+        is_same = before is not None and (before.facts, before.is_gone) == (facts, is_gone)
+        pause_ms = min(2 * before.pause_ms, _PAUSES_MAX * self._again_ms) if before and is_same else self._again_ms
+        self._answers[key] = _Answer(facts, is_gone, self._serial, self._reads.get(key, 0), pause_ms)
         return sorted(users)
 
     def use(self, gang: GangKey, key: OwnerKey | None, uid: str = "") -> None:
@@ -97,6 +114,7 @@ class Lookups:
                 del self._users[before.owner]
                 self._answers.pop(before.owner, None)
                 self._pending.pop(before.owner, None)
+                self._reads.pop(before.owner, None)
         if key is not None:
             self._users.setdefault(key, {})[gang] = None
             self._use_of[gang] = _Use(key, uid, self._serial)
@@ -119,7 +137,16 @@ class Lookups:
         elif facts is not None and facts.is_ending:
             ended = f"{name} is being deleted"
         finished = f"{name} has ended: {facts.final}" if facts is not None and facts.final else ""
-        return LookupResult(facts, is_known=True, is_old=is_old, at_ms=answer.at_ms, ended=ended, finished=finished)
+        return LookupResult(
+            facts,
+            is_known=True,
+            is_old=is_old,
+            at_ms=answer.at_ms,
+            read=answer.read,
+            refresh_ms=answer.at_ms + answer.pause_ms,
+            ended=ended,
+            finished=finished,
+        )
 
     def again_ms(self, lookup: LookupResult) -> int:
         """Time at which an owner is to be looked up again."""
@@ -138,4 +165,10 @@ class Lookups:
         if use is None or use.owner in self._pending:
             return None
         self._pending[use.owner] = None
+        self._reads[use.owner] = self._reads.get(use.owner, 0) + 1
         return use.owner
+
+    def reads(self, gang: GangKey) -> int:
+        """Number of reads of a gang's owner that have begun: only a later one shows what happens from now on."""
+        use = self._use_of.get(gang)
+        return self._reads.get(use.owner, 0) if use is not None else 0

@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 from berth.core.explain.refusal_text import sentence, within
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
-from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.objects import Pod, PodGroupSpec
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
@@ -366,6 +366,9 @@ class Gang:
         look: Owner that is read for it; None when its pods name none.
         owner_uid: Uid that this owner must have; empty when the pods do not name it.
         check_ms: Time at which the owner is read again because pods are missing; None when none are.
+        arrivals: Reads of the owner that had begun when a pod was first seen, by the pod's uid.
+        group_spec: Spec of its PodGroup that was seen last.
+        group_reads: Reads of the owner that had begun when that changed; -1 if it did not.
         is_succeeded: Its controller was created again with another uid, and that has pods.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
         finished: Why its owner makes no pods any more, as a sentence: what waits for pods of it is withdrawn.
@@ -391,6 +394,9 @@ class Gang:
     look: OwnerKey | None = None
     owner_uid: str = ""
     check_ms: int | None = None
+    arrivals: dict[str, int] = field(default_factory=dict)
+    group_spec: PodGroupSpec | None = None
+    group_reads: int = -1
     is_succeeded: bool = False
     ended: str = ""
     finished: str = ""

@@ -7,6 +7,7 @@ was rejected or cancelled, they are held with its reason.
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +22,7 @@ from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import GATED
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
+from berth.services.inventory.gangs.ranks import same_ranks
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
@@ -37,7 +39,8 @@ class GangContext:
         barrier: Why no request may be made yet, as a sentence; empty when one may.
         is_reading: Its owner is being read for the first time, or its PodGroup is within the grace period of admission.
         is_unread: Its owner was not read yet: what the owner says is not in the facts.
-        is_old: The facts of its owner are too old for a first request; the owner is being read again.
+        is_old: The facts of its owner are too old for a first request.
+        read: Number of the read of the owner that the facts are from; None without an owner, and before it was read.
         again_ms: Time at which the owner is read again while pods are missing; None when nothing is to be read.
     """
 
@@ -47,6 +50,7 @@ class GangContext:
     is_reading: bool = False
     is_unread: bool = False
     is_old: bool = False
+    read: int | None = None
     again_ms: int | None = None
 
     @property
@@ -66,6 +70,7 @@ class Plan:
         held: Pods that wait together, and the reason.
         held_single: Pods that wait, each with its own reason.
         is_short: Held because pods are missing or because of the owner's facts: the owner is to be read again.
+        needs_owner: The owner is to be read again before more is decided.
         gang_pods: Pods with chips of the whole gang.
         minimum: Pods of the gang that must start together.
     """
@@ -75,6 +80,7 @@ class Plan:
     held: tuple[list[Member], str] | None = None
     held_single: list[tuple[Member, str]] = field(default_factory=list)
     is_short: bool = False
+    needs_owner: bool = False
     gang_pods: int = 0
     minimum: int = 0
 
@@ -91,28 +97,52 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     found = Plan()
     if not free or context.is_reading:
         return found
-    barrier = context.barrier or _suspension(context.facts)
-    if barrier:
-        found.held = (list(free), barrier)
-        found.is_short = True
+    doubts = not context.barrier and (_is_suspended(context) or _is_contradicted(gang, free, context))
+    if doubts and _may_have_changed(gang, free, context):
+        found.needs_owner = True
         return found
     least = _minimum(gang, free[0], context)
-    found.gang_pods = chip_pods(gang, context.facts, least)
-    wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(least)
-    wrong = wrong or _partial_minimum(gang, free, context, least)
+    wrong = context.barrier or ("its job is suspended" if _is_suspended(context) else "")
+    if not wrong:
+        found.gang_pods = chip_pods(gang, context.facts, least)
+        wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(least)
+        wrong = wrong or _partial_minimum(gang, free, context, least)
     if wrong:
         found.held = (list(free), wrong)
         found.is_short = True
         return found
     least = _in_blocks(gang, free, context, least)
     found.minimum = least.count
+    refusals = same_ranks(gang, free)
     if is_fresh(gang):
-        _plan_first(gang, list(free), context, least, found, now_ms)
-    elif least.count <= 1 or not _is_blocked(gang):
-        _plan_single(gang, free, found, now_ms)
+        _plan_first(gang, list(free), context, least, refusals, found, now_ms)
+        return found
+    if least.count <= 1 or not _is_blocked(gang):
+        _plan_single(gang, free, refusals, found, now_ms)
     elif refused := _refused(gang):
         found.held = (list(free), refused)
     return found
+
+
+def _may_have_changed(gang: Gang, free: Sequence[Member], context: GangContext) -> bool:
+    """Whether pods have come, or the PodGroup has changed, after the owner was read: it may have changed before."""
+    if context.read is None:
+        return False
+    return context.read <= max(gang.group_reads, *(gang.arrivals.get(member.uid, -1) for member in free))
+
+
+def _is_suspended(context: GangContext) -> bool:
+    return context.facts is not None and context.facts.suspended
+
+
+def _is_contradicted(gang: Gang, free: Sequence[Member], context: GangContext) -> bool:
+    """Whether there are more pods, or more must start together, than the owner had when it was read."""
+    least = _minimum(gang, free[0], context)
+    live = Counter(member.place.task for member in gang.members.values() if member.is_live)
+    sizes = {task.name.lower(): task.pods for task in context.facts.tasks} if context.facts is not None else {}
+    if any(count > sizes.get(task, count) for task, count in live.items()):
+        return True
+    return bool(least.size) and max(live.total(), least.count) > least.size
 
 
 def minimum_now(gang: Gang, context: GangContext) -> int:
@@ -153,10 +183,6 @@ def _refused(gang: Gang) -> str:
         if part.is_first and part.state == "closed" and (part.hold or part.sentence):
             return part.hold or f"its job was rejected: {part.sentence}"
     return ""
-
-
-def _suspension(facts: OwnerFacts | None) -> str:
-    return "its job is suspended" if facts is not None and facts.suspended else ""
 
 
 def _layers(free: Sequence[Member], context: GangContext) -> list[dict[str, str] | None]:
@@ -220,32 +246,41 @@ def _partial_minimum(gang: Gang, free: Sequence[Member], context: GangContext, l
     return f"{least.name} is {least.count} of {size} pods: expected {need}: with label {TOR_AFFINITY} {whom} start together"
 
 
-def _plan_first(gang: Gang, free: list[Member], context: GangContext, least: Minimum, found: Plan, now_ms: int) -> None:
+def _plan_first(
+    gang: Gang,
+    free: list[Member],
+    context: GangContext,
+    least: Minimum,
+    refusals: dict[str, str],
+    found: Plan,
+    now_ms: int,
+) -> None:
     """Plan the gang's minimum; pods that succeeded count."""
     succeeded = sum(1 for member in gang.members.values() if member.pod.status.phase == "Succeeded")
     need = max(least.count - succeeded, 1)
-    ready = [member for member in free if member.waits and not member.wrong]
+    ready = [member for member in free if member.waits and not _reason(member, refusals)]
     if need > 1 and any(_is_backing_off(gang, member, now_ms) for member in ready):
         found.held = (free, _backoff_text(gang))
         return
     if need == 1:
         ready = [member for member in ready if not _is_backing_off(gang, member, now_ms)]
         if not ready:
-            _plan_single(gang, free, found, now_ms)
+            _plan_single(gang, free, refusals, found, now_ms)
             return
     by_task = {task.lower(): count for task, count in least.by_task} if not succeeded else {}
     first = chosen(ready, need, by_task)
     hold = _shortage(ready, need, least) if first is None else _mixed_resources(first)
     if first is None or hold:
-        found.held = (free, _with_reasons(hold, free))
+        found.held = (free, _with_reasons(hold, free, refusals))
         found.is_short = True
         return
     if context.is_old:
+        found.needs_owner = True
         return
     found.first = first
     if need == 1:
         taken = {member.uid for member in first}
-        _plan_single(gang, [member for member in free if member.uid not in taken], found, now_ms)
+        _plan_single(gang, [member for member in free if member.uid not in taken], refusals, found, now_ms)
 
 
 def _is_backing_off(gang: Gang, member: Member, now_ms: int) -> bool:
@@ -261,10 +296,10 @@ def _backoff_text(gang: Gang) -> str:
     return f"its request failed{because}; it is retried later"
 
 
-def _plan_single(gang: Gang, free: Sequence[Member], found: Plan, now_ms: int) -> None:
+def _plan_single(gang: Gang, free: Sequence[Member], refusals: dict[str, str], found: Plan, now_ms: int) -> None:
     """Plan each pod on its own."""
     for member in free:
-        reason = _reason(member) or (_backoff_text(gang) if _is_backing_off(gang, member, now_ms) else "")
+        reason = _reason(member, refusals) or (_backoff_text(gang) if _is_backing_off(gang, member, now_ms) else "")
         if reason:
             found.held_single.append((member, reason))
         else:
@@ -278,7 +313,8 @@ def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
             there = sum(1 for member in ready if member.place.task == task.lower())
             if there < count:
                 return f"task {task} has {there} of at least {pluralize(count, 'pod')}"
-    return f"{len(ready)} of at least {pluralize(need, 'pod')} {'exists' if len(ready) == 1 else 'exist'}"
+    there = f"{len(ready)} of at least {pluralize(need, 'pod')} {'exists' if len(ready) == 1 else 'exist'}"
+    return f"{there}; {least.rollout}" if least.rollout else there
 
 
 def _mixed_resources(members: Sequence[Member]) -> str:
@@ -291,16 +327,16 @@ def _mixed_resources(members: Sequence[Member]) -> str:
     return ""
 
 
-def _reason(member: Member) -> str:
+def _reason(member: Member, refusals: dict[str, str]) -> str:
     """Why one pod cannot be requested."""
     if member.gate:
         return f"pod {member.name} {GATED} {member.gate}"
-    return f"pod {member.name} {member.wrong}" if member.wrong else ""
+    return f"pod {member.name} {member.wrong}" if member.wrong else refusals.get(member.uid, "")
 
 
-def _with_reasons(hold: str, free: Sequence[Member]) -> str:
+def _with_reasons(hold: str, free: Sequence[Member], refusals: dict[str, str]) -> str:
     """A reason, followed by the error of the first pod that has one."""
-    reasons = [reason for member in free if (reason := _reason(member))]
+    reasons = [reason for member in free if (reason := _reason(member, refusals))]
     if not reasons:
         return hold
     more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""

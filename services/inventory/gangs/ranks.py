@@ -11,7 +11,10 @@ Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/refe
 import bisect
 from collections.abc import Sequence
 
+from berth.formats.ascend.pod_annotations import RANK_INDEX
 from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.whole_numbers import whole_number
+from berth.services.inventory.gangs.backups import is_backup
 from berth.services.inventory.gangs.chip_pods import tasks_without_chips
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Slot, needs_no_rank
 
@@ -44,6 +47,43 @@ def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) ->
         given[at] = lowest
         taken.add(lowest)
     return [_slot(member, given[at]) for at, member in enumerate(members)]
+
+
+def same_ranks(gang: Gang, free: Sequence[Member]) -> dict[str, str]:
+    """Why pods that state the rank of another pod of their gang cannot be requested, by uid: a sentence.
+
+    A rank that is stale was written by the scheduler: it may have passed to another pod since.
+
+    Args:
+        gang: The gang; its slots are up to date.
+        free: Live pods without a node and without a rank, in order; the first of those that state a rank has it.
+    """
+    slots = [slot for _, part in sorted(gang.parts.items()) for slot in part.slots if slot.uid]
+    assigned = {slot.uid for slot in slots}
+    bound = [member for member in gang.members.values() if member.is_live and member.is_bound]
+    holders = {slot.index: slot.pod for slot in slots if slot.is_live and slot.index != NO_INDEX}
+    for member in sorted(bound, key=lambda one: one.name):
+        rank = _stated_by(member)
+        if rank is not None and member.uid not in assigned:
+            holders.setdefault(rank, member.name)
+    refused: list[tuple[Member, int]] = []
+    for member in free:
+        rank = _stated_by(member)
+        if rank is not None and holders.setdefault(rank, member.name) != member.name:
+            refused.append((member, rank))
+    unused = next(rank for rank in range(len(holders) + 1) if rank not in holders)
+    return {
+        member.uid: f"pod {member.name} has {RANK_INDEX} {rank}, the rank of pod {holders[rank]}: expected a rank that "
+        f"no other pod of the gang has, such as {unused}"
+        for member, rank in refused
+    }
+
+
+def _stated_by(member: Member) -> int | None:
+    """Rank that a pod with chips states itself; None without one."""
+    if not member.ask.chips or member.is_stale or is_backup(member):
+        return None
+    return whole_number(member.pod.metadata.annotation(RANK_INDEX))
 
 
 class _Places:

@@ -1,14 +1,16 @@
 """Lifecycle of the requests of one gang: replacement of pods, end, disappearance and withdrawal of requests."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from berth.runtime.backoff import Backoff
+from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.ages import keep_ages
 from berth.services.inventory.gangs.barriers import PENDING_AGAIN
 from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
 from berth.services.inventory.gangs.settings import GangSettings
 
+T = TypeVar("T")
 REPLACED: Final = "its pods were replaced"
 """Reason of a cancellation: the pods are others, and so may be what their owner says."""
 
@@ -132,14 +134,30 @@ def reprioritised(gang: Gang, priority_of: Callable[[Sequence[Member]], int]) ->
         gang: The gang.
         priority_of: Priority of a request for some pods.
     """
+    return _redone(gang, "priority", lambda request: request.priority, priority_of)
+
+
+def requeued(gang: Gang, queue_of: Callable[[Sequence[Member]], str]) -> list[tuple[Part, str]]:
+    """Withdraw requests of a gang that wait in another queue than they name now; with the reasons.
+
+    Args:
+        gang: The gang.
+        queue_of: Queue of a request for some pods.
+    """
+    return _redone(gang, "queue", lambda request: request.queue, queue_of)
+
+
+def _redone(
+    gang: Gang, what: str, of_request: Callable[[JobRequest], T], now: Callable[[Sequence[Member]], T]
+) -> list[tuple[Part, str]]:
     back: list[tuple[Part, str]] = []
     for part in list(gang.parts.values()):
         members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
         if part.request is None or part.phase not in {"", "waiting"} or len(members) < len(part.slots):
             continue
-        priority = priority_of(members)
-        if priority != part.request.priority:
-            back.append((part, f"its priority is now {priority}, not {part.request.priority}"))
+        before, after = of_request(part.request), now(members)
+        if before != after:
+            back.append((part, f"its {what} is now {after}, not {before}"))
             dissolve(gang, part)
     return back
 

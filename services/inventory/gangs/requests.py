@@ -107,7 +107,7 @@ def request_of(
         labels=gang_labels(members, group, facts),
         annotations=annotations,
         node_selector=selector,
-        queue=_queue(group, facts, firsts[0]),
+        queue=queue_of(group, facts, members),
         priority=priority,
         min_available=len(members),
         run_ms=run_for_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
@@ -204,11 +204,18 @@ def _joined(layers: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {key: "|".join(listed) for key, listed in values.items() if key not in _OF_ONE_POD}
 
 
-def _queue(group: PodGroup | None, facts: OwnerFacts | None, first: Member) -> str:
+def queue_of(group: PodGroup | None, facts: OwnerFacts | None, members: Sequence[Member]) -> str:
+    """Queue of a request for some pods: that of the PodGroup, otherwise of the owner, otherwise of the first pod.
+
+    Args:
+        group: Volcano PodGroup of the gang, if there is one.
+        facts: Facts of its owner, if the owner was looked up.
+        members: The pods in order of rank; at least one.
+    """
     if group is not None and group.spec.queue:
         return group.spec.queue
     layers = [facts.annotations] if facts is not None else []
-    layers.append(first.pod.metadata.annotations or {})
+    layers.append(members[0].pod.metadata.annotations or {})
     names = (layer.get(key, "") for layer in layers for key in (QUEUE_NAME, _VOLCANO_QUEUE))
     return next((name for name in names if name), "") or (facts.queue if facts is not None else "") or "default"
 

@@ -19,7 +19,6 @@ from berth.services.inventory.effects import (
     PublishMembers,
     PublishReplacements,
     PublishRequest,
-    ReadOwner,
 )
 from berth.services.inventory.gangs.ages import changed_precedence, give_age, see_size
 from berth.services.inventory.gangs.backups import see_backups
@@ -29,7 +28,14 @@ from berth.services.inventory.gangs.completeness import Completeness, completene
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
-from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, minimum_now, plan
+from berth.services.inventory.gangs.owner_reads import (
+    read_for_missing,
+    read_for_waiting,
+    read_owner,
+    read_unread,
+    see_changes,
+)
+from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan
 from berth.services.inventory.gangs.priorities import Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
@@ -38,12 +44,13 @@ from berth.services.inventory.gangs.request_lifecycle import (
     dissolve,
     fill,
     reprioritised,
+    requeued,
     resized,
     see_pods,
     settle_parts,
     unassigned,
 )
-from berth.services.inventory.gangs.requests import request_of, requested_gang_pods
+from berth.services.inventory.gangs.requests import queue_of, request_of, requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
 
 Name = tuple[str, str]
@@ -51,8 +58,6 @@ Name = tuple[str, str]
 
 _SUFFIXES: Final = (8, 12, 16, 24)
 """Digits of a request's name suffix; a longer one is used when shorter ones are taken."""
-_CHECK_AGAIN_MS: Final = 1_000
-"""First pause before the owner of a gang that lacks pods is read again; it doubles."""
 
 
 @dataclass(slots=True)
@@ -118,15 +123,9 @@ class Resolver:
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
-        context, reads = self._context(gang, group, now_ms)
+        context = self._context(gang, group, now_ms)
         see_size(gang)
-        least = minimum_now(gang, context)
-        back += resized(gang, least)
-        for part, reason in changed_precedence(gang, least):
-            back.append((part, reason))
-            dissolve(gang, part)
-        if group is not None:
-            back += reprioritised(gang, lambda members: self.priorities.of(members, group))
+        back += self._outdated(gang, group, context)
         again, lost = self._rebuild(gang, context)
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take the ranks of pods that are gone.
@@ -138,15 +137,18 @@ class Resolver:
         effects += [self._withdraw(part, TAKEN_BACK, now_ms) for part in outdated]
         for part in outdated:
             dissolve(gang, part)
-        reads += self._read_unread_owner(gang, context)
+        reads = read_unread(self.lookups, gang, context)
         free = fill(gang, free)
-        reads += self._check_owner(gang, now_ms)
+        reads += read_for_missing(self.lookups, gang, now_ms)
+        reads += read_for_waiting(self.lookups, gang, now_ms)
         # 3. The other pods become requests, or wait.
         found = plan(gang, free, context, now_ms=now_ms) if not gang.is_past else Plan()
         found.held_single += [*misplaced, *backups]
         base = base_name(gang.key, group)
         if found.is_short and context.again_ms is not None:
             gang.due(context.again_ms)
+        if found.needs_owner or (found.is_short and context.is_old):
+            reads += read_owner(self.lookups, gang)
         new = self._new_parts(gang, found, base, context)
         # 4. The pods of each rank are published before the request.
         wanted = self._members_to_publish(gang, found, base, context, now_ms)
@@ -178,41 +180,28 @@ class Resolver:
         elif gang.key.kind not in GROUPED and gang.key.kind != "lws":
             gang.owner_uid = gang.key.uid or gang.owner_uid
         self.lookups.use(gang.key, gang.look, gang.owner_uid)
+        see_changes(self.lookups, gang, group)
         if gang.is_succeeded and not any(member.is_live for member in gang.members.values()):
             gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
         elif gang.look is not None:
             lookup = self.lookups.lookup(gang.key, now_ms)
             gang.ended, gang.finished = lookup.ended, lookup.finished
 
-    def _check_owner(self, gang: Gang, now_ms: int) -> list[Effect]:
-        """Read of the owner of a gang that lacks pods: it may be gone.
+    def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
+        """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
+        least = minimum_now(gang, context)
+        back = resized(gang, least)
+        for part, reason in changed_precedence(gang, least):
+            back.append((part, reason))
+            dissolve(gang, part)
+        if group is not None:
+            back += reprioritised(gang, lambda members: self.priorities.of(members, group))
+        if not context.is_unread and (gang.look is None or context.facts is not None):
+            back += requeued(gang, lambda members: queue_of(group, context.facts, members))
+        return back
 
-        The owner may go after its pods, so it is read again after ever longer pauses, as long as they are missing.
-        """
-        since = [at_ms for part in gang.parts.values() if (at_ms := part.lacking_since_ms) is not None]
-        if not since or gang.look is None or gang.is_past:
-            gang.check_ms = None
-            return []
-        is_due = gang.check_ms is None or now_ms >= gang.check_ms
-        if is_due:
-            gang.check_ms = now_ms + max(now_ms - min(since), _CHECK_AGAIN_MS)
-        gang.due(gang.check_ms or now_ms)
-        asked = self.lookups.ask(gang.key) if is_due else None
-        return [ReadOwner(asked)] if asked is not None else []
-
-    def _read_unread_owner(self, gang: Gang, context: GangContext) -> list[Effect]:
-        """Read of an owner that was not read yet, if pods or requests of before a restart wait for it.
-
-        Pods may be free only since their requests were dropped, so this comes after that.
-        """
-        if not context.is_unread:
-            return []
-        waits = any(not part.published or part.is_refused for part in gang.parts.values())
-        asked = self.lookups.ask(gang.key) if waits or unassigned(gang) else None
-        return [ReadOwner(asked)] if asked is not None else []
-
-    def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> tuple[GangContext, list[Effect]]:
-        """State besides the pods, and the reads that are needed."""
+    def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> GangContext:
+        """State besides the pods."""
         look = gang.look if not gang.is_past else None
         lookup = self.lookups.lookup(gang.key, now_ms)
         barrier = barrier_of_group(gang.key, group)
@@ -220,25 +209,18 @@ class Resolver:
         if grace_ends_ms:
             gang.due(grace_ends_ms)
         if look is None:
-            return GangContext(group, barrier=barrier, is_reading=bool(grace_ends_ms)), []
-        is_old = lookup.is_old and is_fresh(gang)
-        reads: list[Effect] = []
-        if is_old and unassigned(gang):
-            asked = self.lookups.ask(gang.key)
-            reads = [ReadOwner(asked)] if asked is not None else []
+            return GangContext(group, barrier=barrier, is_reading=bool(grace_ends_ms))
         if not barrier and lookup.is_known and (lookup.ended or lookup.facts is None):
             barrier = lookup.ended or unreadable(look, group)
-        return (
-            GangContext(
-                group,
-                lookup.facts,
-                barrier=barrier,
-                is_reading=bool(grace_ends_ms) or (not lookup.is_known and not barrier),
-                is_unread=not lookup.is_known,
-                is_old=is_old,
-                again_ms=self.lookups.again_ms(lookup) if lookup.is_known and not lookup.is_old else None,
-            ),
-            reads,
+        return GangContext(
+            group,
+            lookup.facts,
+            barrier=barrier,
+            is_reading=bool(grace_ends_ms) or (not lookup.is_known and not barrier),
+            is_unread=not lookup.is_known,
+            is_old=lookup.is_old,
+            read=lookup.read if lookup.is_known else None,
+            again_ms=self.lookups.again_ms(lookup) if lookup.is_known and not lookup.is_old else None,
         )
 
     def _new_parts(self, gang: Gang, found: Plan, base: str, context: GangContext) -> list[Part]:

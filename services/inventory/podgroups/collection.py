@@ -9,7 +9,7 @@ Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Vol
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -97,6 +97,14 @@ class _Group:
 
     def due(self, at_ms: int) -> None:
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
+
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """Resources that its first pods need: its minimum, or fewer pods while a rollout makes them step by step."""
+        least, replicas = self.observed.spec.min_member or 0, self.pods.replicas
+        if replicas is None or replicas >= least:
+            return self.min_resources.amounts
+        return {name: -(-amount * replicas // least) for name, amount in self.min_resources.amounts.items()}
 
 
 class Groups:
@@ -266,7 +274,7 @@ class Groups:
                 self._waiting.pop(name)
                 self._claiming[name] = None
                 if not self._settings.force_enqueue:
-                    claims.update(group.min_resources.amounts)
+                    claims.update(group.amounts)
             wanted[name] = Wanted(phase, group.pods.counts, why, enqueued, dequeues(group.observed))
         return wanted
 
@@ -281,10 +289,9 @@ class Groups:
 
     def _barrier(self, group: _Group, capacity: Capacity, claims: Counter[str]) -> Why:
         """Why a PodGroup cannot be admitted now; empty when it can."""
-        min_resources = group.min_resources
-        if min_resources.wrong:
-            return Why(VALIDATE_FAILED, min_resources.wrong)
-        for resource, need in min_resources.amounts.items():
+        if group.min_resources.wrong:
+            return Why(VALIDATE_FAILED, group.min_resources.wrong)
+        for resource, need in group.amounts.items():
             if self._settings.force_enqueue and resource in {CPU, MEMORY}:
                 continue
             free, claimed = capacity.amount(resource), claims[resource]
@@ -302,7 +309,7 @@ class Groups:
         claims: Counter[str] = Counter()
         if not self._settings.force_enqueue:
             for name in self._claiming:
-                claims.update(self._groups[name].min_resources.amounts)
+                claims.update(self._groups[name].amounts)
         return claims
 
     def _write(self, name: Name, wanted: Wanted, now_ms: int) -> PatchPodGroup | None:

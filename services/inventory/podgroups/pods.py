@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.schemas.facts import MembersSeen
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.podgroups.status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
@@ -19,6 +20,7 @@ class GroupPods:
         is_placed: A request for its pods has chips, or had them.
         why: Why its pods wait.
         again_ms: When its owner is to be read again, because it could not be read; None for never.
+        replicas: Pods that its owner has while a rollout is going on; None without one.
     """
 
     is_ours: bool | None
@@ -27,6 +29,7 @@ class GroupPods:
     is_placed: bool = False
     why: Why = NO_REASON
     again_ms: int | None = None
+    replicas: int | None = None
 
 
 def group_pods(
@@ -35,6 +38,7 @@ def group_pods(
     published_members: Mapping[tuple[str, str], MembersSeen],
     *,
     priority: int,
+    facts: OwnerFacts | None,
 ) -> GroupPods:
     """State of the pods of a PodGroup that Berth places.
 
@@ -43,6 +47,7 @@ def group_pods(
         latecomers: Its pods that are in other gangs, because they were bound before they had it.
         published_members: What was published last about the pods of each name.
         priority: Highest priority of its pods.
+        facts: Facts of its owner, if the owner was read.
     """
     phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
     scheduled = unscheduled = 0
@@ -68,6 +73,7 @@ def group_pods(
         priority=priority,
         is_placed=bool(latecomers) or any(part.is_placed for part in gang.parts.values()),
         why=_why(gang, published_members) if unscheduled else NO_REASON,
+        replicas=facts.replicas if facts is not None and facts.rollout else None,
     )
 
 

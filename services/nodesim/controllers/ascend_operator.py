@@ -35,6 +35,7 @@ from berth.services.nodesim.controllers.gang_children import (
     missing,
     owner_of,
     pod_body,
+    schedulers_of,
     stale_pods,
 )
 from berth.services.nodesim.controllers.hot_switch import switch_actions, without_backed_up
@@ -114,6 +115,10 @@ class AscendRules:
     def group_name(self, job: AscendJob) -> str:
         """Name of a job's PodGroup."""
         return f"{job.metadata.name}-{job.metadata.uid}"
+
+    def schedulers(self, job: AscendJob) -> frozenset[str]:
+        """Schedulers of a job's pods."""
+        return schedulers_of((spec.template for spec in job.spec.replica_specs.values()), job.spec.scheduler_name)
 
     def reconcile(self, job: AscendJob | None, children: Children, now_ms: UnixMs) -> list[Action]:
         """Actions for a job; without a job all its children are deleted."""

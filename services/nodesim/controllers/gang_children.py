@@ -36,7 +36,7 @@ class DesiredPod:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Children of a job: its PodGroup, and its pods by name."""
+    """Children of a job, and of earlier jobs of its name, that are the controller's: its PodGroup, and pods by name."""
 
     group: PodGroup | None
     pods: Mapping[str, Pod]
@@ -89,8 +89,9 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class SetJobStatus:
-    """Write the status of the job."""
+    """Write the status of the job with this uid."""
 
+    uid: str
     status: dict[str, Any]
 
 
@@ -232,7 +233,7 @@ class DecidedStatuses:
         if status == observed:
             return []
         self._decided[uid] = status
-        return [SetJobStatus(status)]
+        return [SetJobStatus(uid, status)]
 
 
 class PendingDeletions:
@@ -257,6 +258,16 @@ class PendingDeletions:
         """Actions for those among ``pods`` that are not being deleted yet."""
         found = [pod for pod in pods if pod.metadata.uid in self._uids and not is_ending(pod)]
         return [DeletePods(found)] if found else []
+
+
+def schedulers_of(templates: Iterable[Template], scheduler: str) -> frozenset[str]:
+    """Schedulers of the pods of a job.
+
+    Args:
+        templates: Template of each task.
+        scheduler: Scheduler of pods whose template names none.
+    """
+    return frozenset((template.get("spec") or {}).get("schedulerName") or scheduler for template in templates)
 
 
 def counted(pods: Iterable[Pod]) -> Counted:

@@ -1,13 +1,16 @@
 """Controllers of jobs on an API server: objects in, PodGroups and pods out.
 
+A controller manages the jobs of given schedulers, but for those whose PodGroup or pods another controller had made when
+it saw them first. It sees, and so deletes, only children that nodesim has made, or whose controller is such a job.
+
 The actions for a job are computed from the current objects after each change. So a write that was done twice, or in
 vain, does no harm.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import Pod, PodGroup
@@ -35,6 +38,7 @@ from berth.services.nodesim.controllers.podgroups import PodGroupController
 from berth.services.nodesim.controllers.retry_counters import RetryCounters
 from berth.services.nodesim.controllers.volcano import VolcanoRules
 from berth.services.nodesim.kube.writes import KubeWrites, make_object
+from berth.services.nodesim.ownership import is_made
 
 _FORBIDDEN: Final = 403
 _PODS_AT_ONCE: Final = 16
@@ -48,6 +52,8 @@ class Job(Protocol):
         """Its metadata."""
 
 
+_Key: TypeAlias = tuple[str, str]
+"""Namespace and name of a job."""
 J = TypeVar("J", bound=Job)
 T = TypeVar("T")
 
@@ -78,6 +84,9 @@ class ControllerRules(Protocol[J]):
     def group_name(self, job: J) -> str:
         """Name of a job's PodGroup."""
 
+    def schedulers(self, job: J) -> frozenset[str]:
+        """Schedulers of a job's pods."""
+
     def reconcile(self, job: J | None, children: Children, now_ms: UnixMs) -> list[Action]:
         """Actions for a job; without a job all its children are deleted."""
 
@@ -104,18 +113,21 @@ async def controllers_of(
             found.append(PodGroupController(api, config.agents.scheduler_names, writes))
             continue
         if name == "volcano":
-            found += await _gangs(api, clock, VolcanoRules(), writes, log)
+            found += await _gangs(api, clock, VolcanoRules(), config.agents.scheduler_names, writes, log)
             continue
         counters = RetryCounters(api) if config.agents.reads_retries else None
-        found += await _gangs(api, clock, AscendRules(counters.times if counters is not None else None), writes, log)
+        rules = AscendRules(counters.times if counters is not None else None)
+        found += await _gangs(api, clock, rules, config.agents.scheduler_names, writes, log)
         found += [counters] if counters is not None else []
     return found
 
 
-async def _gangs(api: Api, clock: Clock, rules: ControllerRules[J], writes: KubeWrites, log: Logger) -> list[Working]:
+async def _gangs(
+    api: Api, clock: Clock, rules: ControllerRules[J], schedulers: Sequence[str], writes: KubeWrites, log: Logger
+) -> list[Working]:
     """Controller with the given rules, unless the server does not serve the kind."""
     if await api.serves(rules.group_version, rules.plural):
-        return [GangController(api, clock, rules, writes, log)]
+        return [GangController(api, clock, rules, schedulers, writes, log)]
     kind = f"{rules.plural}.{rules.group_version}"
     log.warning("controller disabled: the server does not serve the kind", kind=kind)
     return []
@@ -157,20 +169,32 @@ class GangController(Generic[J]):
         api: The API server.
         clock: Source of time.
         rules: Its rules.
+        schedulers: Schedulers whose jobs it manages.
         writes: Queue of its writes.
         log: Logger of the service.
     """
 
-    def __init__(self, api: Api, clock: Clock, rules: ControllerRules[J], writes: KubeWrites, log: Logger) -> None:
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        rules: ControllerRules[J],
+        schedulers: Sequence[str],
+        writes: KubeWrites,
+        log: Logger,
+    ) -> None:
         self._api = api
         self._clock = clock
         self._rules = rules
+        self._schedulers = frozenset(schedulers)
         self._writes = writes
         self._jobs: _Store[J] = _Store(lambda job: job.metadata, self._touch_job)
         self._groups: _Store[PodGroup] = _Store(lambda group: group.metadata, self._touch_group)
         self._pods: _Store[Pod] = _Store(lambda pod: pod.metadata, self._touch_pod)
-        self._pods_of: dict[tuple[str, str], dict[str, None]] = {}
-        self._group_of: dict[tuple[str, str], dict[str, None]] = {}
+        self._pods_of: dict[_Key, dict[str, None]] = {}
+        self._group_of: dict[_Key, dict[str, None]] = {}
+        self._manages: dict[_Key, dict[str, bool]] = {}
+        """Whether it manages a job, by uid: those of the name of which children may be left."""
         self._is_synced = False
         self._log = log
 
@@ -195,23 +219,25 @@ class GangController(Generic[J]):
         self._touch((job.metadata.namespace, job.metadata.name))
 
     def _touch_group(self, group: PodGroup) -> None:
-        owner = group.metadata.controller
-        if owner is not None and (owner.api_version, owner.kind) == (self._rules.group_version, self._rules.kind_name):
-            key = (group.metadata.namespace, owner.name)
-            self._group_of.setdefault(key, {})[group.metadata.name] = None
-            self._touch(key)
+        self._touch_child(group.metadata, self._group_of)
 
     def _touch_pod(self, pod: Pod) -> None:
-        key = (pod.metadata.namespace, pod.metadata.label(self._rules.pod_label))
-        self._pods_of.setdefault(key, {})[pod.metadata.name] = None
-        self._touch(key)
+        self._touch_child(pod.metadata, self._pods_of)
+        self._touch((pod.metadata.namespace, pod.metadata.label(self._rules.pod_label)))  # it may hold a name
 
-    def _touch(self, key: tuple[str, str]) -> None:
+    def _touch_child(self, meta: Meta, names_of: dict[_Key, dict[str, None]]) -> None:
+        owner = meta.controller
+        if owner is not None and (owner.api_version, owner.kind) == (self._rules.group_version, self._rules.kind_name):
+            key = (meta.namespace, owner.name)
+            names_of.setdefault(key, {})[meta.name] = None
+            self._touch(key)
+
+    def _touch(self, key: _Key) -> None:
         if self._is_synced:
             name = f"{self._rules.plural} {key[0]}/{key[1]}"
             self._writes.put(name, partial(self._work, key), is_newest=True)
 
-    async def _work(self, key: tuple[str, str]) -> None:
+    async def _work(self, key: _Key) -> None:
         """Perform the actions for a job.
 
         Raises:
@@ -220,6 +246,8 @@ class GangController(Generic[J]):
         """
         forbidden: RefusedError | None = None
         job = self._jobs.items.get(key)
+        if job is not None and not self._is_managed(key, job):
+            return
         children = self._children(key, job)
         for action in self._rules.reconcile(job, children, self._clock.now_ms()):
             try:
@@ -232,20 +260,41 @@ class GangController(Generic[J]):
         if forbidden is not None:
             raise forbidden
 
-    def _children(self, key: tuple[str, str], job: J | None) -> Children:
-        pods = {name: pod for name in self._pods_of.get(key, ()) if (pod := self._pods.items.get((key[0], name)))}
-        groups = {
-            name: group for name in self._group_of.get(key, ()) if (group := self._groups.items.get((key[0], name)))
-        }
+    def _is_managed(self, key: _Key, job: J) -> bool:
+        uid = job.metadata.uid
+        known = self._manages.setdefault(key, {})
+        if uid not in known:
+            metas = [item.metadata for item in (*self._named_pods(key).values(), *self._named_groups(key).values())]
+            is_others = any(_uid_of_controller(meta) == uid and not is_made(meta) for meta in metas)
+            known[uid] = not is_others and not self._schedulers.isdisjoint(self._rules.schedulers(job))
+            if is_others:
+                self._log.warning("job left alone, another controller has made its children", object="/".join(key))
+        return known[uid]
+
+    def _children(self, key: _Key, job: J | None) -> Children:
+        pods, groups = self._named_pods(key), self._named_groups(key)
         self._pods_of[key] = dict.fromkeys(pods)
         self._group_of[key] = dict.fromkeys(groups)
+        pods = {name: pod for name, pod in pods.items() if self._is_own(key, pod.metadata)}
+        groups = {name: group for name, group in groups.items() if self._is_own(key, group.metadata)}
         if job is None and not pods and not groups:
             self._pods_of.pop(key)
             self._group_of.pop(key)
+            self._manages.pop(key, None)
         own = groups.get(self._rules.group_name(job)) if job is not None else next(iter(groups.values()), None)
         return Children(own, pods)
 
-    async def _do(self, action: Action, key: tuple[str, str]) -> None:
+    def _is_own(self, key: _Key, child: Meta) -> bool:
+        return is_made(child) or self._manages.get(key, {}).get(_uid_of_controller(child), False)
+
+    def _named_pods(self, key: _Key) -> dict[str, Pod]:
+        return {name: pod for name in self._pods_of.get(key, ()) if (pod := self._pods.items.get((key[0], name)))}
+
+    def _named_groups(self, key: _Key) -> dict[str, PodGroup]:
+        found = self._groups.items
+        return {name: group for name in self._group_of.get(key, ()) if (group := found.get((key[0], name)))}
+
+    async def _do(self, action: Action, key: _Key) -> None:
         """Perform one action.
 
         Raises:
@@ -266,9 +315,10 @@ class GangController(Generic[J]):
             case AnnotatePod(pod, annotations):
                 path = api_path("v1", "namespaces", namespace, "pods", pod.metadata.name)
                 await self._api.patch(path, {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}})
-            case SetJobStatus(status):
+            case SetJobStatus(uid, status):
                 jobs = api_path(self._rules.group_version, "namespaces", namespace, self._rules.plural)
-                await self._api.patch(sub_path(jobs, key[1], "status"), {"status": status})
+                body = {"metadata": {"uid": uid}, "status": status}
+                await self._api.patch(sub_path(jobs, key[1], "status"), body)
             case _:
                 assert_never(action)
 
@@ -301,3 +351,8 @@ class GangController(Generic[J]):
     async def _delete_pod(self, pod: Pod) -> None:
         meta = pod.metadata
         await self._api.delete(api_path("v1", "namespaces", meta.namespace, "pods", meta.name), uid=meta.uid)
+
+
+def _uid_of_controller(meta: Meta) -> str:
+    owner = meta.controller
+    return "" if owner is None else owner.uid

@@ -32,6 +32,7 @@ from berth.services.nodesim.controllers.gang_children import (
     missing,
     owner_of,
     pod_body,
+    schedulers_of,
     stale_pods,
 )
 from berth.services.nodesim.stamps import stamp
@@ -114,6 +115,10 @@ class VolcanoRules:
     def group_name(self, job: VolcanoJob) -> str:
         """Name of a job's PodGroup."""
         return f"{job.metadata.name}-{job.metadata.uid}"
+
+    def schedulers(self, job: VolcanoJob) -> frozenset[str]:
+        """Schedulers of a job's pods."""
+        return schedulers_of((task.template for task in job.spec.tasks), job.spec.scheduler_name)
 
     def reconcile(self, job: VolcanoJob | None, children: Children, now_ms: UnixMs) -> list[Action]:
         """Actions for a job; without a job all its children are deleted."""

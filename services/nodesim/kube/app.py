@@ -14,7 +14,7 @@ from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
-from berth.runtime.kube.port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import Logger
 from berth.services.nodesim.agents.clusterd import FOR_SCHEDULERS, ClusterD
 from berth.services.nodesim.agents.pods import AgentPod
@@ -25,14 +25,13 @@ from berth.services.nodesim.agents.registration import (
     lease_body,
     leaves_body,
     leaves_data,
-    node_body,
 )
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.controllers.gang_children import GROUP_VERSION, GROUPS
 from berth.services.nodesim.controllers.runner import controllers_of
 from berth.services.nodesim.kube.loop import KubeLoop
 from berth.services.nodesim.kube.recovery import RecoveryPlayer
-from berth.services.nodesim.kube.writes import Write, make_object, put_object, retry_until_answered
+from berth.services.nodesim.kube.writes import Write, make_object, retry_until_answered
 from berth.services.nodesim.metrics import NodesimMetrics
 
 CLUSTERD_APART_S: Final = 0.2
@@ -108,19 +107,19 @@ class _Player:
         self.loop = KubeLoop(api, clock, config, cluster, instruments.log)
 
     async def register(self) -> None:
-        """Make what nodes and leaf switches lack; labels, annotations and status of nodes that exist are taken over.
+        """Make what nodes and leaf switches lack.
 
         Raises:
             RefusedError: The server refuses.
         """
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster_info.NAMESPACE}}
-        await self._retry_until_answered(partial(self._make, "/api/v1/namespaces", body))
+        await self._retry_until_answered(partial(make_object, self._api, "/api/v1/namespaces", body))
         async with asyncio.TaskGroup() as group:
-            waiting = iter(self.loop.agents)
+            waiting = iter(list(self.loop.agents))
 
             async def work() -> None:
                 for name in waiting:
-                    await self._retry_until_answered(partial(self._register, name))
+                    await self._retry_until_answered(partial(self.loop.register, name))
 
             for _ in range(self._config.agents.writes_at_once):
                 group.create_task(work())
@@ -128,19 +127,7 @@ class _Player:
         if data:
             leaves = leaves_body(data)
             collection = api_path("v1", "namespaces", leaves["metadata"]["namespace"], "configmaps")
-            await self._retry_until_answered(partial(put_object, self._api, collection, leaves))
-
-    async def _make(self, collection: str, body: dict[str, Any]) -> None:
-        await make_object(self._api, collection, body)
-
-    async def _register(self, name: str) -> None:
-        agents = self.loop.agents[name]
-        body = node_body(agents.node, agents.infos, agents.place, self._clock.now_ms())
-        if await make_object(self._api, "/api/v1/nodes", body):
-            return
-        metadata = {key: body["metadata"][key] for key in ("labels", "annotations")}
-        await self._api.patch(api_path("v1", "nodes", name), {"metadata": metadata})
-        await self._api.patch(api_path("v1", "nodes", name, "status"), {"status": body["status"]}, how="strategic")
+            await self._retry_until_answered(partial(self.loop.objects.put, collection, leaves))
 
     async def _retry_until_answered(self, write: Write) -> None:
         backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
@@ -154,27 +141,23 @@ class _Player:
 
     async def renew(self) -> None:
         """Renew the Leases of all nodes whose kubelet is alive, spread over the period, until cancelled."""
-        names = list(self.loop.agents)
         lease_s = self._config.agents.lease_s
         while True:
+            names = list(self.loop.agents)
             began_s = self._clock.monotonic_s()
             for name in names:
-                agents = self.loop.agents[name]
-                if agents.node.ready and not agents.breakages.at(self._clock.now_ms()).kubelet:
+                agents = self.loop.agents.get(name)
+                if agents is not None and agents.node.ready and not agents.breakages.at(self._clock.now_ms()).kubelet:
                     self.loop.writes.put(f"lease {name}", partial(self._renew, name), is_newest=True)
                 if (rest_s := lease_s / len(names) - (self._clock.monotonic_s() - began_s)) > 0:
                     await asyncio.sleep(rest_s)
                 began_s = self._clock.monotonic_s()
+            if not names:
+                await asyncio.sleep(lease_s)
 
     async def _renew(self, name: str) -> None:
         collection = api_path("coordination.k8s.io/v1", "namespaces", LEASE_NAMESPACE, "leases")
-        body = lease_body(name, self._clock.now_ms())
-        try:
-            await self._api.patch(sub_path(collection, name), {"spec": body["spec"]})
-        except RefusedError as error:
-            if not error.is_absent:
-                raise
-            await make_object(self._api, collection, body)
+        await self.loop.objects.put(collection, lease_body(name, self._clock.now_ms()), is_patch=True)
 
     async def be_clusterd(self) -> None:
         """Be ClusterD until cancelled."""
@@ -211,11 +194,9 @@ class _Player:
     def _write_chunk(self, name: str, text: str) -> None:
         collection = api_path("v1", "namespaces", cluster_info.NAMESPACE, "configmaps")
         body = config_map(cluster_info.NAMESPACE, name, {name: text}, FOR_SCHEDULERS)
-
-        async def write() -> None:
-            await put_object(self._api, collection, body)
-
-        self.loop.writes.put(sub_path(collection, name), write, is_newest=True)
+        self.loop.writes.put(
+            sub_path(collection, name), partial(self.loop.objects.put, collection, body), is_newest=True
+        )
 
 
 class _Reports:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Final, assert_never
 
@@ -38,8 +39,9 @@ from berth.services.nodesim.agents.registration import config_map, node_body, pl
 from berth.services.nodesim.breakage import OF_PODS, RELATION_LEVELS, WrongBreakError, breakage_of, breakages_of_file
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.fault_plan import FaultPlan
-from berth.services.nodesim.kube.writes import KubeWrites, make_object, put_object
+from berth.services.nodesim.kube.writes import KubeWrites, OwnObjects
 
+NODES: Final = "/api/v1/nodes"
 _MS: Final = 1000
 
 
@@ -63,6 +65,7 @@ class KubeLoop:
         self._log = log
         rules = rules_of(config)
         start_ms = clock.now_ms()
+        self.objects = OwnObjects(api, log)
         self.tally = Tally()
         self.accounts = Accounts({node.name: node for node in cluster.nodes})
         self.writes = KubeWrites(
@@ -136,6 +139,31 @@ class KubeLoop:
         else:
             self._due[node] = due_ms
 
+    async def register(self, name: str) -> None:
+        """Create a node, or take over that of an earlier run; a node that another has made gets no agents.
+
+        Of a node that is taken over labels, annotations and status are written again.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        agents = self.agents[name]
+        body = node_body(agents.node, agents.infos, agents.place, self._clock.now_ms())
+        if await self.objects.make(NODES, body):
+            return
+        metadata = {key: body["metadata"][key] for key in ("labels", "annotations")}
+        await self.objects.patch(sub_path(NODES, name), {"metadata": metadata})
+        await self._set_status(name, body["status"])
+
+    def _leave(self, name: str) -> None:
+        """Have no agents on a node: it is that of another."""
+        for uid in [uid for uid, node in self._nodes.items() if node == name]:
+            self._gone(uid)
+        del self.agents[name]
+        self._due.pop(name, None)
+        self._to_report.pop(name, None)
+
     async def run(self) -> None:
         """Let the agents work until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -192,11 +220,10 @@ class KubeLoop:
                     self._patch(pod.metadata.uid, f"{pod.path}/status", body, is_strategic=True)
                     self._log_refusal(pod, status)
                 case Confirm(pod):
-                    self._delete(pod.metadata.uid, pod.path, pod.metadata.uid)
+                    write = partial(self._api.delete, pod.path, uid=pod.metadata.uid, grace_s=0)
+                    self.writes.put(pod.metadata.uid, write)
                 case SetNode(node, status):
-                    self._patch(
-                        f"node {node}", api_path("v1", "nodes", node, "status"), {"status": status}, is_strategic=True
-                    )
+                    self.writes.put(f"node {node}", partial(self._set_status, node, status))
                 case SetPresence(node, is_there):
                     self._set_presence(node, is_there=is_there)
                 case Report():
@@ -207,16 +234,15 @@ class KubeLoop:
                     assert_never(effect)
 
     def _set_presence(self, name: str, *, is_there: bool) -> None:
-        agents = self.agents[name]
-
-        async def write() -> None:
-            if is_there:
-                body = node_body(agents.node, agents.infos, agents.place, self._clock.now_ms())
-                await make_object(self._api, "/api/v1/nodes", body)
-            else:
-                await self._api.delete(api_path("v1", "nodes", name))
-
+        write = partial(self.register, name) if is_there else partial(self.objects.delete, NODES, name)
         self.writes.put(f"node {name}", write)
+
+    async def _set_status(self, name: str, status: Mapping[str, object]) -> None:
+        """Write the status of a node, while it is the one that nodesim has made."""
+        path = sub_path(NODES, name)
+        await self.objects.patch(path, {"status": status}, part="status", how="strategic")
+        if self.objects.is_left(path) and name in self.agents:
+            self._leave(name)
 
     def _log_refusal(self, pod: AgentPod, status: dict[str, object]) -> None:
         if "message" in status:
@@ -228,24 +254,14 @@ class KubeLoop:
 
         self.writes.put(key, write)
 
-    def _delete(self, key: str, path: str, uid: str = "") -> None:
-        async def write() -> None:
-            await self._api.delete(path, uid=uid, grace_s=0)
-
-        self.writes.put(key, write)
-
     def _report(self, report: Report) -> None:
         collection = api_path("v1", "namespaces", report.namespace, "configmaps")
         key = sub_path(collection, report.name)
         if not report.data:
-            self._delete(key, key)
+            self.writes.put(key, partial(self.objects.delete, collection, report.name))
             return
         body = config_map(report.namespace, report.name, report.data, FOR_CLUSTERD)
-
-        async def write() -> None:
-            await put_object(self._api, collection, body)
-
-        self.writes.put(key, write, is_newest=True)
+        self.writes.put(key, partial(self.objects.put, collection, body), is_newest=True)
 
     async def break_node(self, data: bytes) -> bytes:
         """Answer a :class:`BreakNode`."""

@@ -1,4 +1,7 @@
-"""Plays the recovery service of ClusterD on an API server: PodGroups and pods in, merge patches of its own keys out."""
+"""Plays the recovery service of ClusterD on an API server: PodGroups and pods in, merge patches of its own keys out.
+
+It sees only what nodesim has made: other PodGroups and pods are those of ClusterD itself.
+"""
 
 import asyncio
 from functools import partial
@@ -12,6 +15,7 @@ from berth.runtime.kube.port import Api, Change
 from berth.services.nodesim.agents.recovery_service import LabelGroup, MarkPod, RecoveryEffect, RecoveryService
 from berth.services.nodesim.controllers.gang_children import GROUP_VERSION, GROUPS
 from berth.services.nodesim.kube.writes import KubeWrites
+from berth.services.nodesim.ownership import is_made
 
 T = TypeVar("T", Pod, PodGroup)
 _TICK_S: Final = 0.2
@@ -71,18 +75,19 @@ class RecoveryPlayer:
 
 
 class _Known(Generic[T]):
-    """Objects of a reflection by namespace and name."""
+    """Objects of a reflection that nodesim has made, by namespace and name."""
 
     def __init__(self) -> None:
         self.items: dict[tuple[str, str], T] = {}
 
     def replace(self, objects: list[T]) -> None:
-        self.items = {(item.metadata.namespace, item.metadata.name): item for item in objects}
+        self.items.clear()
+        self.change([("ADDED", item) for item in objects])
 
     def change(self, changes: list[tuple[Change, T]]) -> None:
         for what, item in changes:
             key = (item.metadata.namespace, item.metadata.name)
-            if what == "DELETED":
+            if what == "DELETED" or not is_made(item.metadata):
                 self.items.pop(key, None)
             else:
                 self.items[key] = item

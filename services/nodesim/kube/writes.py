@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.backoff import Backoff
 from berth.runtime.errors import TransientError
-from berth.runtime.kube.port import Api, RefusedError
+from berth.runtime.kube.port import Api, PatchKind, RefusedError
 from berth.runtime.logs import Logger
+from berth.services.nodesim.ownership import MADE_BY, Owned, is_made, marked
 
 Write: TypeAlias = Callable[[], Awaitable[None]]
 """A write that may be repeated."""
@@ -17,6 +20,8 @@ Write: TypeAlias = Callable[[], Awaitable[None]]
 _STALE: Final = frozenset({404, 409})
 """Status codes for an object that is gone or was replaced."""
 _FORBIDDEN: Final = 403
+_INVALID: Final = 422
+"""Also of a patch that names another uid than the object has."""
 _FORBIDDEN_MAX_S: Final = 30.0
 """A write forbidden for this long counts as refused. A server that has just started may not know the roles yet."""
 
@@ -123,38 +128,146 @@ async def retry_until_answered(
         await asyncio.sleep(wait_s)
 
 
-async def put_object(api: Api, collection: str, body: dict[str, Any]) -> None:
-    """Update an object, or create it.
+class OwnObjects:
+    """Objects of nodesim that are written again and again; one that another has made is left as it is.
 
-    Raises:
-        RefusedError: The server refuses both.
-        TransientError: The server did not answer.
+    Args:
+        api: The API server.
+        log: Logger of the service.
     """
-    path = sub_path(collection, body["metadata"]["name"])
-    try:
-        await api.update(path, body)
-    except RefusedError as error:
-        if not error.is_absent:
-            raise
+
+    def __init__(self, api: Api, log: Logger) -> None:
+        self._api = api
+        self._log = log
+        self._uids: dict[str, str] = {}
+        """By path; a write names the uid, so that it does not reach an object that has taken the path."""
+        self._left: set[str] = set()
+
+    def is_left(self, path: str) -> bool:
+        """Whether another has made the object, as far as it was tried to write it."""
+        return path in self._left and path not in self._uids
+
+    async def make(self, collection: str, body: dict[str, Any]) -> bool:
+        """Create an object unless one of the name exists; returns whether it was created.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        path = sub_path(collection, body["metadata"]["name"])
         try:
-            await api.create(collection, body)
-        except RefusedError as other:
-            if other.cause != "AlreadyExists":
+            answer = await self._api.create(collection, marked(body))
+        except RefusedError as error:
+            if not error.is_conflict:
                 raise
-            await api.update(path, body)
+            await self._find(path)
+            return False
+        self._uids[path] = msgspec.json.decode(answer, type=Owned).metadata.uid
+        return True
+
+    async def put(self, collection: str, body: dict[str, Any], *, is_patch: bool = False) -> None:
+        """Create an object, or change it.
+
+        Args:
+            collection: Path of its collection.
+            body: The object.
+            is_patch: The body is merged into the object; otherwise it replaces it.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        path = sub_path(collection, body["metadata"]["name"])
+        how: PatchKind | None = "merge" if is_patch else None
+        if path in self._uids and await self._change(path, body, how):
+            return
+        if not await self.make(collection, body) and path in self._uids:
+            await self._change(path, body, how)
+
+    async def patch(self, path: str, body: Mapping[str, Any], *, part: str = "", how: PatchKind = "merge") -> None:
+        """Patch an object, unless it does not exist or another has made it.
+
+        Args:
+            path: Its path.
+            body: The patch.
+            part: Subresource, such as ``status``.
+            how: Kind of the patch.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        if path in self._uids and await self._change(path, body, how, part):
+            return
+        await self._find(path)
+        if path in self._uids:
+            await self._change(path, body, how, part)
+
+    async def delete(self, collection: str, name: str) -> None:
+        """Delete an object, unless another has made it.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        path = sub_path(collection, name)
+        if path not in self._uids:
+            await self._find(path)
+        while path in self._uids:
+            try:
+                await self._api.delete(path, uid=self._uids.pop(path))
+            except RefusedError as error:
+                if not error.is_conflict:
+                    raise
+                await self._find(path)
+
+    async def _find(self, path: str) -> None:
+        """Note the uid of an object that an earlier run has made, or that an unanswered call of this one has.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        try:
+            found = await self._api.get(path, Owned)
+        except RefusedError as error:
+            if not error.is_absent:
+                raise
+            return
+        if is_made(found.metadata):
+            self._uids[path] = found.metadata.uid
+        elif path not in self._left:
+            self._left.add(path)
+            self._log.error("object left alone, nodesim has not made it", object=path, expected=f"annotation {MADE_BY}")
+
+    async def _change(self, path: str, body: Mapping[str, Any], how: PatchKind | None, part: str = "") -> bool:
+        """Change an object of nodesim; returns whether it is still there.
+
+        Raises:
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
+        """
+        whole = marked(body, uid=self._uids[path])
+        target = sub_path(path, part) if part else path
+        try:
+            await (self._api.update(target, whole) if how is None else self._api.patch(target, whole, how=how))
+        except RefusedError as error:
+            if not (error.is_absent or error.is_conflict or (how is not None and error.status == _INVALID)):
+                raise
+            del self._uids[path]
+            return False
+        return True
 
 
-async def make_object(api: Api, collection: str, body: dict[str, Any]) -> bool:
-    """Create an object unless one of the name exists; returns whether it was created.
+async def make_object(api: Api, collection: str, body: dict[str, Any]) -> None:
+    """Create an object unless one of the name exists.
 
     Raises:
         RefusedError: The server refuses.
         TransientError: The server did not answer.
     """
     try:
-        await api.create(collection, body)
+        await api.create(collection, marked(body))
     except RefusedError as error:
         if not error.is_conflict:
             raise
-        return False
-    return True

@@ -118,6 +118,10 @@ def test_more_pods_than_known_settle() -> None:
     of_job(world, 2, start=1)
     assert said(world) == 0
     world.settle(after_s=0.2)
+    assert (world.requests, world.looks) == ({}, [OWNER, OWNER]), "it may be larger by now"
+    world.gangs.set_owner(OWNER, facts_of(OWNER, a_spec(1)))
+    assert said(world) == 0
+    world.settle(after_s=0.2)
     assert world.requests
 
 

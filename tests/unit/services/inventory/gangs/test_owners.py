@@ -44,8 +44,24 @@ def test_the_controller_is_read_as_soon_as_a_pod_is_missing_and_ever_later_again
     world.pods(a_pod("t-9", owner=JOB))
     world.settle()
     assert world.standing("job.train") == {0: "t-0", 1: "t-9"}
-    world.settle(after_s=30)
+    world.status("job.train", "placed")
+    world.settle()
     assert world.gangs.next_due_ms() is None
+
+
+def test_the_controller_of_a_request_that_waits_is_read_ever_later_again() -> None:
+    world = a_job_that_waits()
+    for pause_s in (30, 60, 120, 120):
+        world.settle(after_s=pause_s - 1)
+        assert world.looks == []
+        world.settle(after_s=1)
+        assert world.looks == [TRAIN]
+        world.looks.clear()
+        world.gangs.set_owner(TRAIN, facts_of(TRAIN, dict(INDEXED), uid="job-1"))
+        world.settle()
+    world.status("job.train", "placed")
+    world.settle(after_s=300)
+    assert (world.looks, world.gangs.next_due_ms()) == ([], None)
 
 
 @pytest.mark.parametrize(

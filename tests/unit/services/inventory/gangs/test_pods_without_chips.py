@@ -220,5 +220,7 @@ def test_a_restart_gives_no_rank_to_pods_without_chips() -> None:
     second.status(JOB, "placed")
     second.pods(task_pod("worker", 2))
     second.settle()
+    second.gangs.set_owner(KEY, facts_of(KEY, volcano(("master", 1, 0), ("worker", 3, 8))))
+    second.settle()
     name = next(name for name in second.requests if name != JOB)
     assert second.ranks(name) == {"llm-worker-2": "2"}

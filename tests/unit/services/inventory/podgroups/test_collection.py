@@ -546,3 +546,16 @@ def test_a_job_that_was_set_aside_for_an_error_of_berth_is_not_said_to_be_wrong(
     world.status("podgroup.pg", "waiting", sentence="set aside: an error of Berth ended its decision", code="internal")
     world.run(after_s=5)
     assert world.condition() == ("Unschedulable", "InternalError", "set aside: an error of Berth ended its decision")
+
+
+@pytest.mark.parametrize(("desired", "phase"), [("4", "Inqueue"), ("1", "Pending")])
+def test_the_first_pods_of_a_rollout_are_let_in_where_the_minimum_would_not_fit(desired: str, phase: str) -> None:
+    owner, key = ("apps/v1", "ReplicaSet", "d", "rs-1"), OwnerKey("ReplicaSet", "ns", "d")
+    world = GroupWorld(chips=2)
+    world.show(a_group("pg", least=4, phase="Pending", owner=owner, resources={CHIPS: "8"}))
+    world.pods(a_pod("d-0", group="pg", chips=2, owner=owner))
+    world.run()
+    annotations = {"deployment.kubernetes.io/desired-replicas": desired}
+    world.gangs.set_owner(key, facts_of(key, {"replicas": 1}, uid="rs-1", annotations=annotations))
+    world.run()
+    assert world.phase() == phase

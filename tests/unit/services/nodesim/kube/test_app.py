@@ -131,7 +131,7 @@ async def test_pods_on_nodes_that_are_not_in_the_file_are_left_alone() -> None:
 async def test_controllers_whose_kinds_the_server_lacks_are_not_played() -> None:
     kube = FakeKube(unserved={"ascendjobs"})
     async with played(kube, TOPOLOGY, agents=replace(QUICK, controllers=["volcano", "ascend"])):
-        job = {"metadata": {"name": "j"}, "spec": {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": {}}}]}}
+        job = {"metadata": {"name": "j"}, "spec": {"schedulerName": "berth", "tasks": [{"name": "w", "template": {}}]}}
         await kube.create("/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs", job)
         groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
         await until(lambda: len(names(kube, groups)) == 1, deadline_s=5, what="a PodGroup")

@@ -1,0 +1,319 @@
+"""Owners that change while their pods wait or run: what they say now is what counts."""
+
+from typing import Any
+
+import pytest
+
+from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.owners import OwnerKey
+from berth.services.inventory.gangs.settings import GangSettings
+from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
+
+VCJOB = ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")
+VOLCANO = OwnerKey("VolcanoJob", "ns", "llm")
+SET = ("apps/v1", "ReplicaSet", "d", "rs-1")
+REPLICAS = OwnerKey("ReplicaSet", "ns", "d")
+STATEFUL = ("apps/v1", "StatefulSet", "s", "sts-1")
+ORDINALS = OwnerKey("StatefulSet", "ns", "s")
+LEAST = "huawei.com/schedule_minAvailable"
+MEMBER = "scheduling.volcano.sh/group-min-member"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+NAME = "replicaset.d"
+
+
+def tasks(*sizes: tuple[str, int]) -> dict[str, Any]:
+    return {"schedulerName": "berth", "tasks": [{"name": name, "replicas": size} for name, size in sizes]}
+
+
+def of_task(task: str, start: int, count: int, **more: Any) -> list[Pod]:  # noqa: ANN401 - whatever a pod can have
+    return [
+        a_pod(
+            f"llm-{task}-{index}",
+            group="pg",
+            labels={"volcano.sh/task-index": str(index)},
+            annotations={"volcano.sh/task-spec": task},
+            owner=VCJOB,
+            **more,
+        )
+        for index in range(start, start + count)
+    ]
+
+
+def of_set(start: int, count: int, owner: tuple[str, str, str, str] = SET, **more: Any) -> list[Pod]:  # noqa: ANN401
+    return [a_pod(f"{owner[2]}-{index}", owner=owner, **more) for index in range(start, start + count)]
+
+
+def replicas(count: int, **annotations: str) -> Any:  # noqa: ANN401 - facts of an owner
+    return facts_of(REPLICAS, {"replicas": count}, uid="rs-1", annotations=annotations)
+
+
+def runs(world: GangWorld, name: str, pods: list[Pod]) -> None:
+    world.verdict(name)
+    world.status(name, "placed")
+    world.pods(*pods)
+    world.outcome(name)
+    world.status(name, "running")
+    world.settle()
+
+
+def a_volcano_job_that_runs() -> GangWorld:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2, owner=VCJOB))
+    world.pods(*of_task("w", 0, 2))
+    world.settle()
+    world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("w", 2)), uid="vc-1"))
+    world.settle()
+    runs(world, "vcjob.llm", of_task("w", 0, 2, node="n1", phase="Running"))
+    world.looks.clear()
+    return world
+
+
+def a_set_that_waits(count: int, **annotations: str) -> GangWorld:
+    world = GangWorld()
+    world.pods(*of_set(0, count))
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(count, **annotations))
+    world.settle()
+    world.verdict(NAME)
+    world.status(NAME, "waiting")
+    world.settle()
+    world.looks.clear()
+    return world
+
+
+@pytest.mark.parametrize("first", ["pods", "group"])
+@pytest.mark.parametrize("least", [3, 4])
+def test_a_job_is_scaled_up_with_its_minimum_while_it_runs(first: str, least: int) -> None:
+    """Case a/31."""
+    world = a_volcano_job_that_runs()
+    if first == "group":
+        world.gangs.set_group(a_group("pg", least=least, owner=VCJOB, version="2"))
+        world.settle()
+    world.pods(*of_task("w", 2, 2))
+    if first == "pods":
+        world.settle()
+        world.gangs.set_group(a_group("pg", least=least, owner=VCJOB, version="2"))
+    world.settle()
+    assert world.looks == [VOLCANO]
+    assert [seen.hold for seen in world.members.values() if seen.hold] == []
+    world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("w", 4)), uid="vc-1"))
+    world.settle()
+    assert sorted(request.min_available for request in world.requests.values()) == [1, 1, 2]
+
+
+def test_ranks_follow_the_new_sizes_of_tasks() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2, owner=VCJOB))
+    world.pods(*of_task("a", 0, 1), *of_task("b", 0, 1))
+    world.settle()
+    world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("a", 1), ("b", 3)), uid="vc-1"))
+    world.settle()
+    runs(world, "vcjob.llm", [*of_task("a", 0, 1, node="n1"), *of_task("b", 0, 1, node="n2")])
+    world.pods(*of_task("b", 2, 1), *of_task("a", 1, 1))
+    world.looks.clear()
+    world.settle()
+    assert world.looks == [VOLCANO], "task a is larger than it was, and the job is not"
+    world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("a", 2), ("b", 3)), uid="vc-1"))
+    world.settle()
+    found = {pod: rank for name in world.requests for pod, rank in world.ranks(name).items()}
+    assert found == {"llm-a-0": "0", "llm-b-0": "1", "llm-a-1": "2", "llm-b-2": "4"}, "rank 1 is taken"
+
+
+def test_a_set_that_grows_while_it_waits_starts_as_a_whole() -> None:
+    world = a_set_that_waits(2)
+    world.pods(*of_set(2, 2))
+    world.settle()
+    assert (world.looks, world.withdrawn) == ([REPLICAS], [])
+    world.gangs.set_owner(REPLICAS, replicas(4))
+    world.settle()
+    assert [why for _, _, why in world.withdrawn] == ["its minimum is now 4, not 2"]
+    assert world.requests[NAME].min_available == 4
+
+
+def test_a_minimum_that_is_lowered_while_the_gang_waits_counts() -> None:
+    world = a_set_that_waits(4, **{LEAST: "4"})
+    world.settle(after_s=30)
+    assert world.looks == [REPLICAS]
+    world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: "2"}))
+    world.settle()
+    assert [why for _, _, why in world.withdrawn] == ["its minimum is now 2, not 4"]
+    assert world.requests[NAME].min_available == 2
+
+
+def test_a_job_that_waits_goes_to_the_queue_that_it_names_now() -> None:
+    world = a_set_that_waits(2, **{"volcano.sh/queue-name": "a"})
+    assert world.requests[NAME].queue == "a"
+    world.settle(after_s=30)
+    world.gangs.set_owner(REPLICAS, replicas(2, **{"volcano.sh/queue-name": "b"}))
+    world.settle()
+    assert [why for _, _, why in world.withdrawn] == ["its queue is now b, not a"]
+    assert world.requests[NAME].queue == "b"
+
+
+def test_a_job_that_runs_keeps_its_queue() -> None:
+    world = a_volcano_job_that_runs()
+    world.gangs.set_group(a_group("pg", least=2, owner=VCJOB, version="2", queue="b"))
+    world.settle()
+    assert (world.withdrawn, world.requests["vcjob.llm"].queue) == ([], "default")
+
+
+def test_pods_of_a_job_that_is_no_longer_suspended_start_at_once() -> None:
+    key, owner = OwnerKey("Job", "ns", "j"), ("batch/v1", "Job", "j", "job-1")
+    world = GangWorld()
+    world.pods(a_pod("j-0", owner=owner, node="n1", phase="Running"))
+    world.settle()
+    world.pods(a_pod("j-1", owner=owner))
+    world.settle()
+    spec = {"parallelism": 3, "completions": 3}
+    world.gangs.set_owner(key, facts_of(key, spec | {"suspend": True}, uid="job-1"))
+    world.settle()
+    assert world.hold("job.j") == "its job is suspended"
+    world.looks.clear()
+    world.pods(a_pod("j-2", owner=owner))
+    world.settle()
+    assert world.looks == [key]
+    world.gangs.set_owner(key, facts_of(key, dict(spec), uid="job-1"))
+    world.settle()
+    assert len(world.requests) == 2
+
+
+def test_pods_of_a_job_that_runs_partly_and_is_suspended_start_when_it_is_resumed_though_no_pod_comes() -> None:
+    key, owner = OwnerKey("Job", "ns", "j"), ("batch/v1", "Job", "j", "job-1")
+    world = GangWorld(GangSettings(look_again_s=5))
+    world.pods(a_pod("j-0", owner=owner, node="n1", phase="Running"), a_pod("j-1", owner=owner))
+    world.settle()
+    spec = {"parallelism": 3, "completions": 3}
+    world.gangs.set_owner(key, facts_of(key, spec | {"suspend": True}, uid="job-1"))
+    world.settle()
+    world.looks.clear()
+    world.settle(after_s=5)
+    assert world.looks == [key]
+    world.gangs.set_owner(key, facts_of(key, dict(spec), uid="job-1"))
+    world.settle()
+    assert len(world.requests) == 1
+
+
+def test_an_error_that_is_still_there_after_another_read_is_reported_once() -> None:
+    world = a_volcano_job_that_runs()
+    world.gangs.set_group(a_group("pg", least=8, owner=VCJOB, version="2"))
+    world.pods(*of_task("w", 2, 2))
+    for _ in range(3):
+        world.settle()
+        world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("w", 4)), uid="vc-1"))
+        world.settle()
+    assert world.looks == [VOLCANO]
+    (hold,) = [seen.hold for seen in world.members.values() if seen.hold]
+    assert hold == "minMember 8 is more than the 4 pods of the job: a configuration error"
+
+
+# Rollouts
+
+
+@pytest.mark.parametrize("key", [LEAST, MEMBER])
+@pytest.mark.parametrize("where", ["owner", "pods", "group"])
+def test_the_first_pod_of_a_rollout_starts_though_the_minimum_is_larger(key: str, where: str) -> None:
+    """Cases a/10 and b/14."""
+    world = GangWorld()
+    annotations = {key: "4"}
+    pod = a_pod(
+        "d-0", owner=SET, group="pg" if where == "group" else "", annotations=annotations if where == "pods" else {}
+    )
+    if where == "group":
+        world.gangs.set_group(a_group("pg", least=4, owner=SET))
+    world.pods(pod)
+    world.settle()
+    said = {DESIRED: "4"} | (annotations if where == "owner" else {})
+    world.gangs.set_owner(REPLICAS, replicas(1, **said))
+    world.settle()
+    assert [request.min_available for request in world.requests.values()] == [1]
+
+
+def test_a_rollout_that_lacks_pods_says_so() -> None:
+    world = GangWorld()
+    world.pods(*of_set(0, 1))
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(2, **{DESIRED: "4", LEAST: "4"}))
+    world.settle()
+    assert world.hold(NAME) == ("1 of at least 2 pods exists; a rollout is going on: ReplicaSet d has 2 of 4 replicas")
+    world.pods(*of_set(1, 1))
+    world.settle()
+    assert world.requests[NAME].min_available == 2
+
+
+@pytest.mark.parametrize("desired", ["", "2", "four"])
+def test_without_a_rollout_a_minimum_above_the_size_stays_an_error(desired: str) -> None:
+    world = GangWorld()
+    world.pods(*of_set(0, 2))
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(2, **{LEAST: "4", **({DESIRED: desired} if desired else {})}))
+    world.settle()
+    assert world.hold(NAME) == f"annotation {LEAST} 4 is more than the 2 pods of the job: a configuration error"
+
+
+def test_pods_of_the_old_template_start_while_a_stateful_set_keeps_a_partition() -> None:
+    """Scaled down with its minimum in the template: below the partition, pods keep the larger one."""
+    world = GangWorld()
+    world.pods(*of_set(0, 2, STATEFUL, annotations={LEAST: "4"}))
+    world.settle()
+    spec = {
+        "replicas": 2,
+        "podManagementPolicy": "Parallel",
+        "status": {"currentRevision": "s-1", "updateRevision": "s-2"},
+    }
+    world.gangs.set_owner(ORDINALS, facts_of(ORDINALS, spec, uid="sts-1"))
+    world.settle()
+    assert [request.min_available for request in world.requests.values()] == [2]
+
+
+# Ranks
+
+
+def with_rank(name: str, rank: str, **more: Any) -> Pod:  # noqa: ANN401 - whatever a pod can have
+    return a_pod(name, group="pg", annotations={"hccl/rankIndex": rank}, **more)
+
+
+def test_pods_of_a_gang_that_state_the_same_rank_are_refused() -> None:
+    """Case a/33."""
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=3))
+    world.pods(*(with_rank(f"r-{index}", "0") for index in range(3)))
+    world.settle()
+    assert world.requests == {}
+    assert world.hold("podgroup.pg") == (
+        "1 of at least 3 pods exists; pod r-1 has hccl/rankIndex 0, the rank of pod r-0: expected a rank that no other "
+        "pod of the gang has, such as 1, and 1 more"
+    )
+
+
+def test_a_pod_that_states_the_rank_of_a_running_one_is_refused_and_the_others_start() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2))
+    world.pods(with_rank("r-0", "0"), with_rank("r-1", "1"))
+    world.settle()
+    runs(world, "podgroup.pg", [with_rank(f"r-{rank}", str(rank), node="n", phase="Running") for rank in range(2)])
+    world.pods(with_rank("r-2", "1"), with_rank("r-3", "3"))
+    world.settle()
+    (hold,) = [seen.hold for seen in world.members.values() if seen.hold]
+    assert hold == (
+        "pod r-2 has hccl/rankIndex 1, the rank of pod r-1: expected a rank that no other pod of the gang has, such as 2"
+    )
+    assert [request.min_available for request in world.requests.values()] == [2, 1]
+
+
+def test_pods_without_chips_have_no_rank_that_could_be_the_same() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2))
+    world.pods(with_rank("r-0", "0", chips=0), with_rank("r-1", "0"))
+    world.settle()
+    assert len(world.requests) == 1
+
+
+def test_a_rank_is_free_again_when_its_pod_ends() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=1))
+    world.pods(with_rank("r-0", "0"), with_rank("r-1", "0"))
+    world.settle()
+    assert len(world.requests) == 1
+    world.gangs.drop_pod("uid-r-0")
+    world.settle()
+    assert [seen.hold for seen in world.members.values() if seen.hold] == []
