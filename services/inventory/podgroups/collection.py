@@ -10,7 +10,7 @@ Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Vol
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
@@ -56,9 +56,9 @@ class Capacity:
         memory_mib: Free memory in MiB.
     """
 
-    chips: dict[str, int] = field(default_factory=dict)
-    cpu_milli: int = 0
-    memory_mib: int = 0
+    chips: dict[str, int]
+    cpu_milli: int
+    memory_mib: int
 
     def amount(self, resource: str) -> int:
         """Free amount of a resource."""
@@ -180,7 +180,7 @@ class Groups:
             self._examine(name, pods_of, now_ms)
         wanted = {name: self._wanted(self._groups[name], now_ms) for name in touched if self._groups[name].pods.is_ours}
         if self._may_admit and self._capacity is not None:
-            wanted.update(self._admit(now_ms))
+            wanted.update(self._admit(self._capacity, now_ms))
             self._may_admit = False
         self._dirty.clear()
         patches = (self._write(name, wanted[name], now_ms) for name in sorted(wanted))
@@ -241,9 +241,9 @@ class Groups:
             return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and released its claim")
         return NO_REASON if self._capacity is None else self._barrier(group, self._capacity, self._claims())
 
-    def _admit(self, now_ms: int) -> dict[Name, Wanted]:
+    def _admit(self, capacity: Capacity, now_ms: int) -> dict[Name, Wanted]:
         """Admit PodGroups in order of priority, number of returns to Pending, age and name."""
-        capacity, claims = self._capacity or Capacity(), self._claims()
+        claims = self._claims()
         wanted: dict[Name, Wanted] = {}
         for name in sorted(self._waiting, key=self._order):
             group = self._groups[name]
