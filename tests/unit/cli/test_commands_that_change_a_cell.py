@@ -14,7 +14,7 @@ from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 from tests.support.own_command import OwnCommand
-from tests.support.stored_cells import GARBAGE, placed, stream
+from tests.support.stored_cells import GARBAGE, append, placed, remove, stream
 
 
 async def a_cell() -> Cell:
@@ -138,16 +138,15 @@ def test_wrong_use_exits_with_2_and_says_what_would_be_right(words: str, error: 
     assert err.startswith(f"error: {error}")
 
 
-def test_a_repair_passes_over_a_message_after_consent_only(berth: OwnCommand, cell: Cell) -> None:
+def test_a_repair_passes_over_a_deleted_message_after_consent_only(berth: OwnCommand, cell: Cell) -> None:
     code, out, _ = berth("repair")
     assert (code, out.splitlines()[-1]) == (0, "Nothing was changed.")
 
-    async def spoil() -> None:
-        bus = FakeBus(cell.server, "cell")
-        await bus.append(GARBAGE, expected_seq=stream(cell, StreamName.LEDGER).last_seq)
+    async def spoil() -> int:
+        return await append(FakeBus(cell.server, "cell"), GARBAGE)
 
-    asyncio.run(spoil())
-    sequence = stream(cell, StreamName.LEDGER).last_seq
+    sequence = asyncio.run(spoil())
+    remove(cell, sequence)
     code, out, err = berth("repair")
     assert (code, "Readers will pass over them." in out) == (1, True)
     assert err == "error: nothing was changed; make the change with: berth repair --yes\n"
