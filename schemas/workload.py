@@ -15,7 +15,7 @@ class PlannedJob(Part, frozen=True, gc=False):
     """Arrival; 0 is the start of the workload."""
     run_ms: UnixMs
     """Run time once it is placed."""
-    cancel_ms: UnixMs = 0
+    cancel_ms: UnixMs
     """Time of its cancellation, on the scale of ``at_ms``; 0 for never."""
 
 

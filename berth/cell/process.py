@@ -101,9 +101,9 @@ class Cell:
 
 
 async def _ended(services: Sequence[Supervised], seconds: float) -> None:
-    """Wait until they have ended, for at most so long."""
+    """Wait until they have ended, for at most so long; not at all if that time is over."""
     try:
-        async with asyncio.timeout(max(seconds, 0.0)):
+        async with asyncio.timeout(seconds):
             for one in services:
                 await one.ended.wait()
     except TimeoutError:

@@ -27,17 +27,12 @@ class OtherStatuses:
     def __init__(self, bus: Bus, clock: Clock) -> None:
         self._bus = bus
         self._clock = clock
-        self._last = 0
-        """Sequence of the last message that is known."""
-        self._clear = 0
-        """Up to here, what others stored has been seen."""
         self._open = 0
         """Batches without an outcome."""
         self._sent = self._acknowledged = 0
         """Numbers of the last batch that was sent, and of the last one that was stored."""
-        self._is_foreign = False
-        """Whether a message of another was stored behind :attr:`_clear`."""
         self._looked_s = clock.monotonic_s()
+        self.begin(0)
 
     def begin(self, head: int) -> None:
         """Begin to count.
@@ -45,8 +40,12 @@ class OtherStatuses:
         Args:
             head: Last sequence of the stream; everything up to there is reviewed anyway.
         """
-        self._last = self._clear = head
+        self._last = head
+        """Sequence of the last message that is known."""
+        self._clear = head
+        """Up to here, what others stored has been seen."""
         self._is_foreign = False
+        """Whether a message of another was stored behind :attr:`_clear`."""
 
     def sent(self) -> int:
         """Note that a batch is sent; returns its number."""

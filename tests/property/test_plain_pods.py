@@ -215,7 +215,7 @@ def crowds(draw: st.DrawFn) -> list[PlannedJob]:
         tasks = [Task("worker", draw(st.integers(1, 3)), chips, cpu)]
         if draw(st.booleans()):
             tasks.insert(0, Task("master", 1, 0, draw(st.sampled_from((0, 60_000)))))
-        jobs.append(PlannedJob(a_request(one.request, tasks), one.at_ms, one.run_ms))
+        jobs.append(PlannedJob(a_request(one.request, tasks), one.at_ms, one.run_ms, 0))
     return sorted(jobs, key=lambda one: one.at_ms)
 
 

@@ -23,7 +23,7 @@ from tests.support.clock import ManualClock
 from tests.support.device_texts import RES, device_cfg, device_list
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
-from tests.support.fake_server import FakeServer
+from tests.support.fake_server import PickyServer
 from tests.support.waiting import until
 
 SYSTEM = "/api/v1/namespaces/kube-system/configmaps"
@@ -41,7 +41,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.server = FakeServer(self.clock)
+        self.server = PickyServer(self.clock)
         self.bus = FakeBus(self.server, "test")
         self.kube = FakeKube(clock=self.clock)
         self.config = HealthConfig(gap_s=0.0, tick_s=0.005, retry_wait_s=0.005, retry_wait_max_s=0.01)

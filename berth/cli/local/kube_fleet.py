@@ -106,7 +106,7 @@ class KubeFleet(Fleet):
         if not self._has_rights:
             self._print_progress(f"{RIGHTS} is not there: all services run as {ADMIN}")
         async with await self.connect() as api:
-            await self._prepare(api)
+            await prepare(api, has_rights=self._has_rights)
         await super().start()
 
     async def stop(self) -> None:
@@ -121,23 +121,6 @@ class KubeFleet(Fleet):
         kubeconfig = self.kube.write_kubeconfig(self.root / "kubeconfig" / ADMIN)
         config = KubeConfig(kubeconfig=kubeconfig)
         return await KubeApi.connect(config, clock=SystemClock(), user_agent="berth-demo")
-
-    async def _prepare(self, api: KubeApi) -> None:
-        for namespace in NAMESPACES:
-            await api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        crds = _objects(CRDS)
-        for body in [*crds, *(_objects(RIGHTS) if self._has_rights else [])]:
-            namespace = body["metadata"].get("namespace", "")
-            await api.create(_COLLECTIONS[body["kind"]].format(namespace=namespace), body)
-        try:
-            async with asyncio.timeout(_SERVED_S):
-                for crd in crds:
-                    spec = crd["spec"]
-                    version = f"{spec['group']}/{spec['versions'][0]['name']}"
-                    while not await _is_served(api, version, spec["names"]["plural"]):  # noqa: ASYNC110  # the server has no notification
-                        await asyncio.sleep(_LOOK_S)
-        except TimeoutError as error:
-            raise CommandError(f"the API server does not serve its custom resources after {_SERVED_S:g} s") from error
 
     def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
         # Services that write to the cluster are stopped first, then the dispatcher, then readers, then the cluster.
@@ -169,6 +152,33 @@ class KubeFleet(Fleet):
             if name not in self.kube.pids:
                 lines = self.kube.log_path(name).read_text("utf-8", errors="replace").splitlines()
                 raise GivenUpError("\n".join([f"{name} ended; the end of its log:", *lines[-_TAIL_LINES:]]))
+
+
+async def prepare(api: Api, *, has_rights: bool) -> None:
+    """Create the namespaces, kinds and rights that a cell needs, and wait until the kinds are served.
+
+    Args:
+        api: A new API server.
+        has_rights: Grant the rights of ``k8s/base/rights``.
+
+    Raises:
+        CommandError: A kind is not served in time.
+    """
+    for namespace in NAMESPACES:
+        await api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    crds = _objects(CRDS)
+    for body in [*crds, *(_objects(RIGHTS) if has_rights else [])]:
+        namespace = body["metadata"].get("namespace", "")
+        await api.create(_COLLECTIONS[body["kind"]].format(namespace=namespace), body)
+    try:
+        async with asyncio.timeout(_SERVED_S):
+            for crd in crds:
+                spec = crd["spec"]
+                version = f"{spec['group']}/{spec['versions'][0]['name']}"
+                while not await _is_served(api, version, spec["names"]["plural"]):  # noqa: ASYNC110  # the server has no notification
+                    await asyncio.sleep(_LOOK_S)
+    except TimeoutError as error:
+        raise CommandError(f"the API server does not serve its custom resources after {_SERVED_S:g} s") from error
 
 
 def _groups() -> Sequence[str]:

@@ -294,7 +294,7 @@ def _share_bar(axes: Axes, row: int, shares: Shares | None, look: Look) -> None:
                 row, share, left=start, height=0.5, color=look.shade(colour), edgecolor=look.shade(FAINT), linewidth=0.5
             )
         start += share
-    axes.text(_FULL + 1, row, f"mean {shares.mean:.2f}", va="center", clip_on=False)
+    axes.text(_FULL + 1, row, f"mean {shares.mean:.2f}", va="center")
 
 
 def _band_key(band: int, look: Look) -> Artist:
@@ -313,7 +313,7 @@ def _bars_in(titles: Sequence[str]) -> float:
 
 def _name_bar(axes: Axes, row: int, name: str) -> None:
     """The name of a bar, above it."""
-    axes.text(0, row - 0.3, name, va="bottom", ha="left", fontsize="small", clip_on=False)
+    axes.text(0, row - 0.3, name, va="bottom", ha="left", fontsize="small")
 
 
 def _set_bars(axes: Axes, titles: Sequence[str]) -> None:

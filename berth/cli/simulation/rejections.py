@@ -24,7 +24,7 @@ def explained(rejected: Sequence[RejectedJob], workload: Workload) -> list[Rejec
         msgspec.structs.replace(
             job,
             field=TOR_AFFINITY,
-            value=labels.get((job.namespace, job.name), {}).get(TOR_AFFINITY, "set"),
+            value=labels[job.namespace, job.name][TOR_AFFINITY],
             expected=_EXPECTED,
         )
         if job.code == _NO_LEAVES

@@ -77,14 +77,13 @@ def _job(
 ) -> LeafJob:
     part = placement.switch
     states = part.states if part is not None else b""
-    with_chips = sum(1 for pod in pods if pod.mask)
     chosen = list(ranks)
     return LeafJob(
         tor_affinity=part.tor_affinity if part is not None else "",
-        pods=part.pods if part is not None else with_chips,
+        pods=part.pods if part is not None else 0,
         nodes=[pods[rank].node for rank in chosen],
         states=bytes(states[rank] for rank in chosen) if any(states) else b"",
-        has_chips=with_chips > 0,
+        has_chips=any(pod.mask for pod in pods),
         phase=phase,
         is_part=is_part,
     )

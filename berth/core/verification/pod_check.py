@@ -33,14 +33,14 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     node: str
-    chips: int = 0
-    is_shared: bool = False
-    job_uid: str = ""
-    attempt: int = 0
-    rank: int = 0
-    wrong: str = ""
-    stream: str = ""
-    sequence: int = 0
+    chips: int
+    is_shared: bool
+    job_uid: str
+    attempt: int
+    rank: int
+    wrong: str
+    stream: str
+    sequence: int
 
 
 def twice_given(pods: Iterable[BoundPod]) -> list[Finding]:

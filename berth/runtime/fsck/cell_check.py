@@ -14,12 +14,11 @@ from berth.runtime.fsck.intake_check import check_intake
 from berth.runtime.fsck.ledger_check import LedgerCheck, check_ledger
 from berth.runtime.fsck.pod_check import check_pods
 from berth.runtime.fsck.status_check import Pause, StatusCheck, check_statuses, check_summaries, pause
-from berth.runtime.fsck.streams import ChangedError
+from berth.runtime.fsck.streams import checked_again
 from berth.runtime.kube.port import Api
 from berth.runtime.ledger_repair import RepairError, find
 from berth.schemas.subjects import StreamName
 
-_TRIES: Final = 5
 _BLOCKED: Final = "facts or ledger must be repaired first"
 
 
@@ -93,17 +92,13 @@ async def _streams(bus: Bus) -> tuple[LedgerCheck, list[Finding], list[Checked]]
     Raises:
         ChangedError: It did so each time.
     """
-    tries = 1
-    while True:
-        try:
-            ledger = await check_ledger(bus)
-            of_facts, facts = await check_facts(bus, ledger.kept, ledger.facts)
-        except ChangedError:
-            if tries == _TRIES:
-                raise
-            tries += 1
-        else:
-            return ledger, [*ledger.findings, *of_facts], [*ledger.checked, *facts]
+
+    async def check() -> tuple[LedgerCheck, list[Finding], list[Checked]]:
+        ledger = await check_ledger(bus)
+        of_facts, facts = await check_facts(bus, ledger.kept, ledger.facts)
+        return ledger, [*ledger.findings, *of_facts], [*ledger.checked, *facts]
+
+    return await checked_again(check)
 
 
 async def _requests(bus: Bus, clock: Clock, wait: Pause) -> tuple[list[Finding], list[Checked]]:
@@ -112,14 +107,11 @@ async def _requests(bus: Bus, clock: Clock, wait: Pause) -> tuple[list[Finding],
     Raises:
         ChangedError: It did so each time.
     """
-    tries = 1
-    while True:
-        try:
-            return await check_intake(bus, clock, await bus.state(StreamName.INTAKE), wait=wait)
-        except ChangedError:
-            if tries == _TRIES:
-                raise
-            tries += 1
+
+    async def check() -> tuple[list[Finding], list[Checked]]:
+        return await check_intake(bus, clock, await bus.state(StreamName.INTAKE), wait=wait)
+
+    return await checked_again(check)
 
 
 async def _with_remedy(bus: Bus, clock: Clock, ledger: LedgerCheck, findings: list[Finding]) -> list[Finding]:

@@ -5,6 +5,7 @@ readers pass over damaged ones anyway, and for one of another history the ledger
 end. Statuses are compared once the ledger and its snapshots are in order.
 """
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,13 +17,12 @@ from berth.runtime.errors import ConflictError
 from berth.runtime.feeds import Feeds
 from berth.runtime.fsck.ledger_check import check_ledger
 from berth.runtime.fsck.status_check import Pause, WrongStatus, check_statuses, pause
-from berth.runtime.fsck.streams import ChangedError
+from berth.runtime.fsck.streams import checked_again
 from berth.runtime.ledger_repair import Found, RepairError, find, repair
 from berth.schemas.envelope import encode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 
-_TRIES: Final = 5
 _NO_RECORD: Final = "Berth has no record of this job."
 
 
@@ -86,17 +86,9 @@ async def plan_of(bus: Bus, clock: Clock, *, by: str, wait: Pause = pause) -> Pl
 
 
 async def _wrong_snapshots(bus: Bus) -> list[WrongSnapshot]:
-    tries = 1
-    while True:
-        try:
-            checked = await check_ledger(bus)
-        except ChangedError:
-            if tries == _TRIES:
-                raise
-            tries += 1
-        else:
-            reasons = {one.sequence: one.text for one in checked.findings if one.where == StreamName.SNAPSHOT}
-            return [WrongSnapshot(at, reasons[at]) for at in checked.removable]
+    checked = await checked_again(partial(check_ledger, bus))
+    reasons = {one.sequence: one.text for one in checked.findings if one.where == StreamName.SNAPSHOT}
+    return [WrongSnapshot(at, reasons[at]) for at in checked.removable]
 
 
 def _records(snapshots: list[WrongSnapshot]) -> frozenset[int]:

@@ -1,18 +1,33 @@
 """Reading of whole streams, message by message, also where messages are missing."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeVar
 
 from berth.runtime.bus.port import Bus, Gap, Stored, StreamState
 from berth.runtime.errors import TransientError
 from berth.schemas.subjects import StreamName
 
+T = TypeVar("T")
 _QUIET_S: Final = 10.0
+_TRIES: Final = 5
 
 
 class ChangedError(TransientError):
     """A stream was made anew, or lost its oldest messages, while it was read; the check begins again."""
+
+
+async def checked_again(check: Callable[[], Awaitable[T]]) -> T:
+    """Result of a check that begins again, up to four times, if the cell removed old messages meanwhile.
+
+    Raises:
+        ChangedError: It did so each time.
+    """
+    for _ in range(_TRIES - 1):
+        with suppress(ChangedError):
+            return await check()
+    return await check()
 
 
 async def each(bus: Bus, stream: StreamName, state: StreamState, take: Callable[[Stored], None]) -> None:

@@ -61,9 +61,9 @@ class Capacity:
         unreported: Nodes that take no new work for want of a report, by resource name.
     """
 
-    chips: dict[str, int] = field(default_factory=dict)
-    cpu_milli: int = 0
-    memory_mib: int = 0
+    chips: dict[str, int]
+    cpu_milli: int
+    memory_mib: int
     unreported: dict[str, list[Unreported]] = field(default_factory=dict)
 
     def amount(self, resource: str) -> int:
@@ -194,7 +194,7 @@ class Groups:
             self._examine(name, pods_of, now_ms)
         wanted = {name: self._wanted(self._groups[name], now_ms) for name in touched if self._groups[name].pods.is_ours}
         if self._may_admit and self._capacity is not None:
-            wanted.update(self._admit(now_ms))
+            wanted.update(self._admit(self._capacity, now_ms))
             self._may_admit = False
         self._dirty.clear()
         patches = (self._write(name, wanted[name], now_ms) for name in sorted(wanted))
@@ -255,9 +255,9 @@ class Groups:
             return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and released its claim")
         return NO_REASON if self._capacity is None else self._barrier(group, self._capacity, self._claims())
 
-    def _admit(self, now_ms: int) -> dict[Name, Wanted]:
+    def _admit(self, capacity: Capacity, now_ms: int) -> dict[Name, Wanted]:
         """Admit PodGroups in order of priority, number of returns to Pending, age and name."""
-        capacity, claims = self._capacity or Capacity(), self._claims()
+        claims = self._claims()
         wanted: dict[Name, Wanted] = {}
         for name in sorted(self._waiting, key=self._order):
             group = self._groups[name]

@@ -13,12 +13,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import structlog
 
 from berth.runtime import logs, process
-from berth.runtime.config import ConfigError, LogConfig
+from berth.runtime.config import ConfigError, LogConfig, ServiceConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG as LOG
@@ -271,3 +272,46 @@ def test_a_process_that_is_asked_to_stop_while_it_connects_exits_0(tmp_path: Pat
             process.send_signal(signal.SIGTERM)
             _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("level", "printed_levels"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+@pytest.mark.parametrize("is_service", [False, True])
+def test_a_level_lets_itself_and_what_is_worse_through(
+    level: Literal["debug", "info", "warning", "error"],
+    printed_levels: list[str],
+    printed: io.StringIO,
+    *,
+    is_service: bool,
+) -> None:
+    config = LogConfig(form="json", level=level)
+    logs.configure("test", config, printed)
+    log = logs.logger_of("test", config, printed) if is_service else LOG
+    for name in ("debug", "info", "warning", "error"):
+        getattr(log, name)("something")
+    assert [line["level"] for line in lines(printed)] == printed_levels
+
+
+def test_settings_that_are_wrong_end_a_process_with_2_before_it_connects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "test.toml"
+    path.write_text("grace_s = 'soon'\n", "utf-8")
+    monkeypatch.setattr("sys.argv", ["test", "--config", str(path)])
+    monkeypatch.setattr("faulthandler.enable", lambda: None)  # of all tests
+    monkeypatch.setattr("gc.set_threshold", lambda *_: None)
+
+    async def serve(*_: object) -> None:
+        raise AssertionError("it must not run")
+
+    with pytest.raises(SystemExit) as caught:
+        process.main("test", ServiceConfig, lambda registry: registry, serve)
+    assert caught.value.code == process.MISCONFIGURED
+    assert "grace_s" in capsys.readouterr().err

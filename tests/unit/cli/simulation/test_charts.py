@@ -227,3 +227,10 @@ def test_a_map_names_nodes_that_take_no_work_only_where_there_are_some() -> None
     timeline = msgspec.structs.replace(timeline, frames=frames)
     assert entries(ClusterMap(timeline).show(0, "at the start")) == []
     assert entries(ClusterMap(timeline).show(1, "after 1 s")) == ["takes no work"]
+
+
+@pytest.mark.parametrize("title", ["rate of $a_b$", r"$\frac$ is no formula"])
+def test_a_title_with_dollar_signs_is_no_formula(title: str) -> None:
+    moments = (a_moment(0, 8), a_moment(50, 4, waiting=1))
+    figure = figure_of(CHARTS["use"]([a_timeline(moments=moments, title=title)], WIDE))
+    assert f">{title}<" in rendered(figure, "svg").decode()

@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -142,3 +144,27 @@ def test_switches_come_in_the_order_of_the_nodes_and_list_theirs_by_position() -
     assert (fact.level, fact.places, fact.at_ms) == ("single_layer", 5, 7)
     check_topology(fact)
     assert pack_switches(nodes[-1:], level="single_layer").level == ""
+
+
+@pytest.mark.parametrize(
+    ("columns", "changes"),
+    [
+        ({"superpod_index": b"", "superpods": []}, {"superpod": ""}),
+        ({"leaf_index": b"", "leaves": []}, {"leaf": ""}),
+        ({"position": b""}, {"position": 0}),
+        ({"rack_index": b"", "racks": []}, {"rack": ""}),
+        ({"cpu_others": b""}, {"cpu_others": 0}),
+        ({"memory_others": b""}, {"memory_others": 0}),
+    ],
+)
+def test_a_column_that_is_left_out_is_empty_for_every_node(columns: dict[str, Any], changes: dict[str, Any]) -> None:
+    nodes = [
+        NodeDescription(
+            name, "module910bx8", "r", 3, 2, 5, 6, superpod="1", leaf="l", position=7, rack="2", cpu_others=8,
+            memory_others=9,
+        )
+        for name in ("a", "b")
+    ]  # fmt: skip
+    fact = msgspec.structs.replace(pack_nodes("d", nodes), **columns)
+    check_nodes(fact)
+    assert unpack_nodes(fact) == [msgspec.structs.replace(node, **changes) for node in nodes]

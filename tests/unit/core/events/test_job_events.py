@@ -2,7 +2,8 @@
 
 import msgspec
 
-from berth.schemas.facts import OutcomeSeen, Rejection
+from berth.core.events.change import Change
+from berth.schemas.facts import JobSeen, OutcomeSeen, Rejection
 from berth.schemas.ledger import Eviction, Release, Round, Verdict
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.programs.events import JobEvent
@@ -209,3 +210,11 @@ def test_a_fact_that_does_not_decode_is_no_event() -> None:
     applied, found = told.source.apply_fact("berth.c.fact.job.team.j", 1, b"\x93\xa8fact.job\x01\xc0")
     assert applied.error
     assert found == []
+
+
+def test_an_event_of_a_job_whose_request_nobody_knows_any_more_names_none() -> None:
+    change = Change("team", "j", "gone", attempt=1)
+    job = JobSeen("team", "j", "u", "accepted", 4)
+    refused = Rejection("other", 5, Refusal(code="name-in-use", field="name", value="team/j", expected="another"), 71)
+    for known in (None, job, msgspec.structs.replace(job, rejection=refused)):
+        assert change.event("placed", job=known, at_ms=9, source=("ledger", 3)).request_seq == 0

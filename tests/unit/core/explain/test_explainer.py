@@ -7,7 +7,7 @@ import pytest
 
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Explanation, all_sentences, sentences
-from berth.core.explain.request import QueuePlace
+from berth.core.explain.request import QueuePlace, RequestSummary, TaskSummary, request_lines
 from berth.core.requests.job_validation import validate
 from berth.runtime.history import state_at, state_now, verdict_on
 from berth.schemas.envelope import body_of, open_envelope
@@ -362,3 +362,20 @@ async def test_pods_of_several_tasks_are_explained_in_rank_order(cell: Cell) -> 
     assert [choice.task for choice in found.choices] == ["scheduler", "worker", "worker"]
     assert [choice.node for choice in found.choices] == ["a", "a", "b"]
     assert found.is_confirmed
+
+
+@pytest.mark.parametrize(
+    ("run_ms", "words"),
+    [
+        (1_500, "1.5 s"),
+        (119_000, "119 s"),
+        (120_000, "2 min"),
+        (7_199_000, "120 min"),
+        (7_200_000, "2 h"),
+        (172_800_000, "2 d"),
+        (300_000_000, "3 d"),
+    ],
+)
+def test_a_run_time_is_told_in_its_largest_unit(run_ms: int, words: str) -> None:
+    asked = RequestSummary([TaskSummary("worker", 1, 8)], 1, 8, "r", run_ms=run_ms)
+    assert f", to run for {words}." in request_lines(asked, str)[0]

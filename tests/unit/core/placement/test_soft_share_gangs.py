@@ -1,5 +1,6 @@
 """Soft-share gangs: their own pods are no strangers to each other, neither in one round nor in a replacement."""
 
+import msgspec
 import pytest
 
 from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL
@@ -9,7 +10,9 @@ from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement
+from berth.schemas.pod_constraints import PodConstraints
 from tests.support.cells import a_job, a_node
+from tests.support.constraint_worlds import near
 from tests.support.core_cells import CoreCell
 from tests.support.replacements import gang_of_cell, holding_of, leaving_of, replaced
 
@@ -142,3 +145,35 @@ def scores_of(cell: CoreCell, name: str) -> list[int]:
     for row in range(len(scorer.table)):
         assert scorer.evaluate_one(shape, row, scorer.row_state(row)) == (reasons[row], scores[row])
     return [int(score) for score in scores]
+
+
+def test_a_gang_that_stays_in_one_zone_goes_where_its_shares_fit_whether_or_not_a_whole_chip_is_free() -> None:
+    """Zone a has one chip of two with room for a share of 60; in zone b both have it, and none of them is unused."""
+    labels = {ENABLE_LABEL: "true", MEMORY_LABEL: "64G"}
+    cell = CoreCell(
+        [msgspec.structs.replace(shared(name, 0b11), labels={**labels, "zone": name}) for name in "ab"],
+        corrections=1,
+        constraints=1,
+    )
+
+    def share(name: str, zone: str, *, aicore: int, hbm: int, pods: int) -> JobRequest:
+        asks = {SHARE_AICORE: str(aicore), SHARE_HBM: str(hbm), SHARE_POLICY: "elastic"}
+        return a_job(
+            name,
+            product="soft-share",
+            chips=1,
+            replicas=pods,
+            labels=asks,
+            node_selector={"zone": zone} if zone else {},
+        )
+
+    cell.ask(share("in-a", "a", aicore=60, hbm=1024, pods=1), share("in-b", "b", aicore=30, hbm=40_000, pods=2))
+    cell.decide()
+    together = PodConstraints(affinity=(near("zone", app="x"),))
+    gang = share("gang", "", aicore=60, hbm=1024, pods=2)
+    tasks = [msgspec.structs.replace(task, labels={"app": "x"}, constraints=together) for task in gang.tasks]
+    cell.ask(msgspec.structs.replace(gang, tasks=tasks))
+    cell.decide()
+    assert sorted(chips_of(cell, "in-b")) == [0, 1]
+    (placed,) = [one.placement for one in cell.state.fold.holdings.values() if one.name == "gang"]
+    assert placed.names() == ["b", "b"]

@@ -84,3 +84,13 @@ def test_a_setting_counts_when_it_is_not_its_default(newer: Settings) -> None:
     plain = Epoch(1, 0, 0, 5, "holder", Settings())
     assert digested_epoch(msgspec.structs.replace(plain, settings=newer)) != digested_epoch(plain)
     assert len(msgspec.msgpack.decode(open_envelope(digested_epoch(plain)).body)[-1]) == 21
+
+
+def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it_beside_recoveries_too() -> None:
+    recovery = Recovery("ns", "j", "u", 1, 1, "CardUnhealthy", "a chip is unhealthy", "pod", "force", [0], [0], 9)
+    record = msgspec.structs.replace(round_of(REFUSAL), recoveries=[recovery])
+    said = msgspec.msgpack.decode(open_envelope(digested_round(record, encode(record))).body)
+    whole = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
+    at, refusal = Round.__struct_fields__.index("verdicts"), Verdict.__struct_fields__.index("refusal")
+    assert whole[at][0][refusal] == [*said[at][0][refusal], []]
+    assert said[at + 1 :] == whole[at + 1 :]

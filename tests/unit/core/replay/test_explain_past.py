@@ -13,9 +13,11 @@ from berth.cli.jobs.explain_text import NOT_ASKED, ExplainResult
 from berth.cli.output import CommandError, moment
 from berth.core.replay.job_history import Point, Trail
 from berth.runtime.recording import When, record
+from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, JobState, PodPhase
 from berth.schemas.recording import Entry
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.recordings import decision, head_at
 from tests.unit.core.explain.test_explainer import on
@@ -309,3 +311,25 @@ def test_a_time_of_day_is_the_last_one_that_there_was() -> None:
     assert point_of("23:00", two_days) == point_of("2023-11-13T23:00:00Z", two_days)
     one_hour = lambda: (1_699_996_400_000, 1_700_000_000_000)  # noqa: E731  # from 21:13:20 on: the end is meant
     assert point_of("23:00", one_hour) == point_of("2023-11-14T23:00:00Z", one_hour)
+
+
+async def test_after_the_beginning_was_removed_the_oldest_snapshot_is_the_start_of_older_history(story: Story) -> None:
+    cell = story.cell
+    await cell.dispatcher.snapshots.write()
+    (oldest,) = await snapshot_ends(cell.user)
+    await cell.pods("job", PodPhase.SUCCEEDED)
+    await story.step("second ended")
+    await cell.submit(a_job("job", chips=2, uid="third"))
+    await story.step("third")
+    await cell.dispatcher.snapshots.write()
+    for stream, sequence in ((StreamName.LEDGER, oldest.ledger_seq), (StreamName.FACTS, oldest.facts_seq)):
+        await cell.user.purge(stream, keep_from_seq=sequence + 1)
+    assert (await describe_cell(cell.user, KEY, Where())).uid == "third"
+    assert (await describe_cell(cell.user, KEY, Where(uid="second"))).phase == "succeeded"
+
+
+def test_a_fact_behind_one_of_a_later_moment_waits_for_a_record_too() -> None:
+    """A clock that is set back makes no fact known before those ahead of it are."""
+    entries = [decision(1, 0, at_ms=10), a_fact(1, "job", "u", 99), a_fact(2, "job", "v", 20)]
+    assert list(followed(entries, Point(at_ms=50)).lives) == []
+    assert list(followed([*entries, decision(2, 2, at_ms=30)], Point(at_ms=50)).lives) == ["u", "v"]

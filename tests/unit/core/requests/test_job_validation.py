@@ -352,3 +352,20 @@ def test_a_task_without_chips_gets_a_plain_shape() -> None:
     worker, scheduler = shapes_of(accepted(job), job)
     assert (worker.form, worker.gang_pods) == ("module910a3x16", 2)
     assert (scheduler.form, scheduler.resource, scheduler.chips, scheduler.gang_pods) == ("", "", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("job", "settings", "field", "value"),
+    [
+        (a_job((2, 8), policy="chip8-node8-ra64-sp", resource="huawei.com/npu", annotations={"sp-block": "16"}), Settings(super_pod_size=0), "settings.super_pod_size", "0"),
+        (a_job((2, 8), policy="chip8-node8-ra64-sp", resource="huawei.com/npu", annotations={"sp-block": "x"}), DEFAULTS, "annotations.sp-block", "x"),
+        (a_job((2, 8), policy="chip8-node8-ra64-sp", resource="huawei.com/npu", annotations={"sp-block": "16", "ra-block": "3"}), DEFAULTS, "annotations.ra-block", "3"),
+        (a_job((3, 8), policy="chip8-node8-ra64-sp", resource="huawei.com/npu", annotations={"sp-block": "16"}), DEFAULTS, "tasks", "3"),
+    ],
+    ids=["size", "sp-block", "ra-block", "pods"],
+)  # fmt: skip
+def test_a_refusal_of_blocks_names_what_asks_for_them(
+    job: JobRequest, settings: Settings, field: str, value: str
+) -> None:
+    refusal = refused(job, settings)
+    assert (refusal.field, refusal.value) == (field, value)

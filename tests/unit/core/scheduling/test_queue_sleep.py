@@ -73,3 +73,12 @@ def test_in_strict_order_fresh_gangs_behind_the_first_that_waits_get_their_verdi
     queue.refused("head", retry_at_ms=0)
     queue.seen("known")
     assert taken(queue) == ["before", "fresh"]
+
+
+def test_a_refused_gang_that_changes_to_a_class_of_its_own_sleeps_on() -> None:
+    queue = a_queue(a_gang("a", 1))
+    queue.refused("a", retry_at_ms=700)
+    queue.move(a_gang("a", 1, chips=2))
+    assert (taken(queue), len(queue.sleeping()), queue.waits_for_time) == ([], 1, True)
+    queue.move(a_gang("a", 1, chips=4))
+    assert (taken(queue), len(queue.sleeping())) == ([], 1)

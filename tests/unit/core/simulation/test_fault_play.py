@@ -12,6 +12,7 @@ from berth.core.simulation.statistics import FaultFigures, statistics_of
 from berth.core.simulation.timeline import Timeline
 from berth.core.simulation.training import NoProgressError, Training
 from berth.schemas.envelope import body_of, open_envelope
+from berth.schemas.facts import OutcomeSeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.workload import PlannedJob
 from tests.support.simulations import SECOND_MS, a_plan, fault_plan, planned, run_of
@@ -250,3 +251,11 @@ def test_a_job_that_never_reaches_a_checkpoint_ends_the_simulation_with_its_name
     faults = fault_plan("nodes=1", strategy="pods", mtbf_ms=60_000, chip=0, node=1, leaf=0, repair_ms=1, **COSTS)
     with pytest.raises(NoProgressError, match="job team/j 1000 times in a row before it had trained for the 3600 s"):
         figures_of(planned("j", 0, DAY_S, 8), "nodes=1", faults)
+
+
+def test_the_outcome_says_that_all_pods_are_bound_again() -> None:
+    faults = only("nodes=6", node_of_rank("nodes=6", JOB, 2), "pods")
+    plan = a_plan(JOB, cluster="nodes=6", settings=Settings(recoveries=1), faults=faults)
+    envelopes = [open_envelope(entry.data) for entry in run_of(plan)[2]]
+    outcomes = [body_of(envelope, OutcomeSeen) for envelope in envelopes if envelope.kind == OutcomeSeen.KIND]
+    assert [(one.state, one.bound, one.step) for one in outcomes] == [("bound", 3, 1), ("bound", 4, 1)]

@@ -16,6 +16,8 @@ from berth.core.superpods.model import (
     superpod_key,
 )
 from berth.core.superpods.planner import block_decisions, candidates, draw_nodes, plan_blocks
+from tests.support.cells import a_node
+from tests.support.core_cells import CoreCell
 
 
 def a_pool(*counts: int, sub_healthy: tuple[int, ...] = (), idle: list[int] | None = None) -> CandidatePool:
@@ -163,3 +165,10 @@ def test_an_empty_pool() -> None:
 def test_racks_are_planned_elsewhere() -> None:
     with pytest.raises(InvariantError, match="racks"):
         plan_blocks(a_pool(5), BlockDemand("rack", 1, 2), BlockRules())
+
+
+def test_each_node_of_a_superpod_is_in_it_the_first_one_included() -> None:
+    nodes = [a_node(f"n{pod}", superpod=str(pod), rack="3" if pod else "") for pod in range(3)]
+    cell = CoreCell([*nodes, a_node("alone")])
+    places = [cell.state.blocks.superpods.places_of([name]) for name in ("n0", "n1", "n2", "alone", "gone")]
+    assert places == [[("0", -1)], [("1", 3)], [("2", 3)], [], []]

@@ -350,3 +350,13 @@ def test_pods_that_are_being_deleted_hold_everything_up() -> None:
     found = recover_racks(pool, demand(2, 2), RULES, placed, "pod", ending=True)
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.nodes_need) == ("wait", 1)
+
+
+def test_a_part_keeps_the_nodes_of_its_own_that_are_sound() -> None:
+    found = moved(TWO_RACKS, [0, 1, 2, 3], [1], "part", demand(4, 4, 2))
+    assert found.plan.rows.tolist() == [0, 4, 2, 3]
+
+
+def test_a_rack_of_which_a_block_was_given_is_not_idle_any_more() -> None:
+    nodes = {(0, 0): 8, (0, 1): 8, (0, 2): 7, (0, 3): 7, (1, 0): 8, (1, 1): 8}
+    assert served(nodes, demand(8, 16), [("0", 9), ("1", 9)]).pods.tolist() == [0] * 8 + [1] * 8

@@ -44,7 +44,17 @@ def fold() -> LedgerFold:
 
 
 POD = BoundPod(
-    name="ns/first", uid="u1", node="a", chips=0b11, job_uid="uid-job", attempt=1, rank=0, stream=STREAM, sequence=2
+    name="ns/first",
+    uid="u1",
+    node="a",
+    chips=0b11,
+    is_shared=False,
+    job_uid="uid-job",
+    attempt=1,
+    rank=0,
+    wrong="",
+    stream=STREAM,
+    sequence=2,
 )
 
 

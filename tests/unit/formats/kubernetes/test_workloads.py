@@ -33,6 +33,7 @@ JOBSET = "jobset.sigs.k8s.io"
         (a_pod("p", owner=JOB), GangKey("job", "ns", "train", "job-1"), OwnerKey("Job", "ns", "train")),
         (a_pod("p", owner=VCJOB), GangKey("vcjob", "ns", "llm", "vc-1"), OwnerKey("VolcanoJob", "ns", "llm")),
         (a_pod("p", owner=ACJOB), GangKey("acjob", "ns", "llm", "ac-1"), OwnerKey("AscendJob", "ns", "llm")),
+        (a_pod("p", owner=("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", "l-1")), GangKey("lws", "ns", "l", "l-1"), None),
         (a_pod("p", owner=("ray.io/v1", "RayCluster", "r", "r-1")), GangKey("raycluster", "ns", "r", "r-1"), None),
         (a_pod("p"), GangKey("pod", "ns", "p", "uid-p"), None),
     ],
@@ -256,3 +257,27 @@ def test_an_owner_that_cannot_be_read_holds_the_gang_and_is_read_again(
     world.settle(after_s=30)
     assert world.looks == [key, key]
     assert [seen.hold for seen in world.members.values()] == [hold]
+
+
+@pytest.mark.parametrize(
+    ("key", "spec", "owner"),
+    [
+        (OwnerKey("ReplicaSet", "ns", "web-5d8"), {"replicas": 2}, RS),
+        (OwnerKey("StatefulSet", "ns", "db"), {"replicas": 2, "podManagementPolicy": "Parallel"}, STS),
+        (OwnerKey("Job", "ns", "train"), {"parallelism": 2, "completions": 2, "completionMode": "Indexed"}, JOB),
+    ],
+    ids=["ReplicaSet", "StatefulSet", "Job"],
+)
+def test_a_podgroup_of_one_that_volcano_makes_for_a_controller_says_nothing_of_its_size(
+    key: OwnerKey, spec: dict[str, Any], owner: tuple[str, str, str, str]
+) -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=1, owner=owner))
+    world.pods(*many(1, owner, group="pg"))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, spec))
+    world.settle()
+    assert [seen.hold for seen in world.members.values()] == ["1 of at least 2 pods exists"]
+    world.pods(a_pod("p-1", owner=owner, group="pg"))
+    world.settle()
+    assert [request.min_available for request in world.requests.values()] == [2]

@@ -305,3 +305,20 @@ def test_labels_and_constraints_of_the_pods_of_every_form() -> None:
 
 def test_pods_that_never_end_have_no_run_time() -> None:
     assert one(berth("{}", metadata="{name: job, annotations: {berth/run-for: forever}}")).run_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("overhead", "cpu_milli", "memory_mib"),
+    [("{}", 1_000, 2), ("{memory: 1Mi}", 1_000, 3), ("{cpu: 10m}", 1_010, 2)],
+)
+def test_an_overhead_adds_what_it_names(overhead: str, cpu_milli: int, memory_mib: int) -> None:
+    template = pod("requests: {cpu: 1, memory: 2Mi}", spec=f"overhead: {overhead}")
+    (task,) = one(volcano(f"  - {{name: w, replicas: 1, template: {template}}}")).tasks
+    assert (task.cpu_milli, task.memory_mib) == (cpu_milli, memory_mib)
+
+
+def test_a_job_that_names_no_numbers_is_one_pod() -> None:
+    (task,) = one(berth("{product: module910bx8, chips: 8}")).tasks
+    assert (task.replicas, task.chips) == (1, 8)
+    (task,) = one(berth("{product: module910bx8}")).tasks
+    assert (task.replicas, task.chips, task.cpu_milli, task.memory_mib) == (1, 0, 0, 0)

@@ -286,3 +286,15 @@ async def test_a_leader_that_must_not_lead_gives_the_lease_back_and_takes_none()
     await them.pass_time(1)
     assert (first.leads, second.leads) == (False, True)
     await them.close()
+
+
+async def test_a_standby_that_looks_late_counts_the_silence_during_which_it_listened() -> None:
+    them, first, second = await two()
+    await them.kill(first)
+    for _ in range(3):
+        them.server.clock.advance(0.3)
+        await second.keeper.look()
+        assert not second.leads
+    await them.pass_time(0.2)
+    assert second.leads
+    await them.close()

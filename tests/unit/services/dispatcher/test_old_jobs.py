@@ -1,15 +1,20 @@
 """What is over leaves LATEST and STATUS, and nothing else does."""
 
+import asyncio
+from typing import Any
+
 import msgspec
 import pytest
 
 from berth.core.state.over import is_over
+from berth.runtime.bus.port import Follower
 from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
+from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.schemas.usage_facts import NamespaceSeen
 from tests.support.cells import Cell, a_job, a_node
@@ -306,4 +311,34 @@ async def test_which_facts_are_over(fact: Message, *, expected: bool) -> None:
 async def test_garbage_is_never_over() -> None:
     cell = await a_cell()
     assert not is_over(cell.dispatcher.state, b"\xc1")
+    await cell.close()
+
+
+class Behind:
+    """A follower of a stream that grows as fast as it is read."""
+
+    def __init__(self, follower: Follower) -> None:
+        self.caught_up = asyncio.Event()
+        self._follower = follower
+
+    async def stop(self) -> None:
+        await self._follower.stop()
+
+
+async def test_a_stream_that_grows_as_fast_as_it_is_read_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, count = await a_cell(), 300
+    for number in range(count):
+        status = JobStatus("default", f"gone-{number}", "uid", "succeeded", 1, 1)
+        await cell.user.publish(cell.user.subjects.status("default", status.name), encode(status))
+    cell.clock.advance(9 * DAY_S)
+    bus = cell.buses[-1]
+    follow = bus.follow
+
+    def behind(stream: StreamName, *, start_seq: int, **how: Any) -> Behind | Follower:  # noqa: ANN401  # of the port
+        follower = follow(stream, start_seq=start_seq, **how)
+        return Behind(follower) if start_seq == 1 else follower
+
+    monkeypatch.setattr(bus, "follow", behind)
+    await cell.dispatcher.old_jobs.sweep(StreamName.STATUS, lambda: True)
+    assert (await cell.user.state(StreamName.STATUS)).floor == count, "all but the last one"
     await cell.close()

@@ -293,3 +293,21 @@ async def test_a_damaged_report_of_noded_leaves_its_last_good_word(world: World)
         )
         world.kube.confirm(f"{MINDX}/mindx-dl-nodeinfo-a")
         await world.has("a", level=OK, reason="")
+
+
+async def test_pauses_while_the_bus_does_not_answer_double(world: World) -> None:
+    await world.nodes("d", a_node("a"))
+    world.device("a")
+    async with world.service():
+        await world.has("a", level=OK)
+        with capture_logs() as logs:
+            world.server.loses = ".fact.health."
+            world.device("a", unhealthy=[3])
+
+            def waits() -> list[float]:
+                return [log["wait_s"] for log in logs if log["event"] == "facts not stored"]
+
+            await until(lambda: len(waits()) >= 3, deadline_s=5, what="three failures")
+            world.server.loses = ""
+        await world.has("a", unhealthy=8)
+    assert waits()[:3] == [0.005, 0.01, 0.01], "twice as long each time, up to the longest"

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.cluster.node_packing import unpack_nodes
+from berth.core.cluster.node_packing import pack_health, unpack_nodes
+from berth.formats.ascend.report_error import SUSPECT
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import RefusedError
 from berth.schemas.envelope import decode, encode
@@ -28,6 +29,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.message import Message
+from berth.schemas.nodes import NodeCondition
 from berth.schemas.status import JobStatus, Phase
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.app import serve_on
@@ -586,3 +588,32 @@ async def test_a_pod_that_was_bound_and_came_and_went_unseen_is_gone_for_the_nex
     world.kube.put("/api/v1/namespaces/team/pods", a_bound_pod("p0", 0, 7, stream=stream))
     async with world.inventory():
         await world.has(lambda: world.phases() == [("job", ["RUNNING", "GONE"])], "the rank without a pod is gone")
+
+
+async def test_a_map_of_leaf_switches_that_is_deleted_takes_the_switches_with_it(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    info = '{"server_list": [{"tor_ip": "sw", "server": [{"server_ip": "ip-a"}]}]}'
+    world.kube.put(path, {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": info}})
+
+    def leaves() -> list[list[str]]:
+        return [[leaf.name for leaf in fact.leaves] for fact in world.facts("topology", TopologySeen)]
+
+    async with world.inventory():
+        await world.has(lambda: leaves() == [["sw"]], "the switch")
+        world.kube.confirm(f"{path}/basic-tor-node-cm")
+        await world.has(lambda: leaves() == [["sw"], []], "no switch")
+
+
+async def test_a_report_that_cannot_be_read_is_an_event_on_its_node(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    async with world.inventory():
+        await world.has(world.nodes, "the node")
+        row = NodeCondition("a", reason=f"device plug-in: {SUSPECT}: DeviceInfoCfg is not JSON")
+        await world.bus.publish(world.bus.subjects.fact_health("bucket-all"), encode(pack_health("bucket-all", [row])))
+        await world.has(lambda: world.kube.objects("/api/v1/events"), "an event")
+    (event,) = world.kube.objects("/api/v1/events")
+    assert (event["reason"], event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (
+        "HealthSuspect", "Node", "a",
+    )  # fmt: skip
+    assert "DeviceInfoCfg is not JSON" in event["message"]

@@ -378,3 +378,19 @@ def test_a_config_map_that_only_bears_the_label_is_nobodys_summary() -> None:
         ]
     )
     assert desk.at(10_000) == []
+
+
+def test_a_summary_of_a_job_that_went_while_nobody_looked_keeps_what_it_said() -> None:
+    desk = Desk()
+    shared = {"isSharedTor": "1", "sharedTorIp": "198.51.100.1"}
+    pods = [a_pod(rank, labels={"sid": "s-1"}, annotations=shared) for rank in (0, 1)]
+    desk.at(10, a_group(labels={"framework": "pytorch"}), *pods)
+    again = Desk()
+    again.book.restore(kept(desk))
+    again.at(50)
+    changed = {"operator": "delete", "job_status": "failed", "deleteTime": "50"}
+    gone = {**desk.data(), **changed}
+    assert {key: value for key, value in again.data().items() if key != "hccl.json"} == {
+        key: value for key, value in gone.items() if key != "hccl.json"
+    }
+    assert again.maps["job-summary-llm"].labels == desk.maps["job-summary-llm"].labels

@@ -8,6 +8,8 @@ from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.status import JobStatus
+from berth.services.summary.faults.fault_records import FaultRecords
 from tests.support.fault_desk import GROUP, GROUPS, KEY, MAPS, PODS, SINCE_MS, Desk, recovery
 from tests.support.waiting import until
 
@@ -213,3 +215,12 @@ async def test_a_reset_config_that_is_missing_unreadable_or_refused_holds_up_not
     said = capsys.readouterr().out
     assert "reset-config is left as it is" in said
     assert "bind the role berth-summary-resets in this namespace" in said
+
+
+def test_a_recovery_of_a_job_without_a_known_podgroup_is_no_restart_yet() -> None:
+    def records() -> FaultRecords:
+        return FaultRecords(str, kept_s=60, changed=lambda: None)
+
+    seen, nothing = records(), records()
+    seen.take_status(JobStatus("team-a", "acjob.llm", "u1", "running", 1, 1, attempt=1, recovery=recovery()))
+    assert seen.settle(100) == nothing.settle(100)

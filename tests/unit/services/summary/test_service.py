@@ -1,11 +1,14 @@
 """The summary writer on an API server and a bus in memory."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import count
 
+import msgspec
 import pytest
 
+from berth.formats.kubernetes.objects import PodGroup
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import RefusedError
@@ -277,3 +280,37 @@ async def test_pauses_before_a_summary_is_tried_again_double() -> None:
         timer = writer._waiting["u-llm"]
         assert expected_s - 10 < timer.when() - clock.time() <= expected_s
         timer.cancel()
+
+
+class SlowStore(Store):
+    """A store whose writes take until they may end."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk.kube, desk.bus, desk.clock, DEFAULT_LOG)
+        self.begun: list[str] = []
+        self.may_end = asyncio.Event()
+
+    async def reconcile(self, job: JobName, wanted: Sequence[Chunk]) -> int:
+        self.begun.append(job.name)
+        await self.may_end.wait()
+        return await super().reconcile(job, wanted)
+
+
+async def test_a_stop_waits_for_the_summaries_that_are_due() -> None:
+    desk, stop, summaries = Desk(), asyncio.Event(), JobSummaries(kept_s=60)
+    await desk.bus.ensure_streams()
+    store = SlowStore(desk)
+    config = SummaryConfig(settle_s=0.01, writes_at_once=1)
+    for name in ("one", "two"):
+        owner = {**OWNER, "name": name, "uid": f"u-{name}"}
+        tree = {"metadata": {"name": name, "namespace": "team-a", "ownerReferences": [owner]}}
+        summaries.set_group(msgspec.convert(tree, PodGroup))
+    writer = Loop(summaries, store, desk.clock, config, Instruments.make(SummaryMetrics))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writer.run(stop), name="write")
+        await until(lambda: store.begun == ["one"], deadline_s=5, what="the first write")
+        stop.set()
+        for _ in range(20):  # until the stop is seen
+            await asyncio.sleep(0)
+        store.may_end.set()
+    assert sorted(desk.names()) == ["job-summary-one", "job-summary-two"]

@@ -313,3 +313,10 @@ def test_pods_beyond_the_minimum_of_a_job_whose_size_nobody_tells_are_held_with_
         assert (len(world.requests) == 1) == is_held
         holds = [seen.hold for seen in world.members.values() if seen.hold]
         assert bool(holds) == is_held
+
+
+def test_pods_of_a_gang_whose_pods_need_not_start_together_do_not_wait_for_the_first() -> None:
+    world = requested(1)
+    world.pods(*members(2, 1))
+    world.settle()
+    assert len(world.requests) == 3

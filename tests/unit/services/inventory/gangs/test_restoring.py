@@ -222,3 +222,14 @@ def test_many_gangs_are_settled_in_time_proportional_to_what_was_touched() -> No
     gangs.set_pod(a_pod("g7-0", group="g7", annotations={"predicate-time": "1"}))
     assert [type(effect).__name__ for effect in gangs.settle(2)] == ["PublishMembers"]
     assert (gangs.parts, gangs.held) == (500, 0)
+
+
+def test_a_request_that_is_over_when_nobody_remembers_it_is_not_taken_up() -> None:
+    world = requested()
+    after = GangWorld()
+    after.requests = dict(world.requests)
+    after.settle()
+    after.verdict(BASE, "cancelled")
+    assert after.settle() == []
+    assert after.settle(after_s=60) == []
+    assert after.members == {}

@@ -157,7 +157,7 @@ def test_nothing_is_let_in_before_it_is_known_what_is_free() -> None:
     world = GangWorld(VOLCANO)
     world.gangs.set_group(pending())
     assert world.settle() == []
-    world.gangs.set_capacity(Capacity({CHIPS: 8}))
+    world.gangs.set_capacity(Capacity({CHIPS: 8}, 0, 0))
     (patch,) = world.settle()
     assert isinstance(patch, PatchPodGroup)
     assert patch.patch["status"] == {"phase": "Inqueue"}

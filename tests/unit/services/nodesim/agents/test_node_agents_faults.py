@@ -193,3 +193,16 @@ def test_pods_that_share_a_chip_are_taken_up_after_a_restart() -> None:
     assert [item.reason for item in world.step(100) if isinstance(item, Alarm)] == [
         "chips 3 of node n are held by another pod"
     ]
+
+
+@pytest.mark.parametrize("listed", [None, "Ascend910-2,Ascend910-40", "Ascend910-1,Ascend910-2"])
+def test_a_pod_of_an_earlier_run_has_its_chips_whatever_its_list_of_the_kubelet_says(listed: str | None) -> None:
+    world = World()
+    world.see(a_pod("other", [1], at=CONSUMED))
+    annotations = {ASCEND_REAL: "Ascend910-4,Ascend910-5", **({KLT_DEV: listed} if listed else {})}
+    world.see(a_pod("p", [4, 5], phase="Running", at=CONSUMED, annotations=annotations))
+    assert world.agents.mounted("uid-p") == (4, 5)
+    assert world.accounts.chips_held() == 3
+    world.see(a_pod("next", [0, 1, 2, 3, 6][:5], asks=[5], at="1"), at_ms=10)
+    world.step(200)
+    assert world.accounts.chips_held() == 8

@@ -283,3 +283,35 @@ def test_with_counters_of_the_scheduler_a_failed_pod_restarts_or_fails_the_job(t
     (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
     assert status["conditions"][-1]["type"] == state
     assert deleted(actions) == ([] if times else ["j-scheduler-0", "j-worker-1"])
+
+
+@pytest.mark.parametrize(
+    ("rules", "job", "version", "kind"),
+    [
+        (VolcanoRules(), volcano(), "batch.volcano.sh/v1alpha1", "Job"),
+        (AscendRules(), ascend(), "mindxdl.gitee.com/v1", "AscendJob"),
+    ],
+    ids=["Volcano", "Ascend"],
+)
+def test_what_a_job_has_made_says_what_it_is_and_that_the_job_is_its_controller(
+    rules: Any,  # noqa: ANN401 - of either kind
+    job: Any,  # noqa: ANN401 - as above
+    version: str,
+    kind: str,
+) -> None:
+    groups = [one.body for one in rules.reconcile(job, children(phase=""), T0) if isinstance(one, MakeGroup)]
+    pods = [body for one in rules.reconcile(job, children(), T0) if isinstance(one, MakePods) for body in one.bodies]
+    assert {(body["apiVersion"], body["kind"]) for body in groups} == {("scheduling.volcano.sh/v1beta1", "PodGroup")}
+    assert {(body["apiVersion"], body["kind"]) for body in pods} == {("v1", "Pod")}
+    for body in (*groups, *pods):
+        assert body["metadata"]["namespace"] == "ns"
+        assert body["metadata"]["ownerReferences"] == [
+            {
+                "apiVersion": version,
+                "kind": kind,
+                "name": "j",
+                "uid": "u",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]

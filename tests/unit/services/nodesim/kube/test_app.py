@@ -232,3 +232,19 @@ class TestWrites:
             task.cancel()
         assert done[:3] == ["a", "b", "b"]
         assert (writes.done, writes.refused) == (1, 1)
+
+
+async def test_the_lease_of_each_node_whose_kubelet_lives_is_renewed() -> None:
+    kube, leases = FakeKube(), "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    async with played(kube, TOPOLOGY, agents=replace(QUICK, lease_s=0.02)) as cluster:
+        await until(lambda: names(kube, leases) == ["a2-0", "a2-1"], deadline_s=5, what="a Lease of each node")
+        assert await cluster.break_node(BreakNode("a2-1", "kubelet")) == ""
+
+        def renewed() -> list[str]:
+            return [kube.object(f"{leases}/{name}")["spec"]["renewTime"] for name in ("a2-0", "a2-1")]
+
+        first = renewed()
+        await until(lambda: renewed()[0] > first[0], deadline_s=5, what="the Lease to be renewed")
+        before = renewed()
+        await until(lambda: renewed()[0] > before[0], deadline_s=5, what="the Lease to be renewed again")
+        assert renewed()[1] == before[1], "its kubelet is dead"

@@ -1,0 +1,68 @@
+"""The scenario of the demo on a cell in memory: steps that are due are taken, and every job ends in its way."""
+
+import asyncio
+from collections.abc import Sequence
+
+from berth.cli.local.scenario import Play
+from berth.cli.local.stage import CellStage
+from berth.cli.local.story import Story
+from berth.schemas.facts import PodPhase
+from berth.schemas.intake import JobRequest
+from tests.support.cells import Cell, a_node
+
+JOBS = {"night-batch", "ring-4", "ring-1", "a2-2x8"}
+"""Jobs of the demo that its steps are about."""
+
+
+class SmallStage(CellStage):
+    """The cell, with a few of the demo's jobs."""
+
+    limit_s = 30.0
+
+    async def send(self, jobs: Sequence[JobRequest]) -> None:
+        await super().send([job for job in jobs if job.name in JOBS])
+
+
+async def run_jobs(cell: Cell, play: Play) -> None:
+    """Decide, and let pods run; those that a step needs end after it."""
+    fold, said = cell.dispatcher.state.fold, dict[str, PodPhase]()
+    while True:
+        await cell.turns()
+        for holding in list(fold.holdings.values()):
+            is_seen = [tale.fate for tale in play.story.tales if tale.uid == holding.uid] == ["running"]
+            is_needed = {"ring-4": play.story.fate_of("ring-4") != "" and "rejected" not in fates(play.story)["ring-4"]}
+            is_needed["a2-2x8"] = play.placed is None
+            phase = PodPhase.SUCCEEDED if is_seen and not is_needed.get(holding.name) else PodPhase.RUNNING
+            if said.get(holding.uid) != phase:
+                said[holding.uid] = phase
+                await cell.pods(holding.name, phase)
+
+
+def fates(story: Story) -> dict[str, list[str]]:
+    """How each request of a name ended, in the order in which they were sent."""
+    found: dict[str, list[str]] = {}
+    for tale in story.tales:
+        found.setdefault(tale.name, []).append(tale.fate)
+    return found
+
+
+async def test_every_step_of_the_scenario_is_seen_in_its_story() -> None:
+    cell = await Cell().open()
+    rings = [a_node(f"a1-{number}", "module910x8") for number in range(2)]
+    await cell.nodes([*rings, *(a_node(f"a2-{number}") for number in range(3))])
+    story = Story()
+    play = Play(cell.user, cell.clock, SmallStage(cell.user, cell.clock, story), story)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run_jobs(cell, play))
+        await play.run(lambda _: None)
+        running.cancel()
+    assert fates(story) == {
+        "night-batch": ["cancelled"],
+        "ring-4": ["succeeded", "rejected"],
+        "ring-1": ["succeeded", "succeeded"],
+        "a2-2x8": ["succeeded"],
+    }
+    assert all(tale.is_well for tale in story.tales), story.tales
+    assert play.placed is not None
+    assert sum(len(node.used) for node in play.fullest) >= 16
+    await cell.close()
