@@ -76,7 +76,7 @@ def refused_resource(resource: str) -> Refusal:
         expected = f"one of {whole}: 310P cards of several kinds in one node are not placed"
         return _refuse("unsupported-policy", "resource", resource, expected)
     if is_virtual(resource):
-        return _refuse("unsupported-vnpu", "resource", resource, f"whole chips: one of {whole}")
+        return _refuse("unsupported-vnpu", "resource", resource, f"whole chips, no virtual NPUs: one of {whole}")
     return _refuse("unsupported-policy", "resource", resource, f"one of {whole}")
 
 

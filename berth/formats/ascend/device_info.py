@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from berth.formats.ascend.check_code import check_code
-from berth.formats.ascend.device_list import RESOURCE_PREFIX
 from berth.formats.ascend.report_error import ReportError, decoded
 from berth.formats.whole_numbers import Int64
+from berth.products.resources import is_chips
 
 NAMESPACE: Final = "kube-system"
 NAME_PREFIX: Final = "mindx-dl-deviceinfo-"
@@ -195,7 +195,7 @@ def report_of(device_list: Mapping[str, str], *, update_s: int, field: str) -> D
     faults: list[FaultRow] = []
     warnings = []
     for key in sorted(device_list):
-        if key.startswith(RESOURCE_PREFIX) and "-" not in key:
+        if is_chips(key):
             chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList")
         elif key.endswith(_FAULT):
             try:

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.node_terms import terms_of
 from berth.formats.kubernetes.pod_constraints import constraints_of, meta_read
@@ -22,6 +21,7 @@ from berth.formats.kubernetes.pod_spec import Container, PodSpec, PodToleration,
 from berth.formats.kubernetes.pod_terms import REQUIRED
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
+from berth.products.resources import is_npu
 from berth.schemas.constraints import TaintEffect, Term, Toleration, TolerationOperator
 from berth.schemas.pod_constraints import PodConstraints
 
@@ -110,7 +110,7 @@ class _Reading:
         where = f"{field}.resources"
         limits, requests = resources.limits or {}, resources.requests or {}
         for key in sorted({*limits, *requests}):
-            if key.startswith(RESOURCE_PREFIX):
+            if is_npu(key):
                 self._chips(field, container.name, key, limits, requests)
         return self.requested(where, resources)
 
@@ -122,7 +122,7 @@ class _Reading:
             if key in requests
             else self.amount(f"{field}.limits.{key}", limits[key])
             for key in sorted({*limits, *requests})
-            if not key.startswith(RESOURCE_PREFIX)
+            if not is_npu(key)
         }
 
     def _chips(self, field: str, container: str, key: str, limits: Amounts, requests: Amounts) -> None:

@@ -63,6 +63,12 @@ def test_a_job_is_refused_before_a_cell_is_known_by_the_rules_of_this_release(tm
     assert (fault.code, fault.field) == ("invalid-request", "tasks[1].chips")
 
 
+def test_virtual_npus_are_refused_as_such(tmp_path: Path) -> None:
+    text = OWN.replace("huawei.com/Ascend910", "huawei.com/Ascend910-2c")
+    (fault,) = reading_of(tmp_path, text).faults
+    assert (fault.code, fault.value) == ("unsupported-vnpu", "huawei.com/Ascend910-2c")
+
+
 def test_other_kinds_are_skipped_with_a_note(tmp_path: Path) -> None:
     found = reading_of(tmp_path, CONFIG_MAP + OWN)
     assert [sent.key for sent in found.requests] == [("default", "mixed")]
