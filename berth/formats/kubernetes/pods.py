@@ -36,6 +36,7 @@ _NONE: Final = Fraction(0)
 NO_META: Final = Meta()
 BASE_UNITS_MAX: Final = (1 << 63) - 1
 """Most base units (bytes, pieces) of a resource."""
+_HUGE_PAGES: Final = "hugepages-"
 _OWN_FIELDS: Final = frozenset({"cpu", "memory"})
 
 
@@ -269,9 +270,27 @@ def _effective(reading: _Reading, spec: PodSpec) -> dict[str, Fraction]:
         running = _sum(running, reading.container(f"spec.containers[{index}]", container))
     found = _most(running, starting)
     if spec.resources is not None:
-        found |= reading.requested("spec.resources", spec.resources)
+        found |= _of_whole_pod(reading, spec.resources, found)
     overhead = {key: reading.amount(f"spec.overhead.{key}", value) for key, value in (spec.overhead or {}).items()}
     return _sum(found, overhead)
+
+
+def _of_whole_pod(
+    reading: _Reading, resources: Requirements, containers: Mapping[str, Fraction]
+) -> dict[str, Fraction]:
+    """Resources for which the whole pod has an amount, in place of the sum of its containers.
+
+    A limit alone is the request where no container requests any; huge pages are requested as their limit.
+
+    Source: Kubernetes, PodRequests and defaultPodRequests.
+    """
+    requests = resources.requests or {}
+    return {
+        key: amount
+        for key, amount in reading.requested("spec.resources", resources).items()
+        if key in _OWN_FIELDS or key.startswith(_HUGE_PAGES)
+        if key in requests or key.startswith(_HUGE_PAGES) or not containers.get(key)
+    }
 
 
 def _sum(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
