@@ -152,6 +152,18 @@ class Settings(Part, frozen=True):
         return self.constraints >= DECIDED_VOLUMES and self.corrected
 
 
+RELEASE: Final = Settings(
+    skims_classes=True,
+    corrections=CORRECTIONS_OF_0_5,
+    plain_pods=True,
+    constraints=DECIDED_VOLUMES,
+    drains=1,
+    chain=1,
+)
+"""Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
+:class:`Settings` are those of records that do not have the field."""
+
+
 class Epoch(Message, frozen=True):
     """A dispatcher became leader. Every waiting gang is tried again, unless it resumes."""
 
@@ -310,6 +322,7 @@ def facts_known(data: bytes) -> int:
 
 
 __all__ = [
+    "RELEASE",
     "Adoption",
     "Epoch",
     "Eviction",

@@ -104,6 +104,7 @@ Code = Literal[
     "reserved",
     "internal",
     "no-claim",
+    "no-resource",
 ]
 INTERNAL: Final[Code] = "internal"
 """An error of Berth set the gang aside."""

@@ -45,7 +45,10 @@ class _Controller(Lean, frozen=True):
     @property
     def counts_deletions(self) -> bool:
         """Whether a policy acts on a deleted pod."""
-        policies = [*(self.spec.policies or ()), *(one for task in self.spec.tasks or () for one in task.policies or ())]
+        policies = [
+            *(self.spec.policies or ()),
+            *(one for task in self.spec.tasks or () for one in task.policies or ()),
+        ]
         return any(not _ON_DELETION.isdisjoint([policy.event, *(policy.events or ())]) for policy in policies)
 
 

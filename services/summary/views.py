@@ -13,7 +13,6 @@ from berth.formats.ascend.pod_annotations import (
     BACKUP_SOURCE,
     POD_TYPE,
     RANK_INDEX,
-    RESOURCE_PREFIX,
     configuration_key,
 )
 from berth.formats.ascend.rank_table import Configuration, read_configuration
@@ -24,6 +23,7 @@ from berth.formats.kubernetes.pod_spec import Container
 from berth.formats.quantities import QuantityError, quantity
 from berth.formats.whole_numbers import whole_number
 from berth.products.model import ANNOTATION_POLICY
+from berth.products.resources import is_npu
 
 LABEL: Final = "outside-job-info"
 """Label of every summary; the fabric controller selects by it."""
@@ -170,9 +170,7 @@ def _resource(container: Container) -> str:
 
 def _first_resource(asked: Mapping[str, str | int | float] | None) -> str:
     """First resource of chips by name, of those of which there is any."""
-    names = (
-        name for name, amount in sorted((asked or {}).items()) if name.startswith(RESOURCE_PREFIX) and _any(amount)
-    )
+    names = (name for name, amount in sorted((asked or {}).items()) if is_npu(name) and _any(amount))
     return next(names, "")
 
 

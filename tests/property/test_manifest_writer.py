@@ -204,13 +204,19 @@ def compare(found: JobRequest, request: JobRequest, *, beside: tuple[str, ...] =
     assert (found.namespace, found.name, found.resource) == (request.namespace, request.name, request.resource)
     assert by_rank(found) == wanted_by_rank(request)
     for task, labels in zip(found.tasks, pod_labels(found, request), strict=True):
-        assert {key: text for key, text in task.labels.items() if key not in beside} == labels
+        assert own_labels(task.labels, beside) == labels
     assert least_pods(found) == least_pods(request)
     assert (found.queue, found.priority, found.run_ms) == (request.queue, request.priority, request.run_ms)
     assert found.near == request.near
-    assert {key: text for key, text in found.labels.items() if key not in beside} == request.labels
+    assert own_labels(found.labels, beside) == request.labels
     added = {RUN_FOR, PRIORITY_CLASS, *beside}
     assert {key: text for key, text in found.annotations.items() if key not in added} == request.annotations
+
+
+def own_labels(labels: dict[str, str], beside: tuple[str, ...]) -> dict[str, str]:
+    """Labels without those that a controller gives its pods."""
+    added = ("volcano.sh/", "training.kubeflow.org/", "batch.kubernetes.io/", "job-name")
+    return {key: text for key, text in labels.items() if key not in beside and not key.startswith(added)}
 
 
 def pod_labels(found: JobRequest, request: JobRequest) -> list[dict[str, str]]:

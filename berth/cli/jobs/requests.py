@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,10 +11,10 @@ from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.clock import SystemClock
 from berth.runtime.identity import new_uid
 from berth.schemas.intake import JobRequest
-from berth.schemas.ledger import Settings
+from berth.schemas.ledger import RELEASE
 from berth.schemas.refusal import Refusal
 
-_LENIENT: Final = Settings(strict_job_shape=False, strict_label_values=False)
+_LENIENT: Final = msgspec.structs.replace(RELEASE, strict_job_shape=False, strict_label_values=False)
 """Settings that accept most: a request refused under these is invalid for every cell."""
 
 
@@ -74,10 +74,24 @@ def fault_of(refusal: Refusal, *, file: str = "", job: str = "") -> Fault:
     )
 
 
-def read_requests(files: tuple[str, ...]) -> tuple[list[Request], list[Fault]]:
-    """Requests of all files, and the first error of each document that can be found without a cell."""
-    requests: list[Request] = []
-    faults: list[Fault] = []
+class Read(NamedTuple):
+    """Content of files.
+
+    Attributes:
+        requests: The requests.
+        faults: First error of each document that can be found without a cell.
+        skipped: A sentence about each object that is no job.
+    """
+
+    requests: list[Request]
+    faults: list[Fault]
+    skipped: list[str]
+
+
+def read_requests(files: tuple[str, ...]) -> Read:
+    """Content of all files."""
+    found = Read([], [], [])
+    requests, faults, skipped = found
     now_ms = SystemClock().now_ms()
     names: dict[tuple[str, str], str] = {}
     for file in files:
@@ -91,6 +105,7 @@ def read_requests(files: tuple[str, ...]) -> tuple[list[Request], list[Fault]]:
             continue
         reading = read_jobs(text)
         faults += [_manifest_fault(file, error) for error in reading.errors]
+        skipped += [f"{file}: {one.sentence}" for one in reading.skipped]
         for job in reading.jobs:
             sent = Request(stamped(job, now_ms=now_ms), file)
             if sent.key in names:
@@ -101,7 +116,7 @@ def read_requests(files: tuple[str, ...]) -> tuple[list[Request], list[Fault]]:
             refusal = validate(job, _LENIENT)
             if isinstance(refusal, Refusal):
                 faults.append(fault_of(refusal, file=file, job="/".join(sent.key)))
-    return requests, faults
+    return found
 
 
 def _manifest_fault(file: str, error: ManifestError) -> Fault:

@@ -38,12 +38,13 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.history import settings_now
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
-from berth.schemas.ledger import Settings
+from berth.schemas.ledger import RELEASE
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 
 _VERDICT_S: Final = 10.0
-_STRICT: Final = Settings(strict_job_shape=True, strict_label_values=True, recoveries=1)
+_STRICT: Final = msgspec.structs.replace(RELEASE, strict_job_shape=True, strict_label_values=True, recoveries=1)
+"""Settings that accept least of those that a cell may have for requests that it decides by this release's rules."""
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -64,6 +65,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     faults: list[Fault] = []
     jobs: list[Submitted] = []
+    skipped: list[str] = []
+    """A sentence about each object that is no job."""
 
 
 def submit(
@@ -75,7 +78,8 @@ def submit(
     """Send job requests and print the verdicts. Nothing is sent if any of them is invalid.
 
     Args:
-        files: Manifests in YAML: Berth's own, Volcano, Ascend and batch/v1 jobs; several documents; - for stdin.
+        files: Manifests in YAML: Berth's own, Volcano, Ascend and batch/v1 jobs; several documents; - for stdin. Other
+            kinds are skipped with a note.
         wait: Wait until each job is placed or cannot be placed.
         timeout: Longest time to wait: seconds, or a duration such as 5m. Default: 10 s for the verdicts, no limit with
             --wait.
@@ -88,21 +92,22 @@ def submit(
             raise CommandError("no file is named; give one, or - for stdin", code=WRONG_USE)
         limit_s = option_s("--timeout", timeout) if timeout else None
         with interruptible():
-            requests, faults = read_requests(files)
+            requests, faults, skipped = read_requests(files)
+        warn(skipped)
         warn(
             f"{sent.file}: {'/'.join(sent.key)}: {words}"
             for sent in requests
             for words in spelling_warnings(sent.request)
         )
         if faults:
-            return _refuse(faults, options)
+            return _refuse(faults, skipped, options)
         async with connected(options, reports_outages=not is_terminal(of_stderr=True)) as bus:
             faults = await _check(bus, requests)
             if faults:
-                return _refuse(faults, options)
+                return _refuse(faults, skipped, options)
             done = await _send(bus, requests, wait=wait, timeout_s=limit_s)
         if options.json:
-            emit(Outcome(jobs=done))
+            emit(Outcome(jobs=done, skipped=skipped))
         else:
             for job in done:
                 _show(job, wait=wait)
@@ -116,7 +121,7 @@ async def _check(bus: Bus, requests: list[Request]) -> list[Fault]:
     doubtful = [sent for sent in requests if isinstance(validate(sent.request, _STRICT), Refusal)]
     if not doubtful:
         return []
-    settings = await settings_now(bus) or Settings()
+    settings = await settings_now(bus) or RELEASE
     return [
         fault_of(refusal, file=sent.file, job="/".join(sent.key))
         for sent in doubtful
@@ -124,9 +129,9 @@ async def _check(bus: Bus, requests: list[Request]) -> list[Fault]:
     ]
 
 
-def _refuse(faults: list[Fault], options: Common) -> int:
+def _refuse(faults: list[Fault], skipped: list[str], options: Common) -> int:
     if options.json:
-        emit(Outcome(faults=faults))
+        emit(Outcome(faults=faults, skipped=skipped))
     else:
         complain(fault.line() for fault in faults)
         print_progress("nothing was sent")

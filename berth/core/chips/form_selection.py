@@ -6,7 +6,6 @@ leads to another product in the field, so every choice carries its reason.
 Source: docs/reference/nodes-and-chips.md, "Resource names", "Product forms" and "Selection of the form".
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,24 +17,16 @@ from berth.products.model import (
     LABEL_TYPE,
     RESOURCE_310,
     RESOURCE_310P,
-    RESOURCE_910,
     RESOURCE_NPU,
     Form,
 )
+from berth.products.resources import MIXED_CARDS, RESOURCES, is_chips, is_virtual
 from berth.schemas.refusal import Code, Refusal
-
-RESOURCES: Final = (RESOURCE_910, RESOURCE_NPU, RESOURCE_310P, RESOURCE_310)
 
 SP_BLOCK: Final = "sp-block"
 STRATEGY_310: Final = "npu-310-strategy"
 DUO: Final = "duo"
 DISTRIBUTED: Final = "distributed"
-
-_VNPU: Final = re.compile(r"huawei\.com/[^-]*-.*", re.DOTALL)
-"""A resource with a dash is a virtual NPU, static or dynamic.
-
-Source: docs/reference/nodes-and-chips.md, "Resource names".
-"""
 
 
 class FormChoice(msgspec.Struct, frozen=True):
@@ -68,16 +59,25 @@ def choose_form(
     Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form".
     """
     match resource:
-        case "huawei.com/Ascend910" | "huawei.com/npu":
-            return _choose_910(resource, annotations, selector)
         case "huawei.com/Ascend310P":
             return _choose_310p(labels)
         case "huawei.com/Ascend310":
             return _choose_310(labels)
-        case _ if _VNPU.fullmatch(resource):
-            return _refuse("unsupported-vnpu", "resource", resource, f"whole chips: one of {', '.join(RESOURCES)}")
+        case _ if is_chips(resource):
+            return _choose_910(resource, annotations, selector)
         case _:
-            return _refuse("unsupported-policy", "resource", resource, f"one of {', '.join(RESOURCES)}")
+            return refused_resource(resource)
+
+
+def refused_resource(resource: str) -> Refusal:
+    """Refusal of a resource that is not whole chips of a product, as if it were chips."""
+    whole = ", ".join(RESOURCES)
+    if resource in MIXED_CARDS:
+        expected = f"one of {whole}: 310P cards of several kinds in one node are not placed"
+        return _refuse("unsupported-policy", "resource", resource, expected)
+    if is_virtual(resource):
+        return _refuse("unsupported-vnpu", "resource", resource, f"whole chips, no virtual NPUs: one of {whole}")
+    return _refuse("unsupported-policy", "resource", resource, f"one of {whole}")
 
 
 def _choose_910(resource: str, annotations: Mapping[str, str], selector: Mapping[str, str]) -> FormChoice | Refusal:

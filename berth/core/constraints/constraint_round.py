@@ -23,10 +23,11 @@ from berth.core.constraints.usage_index import UsageIndex
 from berth.core.constraints.volume_checks import VolumeCheck, VolumeLimitCheck, claims_of
 from berth.core.constraints.volume_choices import DecidedClaim, VolumeChoices
 from berth.core.constraints.volumes import Volumes
+from berth.products.resources import similar_resource
 from berth.schemas.offers import Shape
 from berth.schemas.placement import ClaimVolume
 from berth.schemas.pod_constraints import HostPort, PodProfile
-from berth.schemas.refusal import ConstraintCount, NodeReason
+from berth.schemas.refusal import Code, ConstraintCount, NodeReason
 
 Reasons = npt.NDArray[np.uint8]
 Placed = tuple[PodProfile, int, int]
@@ -62,6 +63,15 @@ class ConstraintView(NamedTuple):
         for _, row, sign in self.moved:
             moved[row] += sign
         return int((slots <= moved).sum())
+
+
+class Obstacle(NamedTuple):
+    """What keeps a shape from all nodes: code and field of the refusal, the value, and what it would have to be."""
+
+    code: Code
+    field: str
+    value: str
+    expected: str
 
 
 class _Named(NamedTuple):
@@ -211,12 +221,24 @@ class ConstraintRound:
         """
         return self._choices.of_gang(pods) if self._choices is not None and self._view.checks_claims else []
 
-    def obstacle(self, shape: Shape) -> tuple[str, str] | None:
-        """First claim of a shape that no pod can use, and what it would have to be; None without one."""
-        if self._choices is None or shape.profile is None or not self._view.checks_claims:
+    def obstacle(self, shape: Shape) -> Obstacle | None:
+        """First thing that a shape names and that keeps it from all nodes; None without one.
+
+        It is a claim that no pod can use, or a resource that no node offers and whose name is close to a known one.
+        """
+        if shape.profile is None:
             return None
-        found = ((name.name, self._view.volumes.obstacle(name)) for name in claims_of(shape.profile))
-        return next((one for one in found if one[1]), None)
+        if self._choices is not None and self._view.checks_claims:
+            for name in claims_of(shape.profile):
+                expected = self._view.volumes.obstacle(name)
+                if expected:
+                    return Obstacle("no-claim", "claim", name.name, expected)
+        usage = self._view.usage
+        for resource, _ in shape.profile.constraints.resources if usage.limits else ():
+            near = "" if usage.limit_resources(resource) else similar_resource(resource, usage.offered())
+            if near:
+                return Obstacle("no-resource", "resource", resource, near)
+        return None
 
     def _note(self, pod: PodProfile, row: int, sign: int) -> None:
         self._count(pod, row, sign)

@@ -19,6 +19,7 @@ from berth.core.constraints.selectors import (
     term_selects,
 )
 from berth.core.constraints.usage import Amounts, Limits, Usage, add_to
+from berth.products.resources import RESOURCES
 from berth.schemas.pod_constraints import HostPort, LabelSelector, PodTerm, SpreadTerm
 from berth.schemas.usage_facts import ClaimName
 
@@ -117,6 +118,11 @@ class UsageIndex:
     def limit_resources(self, name: str) -> Amounts:
         """What each node that offers a resource offers."""
         return _smallest(limits.resources.get(name, {}) for limits in self.limits.values())
+
+    def offered(self) -> list[str]:
+        """Resources that some node offers, and those of chips, by name."""
+        names = {name for limits in self.limits.values() for name, rows in limits.resources.items() if rows}
+        return sorted(names.union(RESOURCES))
 
     def limit_volumes(self, driver: str) -> Amounts:
         """Most volumes of a CSI driver on each node that limits them."""

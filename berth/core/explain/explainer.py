@@ -216,7 +216,7 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
     shape = gang.request_class[index][0]
     explanation.task, explanation.chips = gang.tasks[index], shape.chips
     is_planned = shape.is_planned
-    if refusal.code in {"no-room", "no-claim"}:
+    if refusal.code in {"no-room", "no-claim", "no-resource"}:
         holders = Holders(snapshot, case.laid)
         explanation.nearest = nearest_nodes(snapshot, shape, holders)
         explanation.domains = [] if is_planned else nearest_domains(snapshot, gang, shape, holders)

@@ -163,6 +163,8 @@ def _no_plan(refusal: Refusal) -> str:
     """What is missing for a gang whatever the nodes are, or for its plan; empty for nothing."""
     if refusal.code == "no-claim":
         return f"claim {refusal.value}: expected {refusal.expected}"
+    if refusal.code == "no-resource":
+        return f"no node offers {refusal.value}; did you mean {refusal.expected}"
     if refusal.code == "no-topology":
         return switch_text.UNKNOWN
     if refusal.code in _BY_LEAF and refusal.switch is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from berth.core.constraints.constraint_round import Obstacle
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
@@ -20,7 +21,7 @@ class RoundRefusals:
         views: Merged candidates of each shape.
         forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
         by_constraint: The same nodes, for each constraint that names something.
-        obstacle: A claim of a shape that no pod can use, and what it would have to be; None without one.
+        obstacle: What keeps a shape from all nodes; None without such a thing.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class RoundRefusals:
         views: Mapping[Shape, Candidates],
         forbidden: Callable[[Shape], Mapping[int, int]] = lambda _: {},
         by_constraint: Callable[[Shape], list[ConstraintCount]] = lambda _: [],
-        obstacle: Callable[[Shape], tuple[str, str] | None] = lambda _: None,
+        obstacle: Callable[[Shape], Obstacle | None] = lambda _: None,
     ) -> None:
         self._forbidden = forbidden
         self._by_constraint = by_constraint
@@ -97,8 +98,9 @@ class RoundRefusals:
         obstacle = self._obstacle(shape) if is_named else None
         if obstacle is None:
             return refusal
-        claim, expected = obstacle
-        return msgspec.structs.replace(refusal, code="no-claim", field="claim", value=claim, expected=expected)
+        return msgspec.structs.replace(
+            refusal, code=obstacle.code, field=obstacle.field, value=obstacle.value, expected=obstacle.expected
+        )
 
     def _larger_than_cluster(self, gang: Gang, index: int, refusal: Refusal) -> Refusal:
         """The refusal, with the chips that a gang needs beyond all that there are, if it needs more."""

@@ -24,7 +24,7 @@ from berth.core.state.run_times import RunTime
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.chain import FIRST, Link, Position, link_of
 from berth.schemas.envelope import DecodeError, body_of
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import RELEASE, Epoch, Round, Settings
 from berth.schemas.status import SnapshotBody
 
 __all__ = [
@@ -89,6 +89,10 @@ def _words(error: DecodeError) -> tuple[str, str]:
     return f"does not decode: {error.reason}", error.kind or "the message"
 
 
+_UNRECORDED: Final = msgspec.structs.replace(RELEASE, chain=0)
+"""Settings before the first epoch; the first record says whether there is a chain."""
+
+
 class LedgerFold:
     """Ownership and verdicts at ``head``."""
 
@@ -97,7 +101,7 @@ class LedgerFold:
         """Sequence of the last record, void ones included."""
         self._position = Position()
         self.holder = ""
-        self.settings = Settings()
+        self.settings = _UNRECORDED
         self.facts_seq = 0
         """Facts that the last record knew."""
         self.at_ms = 0

@@ -27,7 +27,6 @@ from berth.formats.ascend.pod_annotations import (
     PREDICATE_TIME,
     RANK,
     RANK_INDEX,
-    RESOURCE_PREFIX,
     SHARE_LABEL,
     STEP,
     chip_names,
@@ -35,6 +34,7 @@ from berth.formats.ascend.pod_annotations import (
 )
 from berth.formats.ascend.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
 from berth.formats.whole_numbers import WHOLE_MAX, Int64, whole_number
+from berth.products.resources import RESOURCES
 from berth.schemas.placement import Share
 
 LABEL_CHIP_NAME: Final = "node.kubernetes.io/npu.chip.name"
@@ -43,7 +43,8 @@ _LABEL_CHIP_950: Final = "Ascend950"
 _NO_ADDRESS: Final = ""
 
 STALE: Final = (
-    *(f"{RESOURCE_PREFIX}{kind}" for kind in ("Ascend310", "Ascend310P", "Ascend910", "npu", "npu-core")),
+    *RESOURCES,
+    "huawei.com/npu-core",
     ASCEND_REAL,
     KLT_DEV,
     CONFIGURATION_910,

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from berth.formats.ascend.check_code import verify
-from berth.formats.ascend.device_list import RESOURCE_PREFIX
 from berth.formats.ascend.report_error import RefusedReport, ReportError, decoded, text_of
 from berth.formats.whole_numbers import WHOLE_MAX, Int64
+from berth.products.resources import is_chips
 
 NAMESPACE: Final = "kube-system"
 NAME_PREFIX: Final = "mindx-dl-deviceinfo-"
@@ -290,7 +290,7 @@ def report_of(
     faults: list[FaultRow] = []
     warnings = []
     for key in sorted(device_list):
-        if _is_resource(key):
+        if is_chips(key):
             chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", gaps)
         elif key.endswith(_FAULT):
             try:
@@ -345,14 +345,10 @@ def physical_id(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _is_resource(key: str) -> bool:
-    return key.startswith(RESOURCE_PREFIX) and "-" not in key
-
-
 def _is_known(key: str) -> bool:
     """Whether a key of a device list is one of those that are read."""
     resource, dash, end = key.partition("-")
-    return _is_resource(resource) and (not dash or dash + end in {*_HEALTH, _FAULT})
+    return is_chips(resource) and (not dash or dash + end in {*_HEALTH, _FAULT})
 
 
 def _chip_lists(device_list: Mapping[str, str], resource: str, field: str, gaps: list[ReportError] | None) -> ChipLists:

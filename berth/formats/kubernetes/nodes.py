@@ -20,6 +20,7 @@ from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import LABEL_FAMILY, NodeProduct
+from berth.products.resources import is_chips
 from berth.schemas.constraints import Taint, TaintEffect
 from berth.schemas.nodes import NodeDescription
 
@@ -29,7 +30,6 @@ _EFFECTS: Final = frozenset(get_args(TaintEffect))
 _MIB: Final = 1 << 20
 _MILLI: Final = Fraction(1, 1000)
 _SHOWN_MAX: Final = 80
-_CHIP_RESOURCES: Final = frozenset(product.resource for product in NODE_PRODUCTS.values())
 _BASE_INFOS: Final = msgspec.json.Decoder(dict[str, object])
 _NAMES_EXPECTED: Final = 'a JSON map of chip names, such as {"Ascend910-0": {}}'
 
@@ -124,7 +124,7 @@ def _chips(node: Node, allocatable: Mapping[str, str], errors: _NodeErrors) -> t
     field = f"annotation {BASE_DEVICE_INFOS}"
     text = node.metadata.annotation(BASE_DEVICE_INFOS)
     if not text:
-        if any(name in _CHIP_RESOURCES for name in (*(node.status.capacity or ()), *allocatable)):
+        if any(is_chips(name) for name in (*(node.status.capacity or ()), *allocatable)):
             errors.missing(field, _NAMES_EXPECTED)
         return "", 0
     try:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from berth.formats.kubernetes.lean import Lean, Meta
-from berth.formats.kubernetes.pod_spec import PodSpec
+from berth.formats.kubernetes.pod_spec import PodSpec, Requirements
 from berth.formats.whole_numbers import Int32, Int64
 
 T = TypeVar("T")
@@ -37,6 +37,10 @@ class ContainerStatus(Lean, frozen=True):
     state: ContainerState | None = None
     last_state: ContainerState | None = None
     """Its end before the last restart."""
+    resources: Requirements | None = None
+    """Resources in force."""
+    allocated_resources: dict[str, str | int | float] | None = None
+    """Requests that the kubelet has allocated."""
 
     @property
     def exit_code(self) -> int:
@@ -65,6 +69,11 @@ class PodStatus(Lean, frozen=True):
     pod_ip: str = msgspec.field(default="", name="podIP")
     host_ip: str = msgspec.field(default="", name="hostIP")
     container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: Requirements | None = None
+    """Resources of the whole pod in force."""
+    allocated_resources: dict[str, str | int | float] | None = None
+    """Requests of the whole pod that the kubelet has allocated."""
     conditions: list[Condition] | None = None
 
 

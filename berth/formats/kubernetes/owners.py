@@ -13,11 +13,11 @@ scheduler-plugins, scheduling.x-k8s.io/v1alpha1.
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.pod_spec import Container, Requirements
 from berth.formats.whole_numbers import Int32
+from berth.products.resources import is_npu
 
 OwnerKind: TypeAlias = Literal[
     "ReplicaSet",
@@ -49,6 +49,7 @@ class TemplateSpec(Lean, frozen=True):
 
     scheduler_name: str = ""
     containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
 
 
 class Template(Lean, frozen=True):
@@ -66,11 +67,10 @@ class Template(Lean, frozen=True):
         """Whether the pods ask for chips; None if it has no containers."""
         if self.spec is None or not self.spec.containers:
             return None
-        asked = (container.resources or Requirements() for container in self.spec.containers)
+        containers = (*self.spec.containers, *(self.spec.init_containers or ()))
+        asked = (container.resources or Requirements() for container in containers)
         amounts = ((one.limits or {}) | (one.requests or {}) for one in asked)
-        return any(
-            key.startswith(RESOURCE_PREFIX) and value not in {0, "0"} for one in amounts for key, value in one.items()
-        )
+        return any(is_npu(key) and value not in {0, "0"} for one in amounts for key, value in one.items())
 
 
 class SetSpec(Lean, frozen=True):

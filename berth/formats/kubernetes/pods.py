@@ -10,11 +10,10 @@ Source: docs/reference/kubernetes.md, "Pod annotations" and "Gaps of the hand-of
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Final, TypeAlias, get_args
+from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.node_terms import terms_of
 from berth.formats.kubernetes.pod_constraints import constraints_of, meta_read
@@ -22,6 +21,7 @@ from berth.formats.kubernetes.pod_spec import Container, PodSpec, PodToleration,
 from berth.formats.kubernetes.pod_terms import REQUIRED
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
+from berth.products.resources import is_npu
 from berth.schemas.constraints import TaintEffect, Term, Toleration, TolerationOperator
 from berth.schemas.pod_constraints import PodConstraints
 
@@ -36,6 +36,7 @@ _NONE: Final = Fraction(0)
 NO_META: Final = Meta()
 BASE_UNITS_MAX: Final = (1 << 63) - 1
 """Most base units (bytes, pieces) of a resource."""
+_HUGE_PAGES: Final = "hugepages-"
 _OWN_FIELDS: Final = frozenset({"cpu", "memory"})
 
 
@@ -66,20 +67,27 @@ class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     constraints: PodConstraints | None = None
 
 
+class _ChipRequest(NamedTuple):
+    """Request of a container for chips: path and name of the container, path of the request, resource and count."""
+
+    container: str
+    name: str
+    field: str
+    resource: str
+    count: int
+
+
 class _Reading:
     """Amounts of a pod, container by container."""
 
     def __init__(self) -> None:
-        self.chips: list[tuple[str, str, int]] = []
-        """Container, resource and count, for every container that requests chips."""
-        self.wrong = ""
-        """First error."""
+        self.chips: list[_ChipRequest] = []
+        """One for every container and resource."""
         self.errors: list[WrongFieldError] = []
         """Wrong fields."""
 
     def note(self, error: WrongFieldError) -> None:
         self.errors.append(error)
-        self.wrong = self.wrong or str(error)
 
     def amount(self, field: str, value: object) -> Fraction:
         try:
@@ -103,8 +111,8 @@ class _Reading:
         where = f"{field}.resources"
         limits, requests = resources.limits or {}, resources.requests or {}
         for key in sorted({*limits, *requests}):
-            if key.startswith(RESOURCE_PREFIX):
-                self._chips(where, container.name, key, limits, requests)
+            if is_npu(key):
+                self._chips(field, container.name, key, limits, requests)
         return self.requested(where, resources)
 
     def requested(self, field: str, resources: Requirements) -> dict[str, Fraction]:
@@ -115,10 +123,11 @@ class _Reading:
             if key in requests
             else self.amount(f"{field}.limits.{key}", limits[key])
             for key in sorted({*limits, *requests})
-            if not key.startswith(RESOURCE_PREFIX)
+            if not is_npu(key)
         }
 
-    def _chips(self, where: str, container: str, key: str, limits: Amounts, requests: Amounts) -> None:
+    def _chips(self, field: str, container: str, key: str, limits: Amounts, requests: Amounts) -> None:
+        where = f"{field}.resources"
         counts = {
             side: self.count(f"{where}.{side}.{key}", given[key])
             for side, given in (("requests", requests), ("limits", limits))
@@ -129,7 +138,8 @@ class _Reading:
             self.note(WrongFieldError(f"{where}.requests.{key}", counts["requests"], expected))
         count = max(counts.values())
         if count:
-            self.chips.append((container, key, count))
+            side = "limits" if key in limits else "requests"
+            self.chips.append(_ChipRequest(field, container, f"{where}.{side}.{key}", key, count))
 
     def units(self, what: str, amount: Fraction, unit: Fraction | int) -> int:
         try:
@@ -140,7 +150,12 @@ class _Reading:
 
 
 def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
-    """Requirements of a pod, or why it is invalid.
+    """Requirements of a pod, or why it is invalid: see :func:`read_pod`."""
+    return read_pod(spec, meta)[0]
+
+
+def read_pod(spec: PodSpec, meta: Meta = NO_META) -> tuple[PodAsk, list[WrongFieldError]]:
+    """Requirements of a pod, and its wrong fields, of which :attr:`PodAsk.wrong` is the first.
 
     Chips must be requested in one container: the device plug-in allocates chips by container, and compares their number
     with the whole list of the pod.
@@ -164,7 +179,7 @@ def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
     except WrongFieldError as error:
         reading.note(error)
     constraints = constraints_of(spec, meta, others, reading.note)
-    return PodAsk(
+    ask = PodAsk(
         resource=resource,
         chips=chips,
         cpu_milli=cpu_milli,
@@ -172,16 +187,10 @@ def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
         node_selector=spec.node_selector or {},
         affinity=affinity,
         tolerations=tolerations,
-        wrong=reading.wrong,
+        wrong=str(reading.errors[0]) if reading.errors else "",
         constraints=constraints,
     )
-
-
-def constraints_in(spec: PodSpec, meta: Meta) -> tuple[PodConstraints | None, list[WrongFieldError]]:
-    """Constraints of a pod as in :class:`PodAsk`, and the wrong fields among those from which they are read."""
-    reading = _Reading()
-    others = _others(reading, _effective(reading, spec))
-    return constraints_of(spec, meta, others, reading.note), reading.errors
+    return ask, reading.errors
 
 
 def near_of(spec: PodSpec) -> dict[str, str]:
@@ -261,9 +270,27 @@ def _effective(reading: _Reading, spec: PodSpec) -> dict[str, Fraction]:
         running = _sum(running, reading.container(f"spec.containers[{index}]", container))
     found = _most(running, starting)
     if spec.resources is not None:
-        found |= reading.requested("spec.resources", spec.resources)
+        found |= _of_whole_pod(reading, spec.resources, found)
     overhead = {key: reading.amount(f"spec.overhead.{key}", value) for key, value in (spec.overhead or {}).items()}
     return _sum(found, overhead)
+
+
+def _of_whole_pod(
+    reading: _Reading, resources: Requirements, containers: Mapping[str, Fraction]
+) -> dict[str, Fraction]:
+    """Resources for which the whole pod has an amount, in place of the sum of its containers.
+
+    A limit alone is the request where no container requests any; huge pages are requested as their limit.
+
+    Source: Kubernetes, PodRequests and defaultPodRequests.
+    """
+    requests = resources.requests or {}
+    return {
+        key: amount
+        for key, amount in reading.requested("spec.resources", resources).items()
+        if key in _OWN_FIELDS or key.startswith(_HUGE_PAGES)
+        if key in requests or key.startswith(_HUGE_PAGES) or not containers.get(key)
+    }
 
 
 def _sum(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
@@ -289,16 +316,23 @@ def _only_chips(reading: _Reading) -> tuple[str, int]:
     """Resource and number of the chips. With several requesting containers the first counts, and the pod is invalid."""
     if not reading.chips:
         return "", 0
-    names = list(dict.fromkeys(container for container, _, _ in reading.chips))
-    kinds = list(dict.fromkeys(resource for _, resource, _ in reading.chips))
-    if len(names) > 1:
-        count = "two" if len(names) == 2 else str(len(names))  # noqa: PLR2004 - the word for 2
-        found = f"asks for chips in {count} containers: {_listed(names)}; ask in one"
-        reading.wrong = reading.wrong or found
-    if len(kinds) > 1:
-        reading.wrong = reading.wrong or f"asks for chips of more than one kind: {_listed(kinds)}; ask for one"
-    _, resource, count_of_first = reading.chips[0]
-    return resource, count_of_first
+    first, *rest = reading.chips
+    names = {one.container: one.name for one in reading.chips}
+    kinds = list(dict.fromkeys(one.resource for one in reading.chips))
+    for other in rest:
+        if other.container != first.container:
+            count = "two" if len(names) == 2 else str(len(names))  # noqa: PLR2004 - the word for 2
+            text = f"asks for chips in {count} containers: {_listed(names.values())}; ask in one"
+            expected = f"chips in one container: {first.name or first.container} asks for {first.count}"
+            reading.note(WrongFieldError(other.field, other.count, expected, text=text))
+            break
+    for other in rest:
+        if other.resource != first.resource:
+            text = f"asks for chips of more than one kind: {_listed(kinds)}; ask for one"
+            expected = f"chips of one kind in a pod: {first.resource} is asked for, too"
+            reading.note(WrongFieldError(other.field, other.count, expected, text=text))
+            break
+    return first.resource, first.count
 
 
 def _listed(words: Iterable[str]) -> str:

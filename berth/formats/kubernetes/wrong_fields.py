@@ -10,10 +10,11 @@ class WrongFieldError(Exception):
         field: Path, such as ``spec.overhead.cpu``.
         value: The value.
         expected: Valid values.
+        text: The text, where several fields are wrong together.
     """
 
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"has {field} of {shortened(value)}: expected {expected}")
+    def __init__(self, field: str, value: object, expected: str, *, text: str = "") -> None:
+        super().__init__(text or f"has {field} of {shortened(value)}: expected {expected}")
         self.field = field
         self.value = value
         self.expected = expected

@@ -6,7 +6,8 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the
 from typing import Final
 
 from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE, REPLICAS_MAX
-from berth.formats.manifests.gang_request import PodGroup, gang_request, read_replicas
+from berth.formats.kubernetes.workloads import COMPLETION_INDEX
+from berth.formats.manifests.gang_request import Metadata, PodGroup, gang_request, read_metadata, read_replicas
 from berth.formats.manifests.pod_template import PodTemplate, read_template
 from berth.formats.yaml_tree import Tree
 from berth.schemas.intake import JobRequest
@@ -43,7 +44,13 @@ def read_batch_job(document: Tree) -> JobRequest:
     indexed = mode is not None and mode.choice(("Indexed", "NonIndexed")) == "Indexed"
     if indexed and completions is None:
         spec.need("completions", "the number of completions, which an indexed job must give")
-    pod = read_template(spec.need("template", "a pod template"))
+    meta = read_metadata(document)
+    pod = read_template(
+        spec.need("template", "a pod template"),
+        namespace=meta.namespace,
+        replicas=replicas,
+        labels_of=lambda index: pod_labels(meta, index if indexed else None),
+    )
     place = Tree(spec.value, "spec", spec.document, spec.error)
     return gang_request(
         document,
@@ -52,6 +59,21 @@ def read_batch_job(document: Tree) -> JobRequest:
         queue=_annotation(document, pod, QUEUE_NAME),
         min_available=_min_available(document, pod, 0 if indexed else 1),
     )
+
+
+def pod_labels(job: Metadata, index: int | None) -> dict[str, str]:
+    """Labels that the server and the controller of Jobs give a pod.
+
+    Source: Kubernetes, Job, labels of pods.
+
+    Args:
+        job: Metadata of the job; without a uid, the labels with it are left out.
+        index: Completion index of the pod; None for a job without.
+    """
+    found = {"batch.kubernetes.io/job-name": job.name, "job-name": job.name}
+    if job.uid:
+        found |= {"batch.kubernetes.io/controller-uid": job.uid, "controller-uid": job.uid}
+    return found | ({COMPLETION_INDEX: str(index)} if index is not None else {})
 
 
 def _annotation(document: Tree, pod: PodTemplate, key: str) -> Tree | None:

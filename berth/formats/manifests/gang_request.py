@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.gang_keys import MIN_AVAILABLE, REPLICAS_MAX
+from berth.formats.kubernetes.pods import PodAsk
+from berth.formats.kubernetes.workloads import (
+    COMPLETION_INDEX,
+    JOBSET_JOB_INDEX,
+    LWS_WORKER_INDEX,
+    POD_INDEX,
+    REPLICA_INDEX,
+    TASK_INDEX,
+)
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
-from berth.formats.manifests.template_constraints import read_constraints
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.schemas.intake import JobRequest, Task
@@ -39,6 +47,27 @@ LIFTED: Final[tuple[str, ...]] = (
 Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form"; docs/reference/superpods.md,
 "Keys of SuperPoDs"; docs/reference/kubernetes.md, "Pod annotations".
 """
+_OF_ONE_POD: Final = frozenset(
+    {
+        COMPLETION_INDEX,
+        JOBSET_JOB_INDEX,
+        LWS_WORKER_INDEX,
+        POD_INDEX,
+        REPLICA_INDEX,
+        TASK_INDEX,
+        "apps.kubernetes.io/revision",
+        "batch.kubernetes.io/controller-uid",
+        "controller-revision-hash",
+        "controller-uid",
+        "jobset.sigs.k8s.io/job-global-index",
+        "jobset.sigs.k8s.io/job-key",
+        "leaderworkerset.sigs.k8s.io/subgroup-index",
+        "leaderworkerset.sigs.k8s.io/subgroup-key",
+        "pod-template-hash",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+"""Labels that differ between the pods of one job, or between two creations of an object."""
 UID_CHARACTERS_MAX: Final = 1_000
 """Longest uid of a job: it is several times in what is stored about the job."""
 _GIVEN_UID: Final = re.compile(r"intake-[0-9]+")
@@ -147,6 +176,8 @@ def read_run_for(annotations: dict[str, str], document: Tree) -> int:
 def joined_labels(tasks: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Labels of all tasks; differing values of a key are joined with ``|`` in order of the tasks.
 
+    Labels that only one pod has are left out.
+
     Source: docs/reference/kubernetes.md, "Labels of jobs".
     """
     values: dict[str, list[str]] = {}
@@ -155,7 +186,7 @@ def joined_labels(tasks: Sequence[Mapping[str, str]]) -> dict[str, str]:
             listed = values.setdefault(key, [])
             if value not in listed:
                 listed.append(value)
-    return {key: JOINT.join(listed) for key, listed in values.items()}
+    return {key: JOINT.join(listed) for key, listed in values.items() if key not in _OF_ONE_POD}
 
 
 def common_selector(selectors: Sequence[dict[str, str]]) -> dict[str, str]:
@@ -170,11 +201,12 @@ def only_resource(groups: Sequence[PodGroup]) -> str:
     Raises:
         DocumentError: The pods request chips of two resources.
     """
-    asking = [group.pod for group in groups if group.pod.chips]
+    asking = [group.pod for group in groups if group.pod.ask.chips]
     for pod in asking:
-        if pod.resource != asking[0].resource:
-            raise pod.chips_place.wrong(f"chips of one kind in a job: {asking[0].resource}, as in the tasks before")
-    return asking[0].resource if asking else ""
+        if pod.ask.resource != asking[0].ask.resource:
+            expected = f"chips of one kind in a job: {asking[0].ask.resource}, as in the tasks before"
+            raise pod.chips_place.wrong(expected)
+    return asking[0].ask.resource if asking else ""
 
 
 def gang_request(
@@ -207,13 +239,13 @@ def gang_request(
     annotations = merged(metadata.annotations, *lifted)
     if class_name and class_name not in SYSTEM_CLASSES:
         annotations.setdefault(PRIORITY_CLASS, class_name)
-    selector = common_selector([pod.node_selector for pod in pods])
+    selector = common_selector([pod.ask.node_selector for pod in pods])
     return JobRequest(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
         resource=only_resource(groups),
-        tasks=[_task(group, selector, metadata.namespace) for group in groups],
+        tasks=[task_of(group.name, group.replicas, group.pod.ask, selector, group.pod.labels) for group in groups],
         labels=merged(metadata.labels, joined_labels([pod.labels for pod in pods])),
         annotations=annotations,
         node_selector=selector,
@@ -242,17 +274,25 @@ def check_groups(document: Tree, groups: Sequence[PodGroup]) -> None:
         seen.add(group.name)
 
 
-def _task(group: PodGroup, shared: dict[str, str], namespace: str) -> Task:
-    pod = group.pod
+def task_of(name: str, replicas: int, ask: PodAsk, shared: Mapping[str, str], labels: Mapping[str, str]) -> Task:
+    """Task of equal pods.
+
+    Args:
+        name: Its name.
+        replicas: Number of its pods.
+        ask: What each of them asks for.
+        shared: Node selector of the job, which the task does not repeat.
+        labels: Labels that all of them have.
+    """
     return Task(
-        name=group.name,
-        replicas=group.replicas,
-        chips=pod.chips,
-        cpu_milli=pod.cpu_milli,
-        memory_mib=pod.memory_mib,
-        node_selector={key: value for key, value in pod.node_selector.items() if key not in shared},
-        affinity=pod.affinity,
-        tolerations=pod.tolerations,
-        labels=pod.labels,
-        constraints=read_constraints(pod.spec, namespace=namespace, labels=pod.labels),
+        name=name,
+        replicas=replicas,
+        chips=ask.chips,
+        cpu_milli=ask.cpu_milli,
+        memory_mib=ask.memory_mib,
+        node_selector={key: value for key, value in ask.node_selector.items() if key not in shared},
+        affinity=list(ask.affinity),
+        tolerations=list(ask.tolerations),
+        labels=dict(labels),
+        constraints=ask.constraints,
     )

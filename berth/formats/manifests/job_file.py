@@ -21,30 +21,25 @@ chip. ``near`` has labels of pods near which the job prefers to run.
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.gang_keys import REPLICAS_MAX
+from berth.formats.kubernetes.pod_terms import REQUIRED
 from berth.formats.manifests.gang_request import (
     RUN_FOR,
     Metadata,
     read_metadata,
     read_replicas,
     read_run_for,
+    task_of,
 )
-from berth.formats.manifests.pod_template import (
-    CHIP_PREFIX,
-    PRIORITY_MAX,
-    read_pieces,
-    read_quantity,
-    read_terms,
-    read_tolerations,
-)
-from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
-from berth.formats.yaml_tree import Tree, merged, shown
+from berth.formats.manifests.pod_template import PRIORITY_MAX, read_spec
+from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms
+from berth.formats.yaml_tree import DocumentError, Tree, merged, nearest, shown
 from berth.products.catalogue import NODE_PRODUCTS
-from berth.products.model import ANNOTATION_POLICY, NodeProduct
+from berth.products.model import ANNOTATION_POLICY, RESOURCE_910, NodeProduct
+from berth.products.resources import RESOURCES, is_npu
 from berth.schemas.intake import JobRequest, Task
 
 API_VERSION: Final = "berth/v1"
@@ -56,7 +51,8 @@ _JOB_FIELDS: Final = (
     "product", "resource", "policy", "queue", "priority", "minAvailable", "runFor", "nodeSelector", "softShare", "tasks",
     "near",
 )  # fmt: skip
-_MIB: Final = 1 << 20
+_LIMITS: Final = "containers[0].resources.limits"
+_NODE_TERMS: Final = f"affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
 _PERCENT: Final = 100
 
 
@@ -72,7 +68,10 @@ def read_job_file(document: Tree) -> JobRequest:
     spec = document.need("spec", "what the job asks for")
     product = _product(spec)
     share = _share(spec)
-    tasks = _tasks(spec, chips_default=1 if share else 0)
+    resource = _resource(spec, product)
+    tasks = _tasks(spec, metadata.namespace, resource or RESOURCE_910, chips_default=1 if share else 0)
+    if not resource and any(task.chips for task in tasks):
+        spec.need("resource", "the resource name of the chips, or a product")
     if not any(task.chips for task in tasks):
         _check_none_named(spec)
     policy = spec.find("policy")
@@ -87,7 +86,7 @@ def read_job_file(document: Tree) -> JobRequest:
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        resource=_resource(spec, product, tasks),
+        resource=resource,
         tasks=tasks,
         labels=merged(metadata.labels, share, product.job_labels if product else {}),
         annotations=annotations,
@@ -124,15 +123,14 @@ def _check_none_named(spec: Tree) -> None:
     )
 
 
-def _resource(spec: Tree, product: NodeProduct | None, tasks: list[Task]) -> str:
+def _resource(spec: Tree, product: NodeProduct | None) -> str:
+    """Resource name of the chips; empty if none is named. Virtual NPUs are refused when the request is validated."""
     place = spec.find("resource")
     if place is None:
-        if product is None and any(task.chips for task in tasks):
-            spec.need("resource", "the resource name of the chips, or a product")
         return product.resource if product else ""
     name = place.text("the resource name of the chips")
-    if not name.startswith(CHIP_PREFIX) or name == CHIP_PREFIX:
-        raise place.wrong(f"a resource name that starts with {CHIP_PREFIX}")
+    if not is_npu(name):
+        raise place.wrong(f"the resource name of chips: {nearest(name, RESOURCES)}")
     if product is not None and name != product.resource:
         raise place.wrong(f"{product.resource}, the resource of the product {product.name}, or no resource at all")
     return name
@@ -154,18 +152,18 @@ def _share(spec: Tree) -> dict[str, str]:
     return {f"{SHARE_LABEL}{key}": value for key, value in values.items()}
 
 
-def _tasks(spec: Tree, *, chips_default: int) -> list[Task]:
+def _tasks(spec: Tree, namespace: str, resource: str, *, chips_default: int) -> list[Task]:
     listed = spec.find("tasks")
     if listed is None:
         spec.only((*_JOB_FIELDS, *_POD_FIELDS))
-        tasks = [_task(spec, "worker", {}, chips_default)]
+        tasks = [_task(spec, "worker", {}, namespace, resource, chips_default)]
     else:
         for key in _POD_FIELDS:
             alone = spec.find(key)
             if alone is not None:
                 raise alone.wrong("nothing here: with tasks, it belongs in each of them")
         spec.only(_JOB_FIELDS)
-        tasks = [_named_task(item, chips_default) for item in listed.items()]
+        tasks = [_named_task(item, namespace, resource, chips_default) for item in listed.items()]
         names = [task.name for task in tasks]
         for index, item in enumerate(listed.items()):
             if names[index] in names[:index]:
@@ -175,34 +173,51 @@ def _tasks(spec: Tree, *, chips_default: int) -> list[Task]:
     return [task for task in tasks if task.replicas]
 
 
-def _named_task(item: Tree, chips_default: int) -> Task:
+def _named_task(item: Tree, namespace: str, resource: str, chips_default: int) -> Task:
     item.only(("name", "nodeSelector", *_POD_FIELDS))
     name = item.need("name", "a name that no other task has").dns_label()
-    return _task(item, name, item.strings_of("nodeSelector"), chips_default)
+    return _task(item, name, item.strings_of("nodeSelector"), namespace, resource, chips_default)
 
 
-def _task(place: Tree, name: str, node_selector: dict[str, str], chips_default: int) -> Task:
-    chips = place.find("chips")
-    affinity = place.find("affinity")
-    return Task(
-        name=name,
-        replicas=read_replicas(place, "replicas", default=1),
-        chips=chips_default if chips is None else read_pieces(chips),
-        cpu_milli=_amount(place.find("cpu"), Fraction(1, 1000)),
-        memory_mib=_amount(place.find("memory"), Fraction(_MIB)),
-        node_selector=node_selector,
-        affinity=[] if affinity is None else read_terms(affinity),
-        tolerations=read_tolerations(place.items_of("tolerations")),
-    )
+def _task(
+    place: Tree, name: str, node_selector: dict[str, str], namespace: str, resource: str, chips_default: int
+) -> Task:
+    """Task of the pods that a place describes.
 
-
-def _amount(place: Tree | None, unit: Fraction) -> int:
-    if place is None:
-        return 0
+    Raises:
+        DocumentError: A field is wrong; the error has the path of the job file, not that of the pod.
+    """
+    given = {key: found.value for key in _POD_FIELDS if (found := place.find(key)) is not None}
+    limits = {"cpu": given.get("cpu", 0), "memory": given.get("memory", 0), resource: given.get("chips", chips_default)}
+    spec: dict[str, object] = {
+        "containers": [{"name": name, "resources": {"limits": limits}}],
+        "nodeSelector": node_selector,
+        "tolerations": given.get("tolerations", []),
+    }
+    if "affinity" in given:
+        spec["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": given["affinity"]}}}
     try:
-        return rounded_up(read_quantity(place), unit=unit)
-    except QuantityError as error:
-        raise place.wrong(error.expected) from error
+        ask, _ = read_spec(Tree(spec, "", place.document, place.error), namespace=namespace, labels={})
+    except DocumentError as error:
+        own = _of_job_file(error, place, resource)
+        raise own from error
+    return task_of(name, read_replicas(place, "replicas", default=1), ask, {}, {})
+
+
+def _of_job_file(error: DocumentError, place: Tree, resource: str) -> DocumentError:
+    """An error about a pod as one about the fields that describe it."""
+    words = {
+        f"{_LIMITS}.cpu": "cpu",
+        f"{_LIMITS}.memory": "memory",
+        f"{_LIMITS}['{resource}']": "chips",
+        _NODE_TERMS: "affinity",
+    }
+    path = error.path
+    for long, word in words.items():
+        if path.startswith(long):
+            path = word + path.removeprefix(long)
+    own = f"{place.path}.{path}" if path else place.path
+    return place.error(document=error.document, path=own, value=error.value, expected=error.expected)
 
 
 def _min_available(spec: Tree, tasks: list[Task]) -> int:

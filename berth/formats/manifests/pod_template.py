@@ -1,56 +1,61 @@
-"""Pod templates: requirements of a pod on its node.
+"""Pods of a template, built as its controller and the server would make them, and read as pods of a cluster are.
 
-Resources, node selector, required node affinity, tolerations, labels, annotations and priority are read here, and the
-first preferred term of pod affinity. Constraints that depend on other pods and on volumes are read by
-:mod:`~berth.formats.manifests.template_constraints`.
+What a template asks for is read whole or refused: a job must not start with fewer constraints than its manifest
+states. A rule about containers, chips, affinity, ports or claims is in :mod:`berth.formats.kubernetes.pods`; here are
+only the places of errors, and what the server fills in.
 
-Source: docs/reference/kubernetes.md, "Pod annotations" and "Labels of jobs"; Kubernetes, PodTemplateSpec.
+Source: docs/reference/kubernetes.md, "Pod annotations" and "Labels of jobs"; docs/reference/pod-fields.md, "PodSpec";
+Kubernetes, PodTemplateSpec.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, get_args
+from typing import Any, Final
 
-from berth.formats.quantities import QuantityError, pieces, quantity, rounded_up
-from berth.formats.yaml_tree import Tree
-from berth.schemas.constraints import Expression, Operator, TaintEffect, Term, Toleration, TolerationOperator
+import msgspec
 
-CHIP_PREFIX: Final = "huawei.com/"
-"""Prefix of the resource names of chips."""
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.pod_spec import PodSpec
+from berth.formats.kubernetes.pod_terms import PREFERRED, REQUIRED
+from berth.formats.kubernetes.pods import PodAsk, near_of, read_pod
+from berth.formats.kubernetes.wrong_fields import WrongFieldError
+from berth.formats.quantities import QuantityError, quantity
+from berth.formats.yaml_tree import DocumentError, Tree, shown
+
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Priority classes that every cluster has. Source: Kubernetes, PriorityClass."""
 PRIORITY_MAX: Final = 2_000_001_000
-_MIB: Final = 1 << 20
-_OPERATORS: Final = get_args(Operator)
-_EFFECTS: Final = get_args(TaintEffect)
+Node = dict[str, Any]
+
+_TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
+"""Mappings of text to text, in which null is an empty text."""
+_TYPE_ERROR: Final = re.compile(r"Expected `(?P<type>[^`]*)`.*? at `\$(?P<path>.*)`")
+_STEP: Final = re.compile(r"\.(?P<key>\w+)|\[(?P<index>\d+)\]|(?P<any>\[\.\.\.\])")
+_AMOUNT: Final = 'a quantity such as "500m", "4" or "16Gi"'
+_TYPES: Final = {"int": "a whole number", "str": "text; put it in quotes", "array": "a list", "object": "a mapping"}
+_OWN_CLAIM: Final = "a persistentVolumeClaim in its place: the pods of a request have no claims of their own"
+_GATES: Final = "none: nobody removes the gates of a job that is submitted"
+_NODE_NAME: Final = "none: the scheduler chooses the node; use nodeSelector"
 
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """Requirements of a pod.
+    """Requirements of the equal pods of a template.
 
     Attributes:
-        spec: Its spec.
-        resource: Resource name of its chips; empty without any.
-        chips: Chips; the largest of all containers together and any init container.
-        chips_place: Path of the request for chips, for errors.
-        cpu_milli: Thousandths of a CPU, likewise.
-        memory_mib: Mebibytes, likewise.
+        ask: What each of them asks for.
+        chips_place: Request for their chips, or the template's spec, for errors about the chips of several tasks.
+        labels: Labels that all of them have, with those of the controller.
+        annotations: Annotations of the template.
         priority: Number given in the template; 0 without one.
         priority_class: Name of its class; empty without one.
-        near: Labels of pods near which it prefers to run: ``matchLabels`` of the first term; empty without.
+        near: Labels of pods near which they prefer to run: ``matchLabels`` of the first term; empty without.
     """
 
-    spec: Tree
-    resource: str
-    chips: int
+    ask: PodAsk
     chips_place: Tree
-    cpu_milli: int
-    memory_mib: int
-    node_selector: dict[str, str]
-    affinity: list[Term]
-    tolerations: list[Toleration]
     labels: dict[str, str]
     annotations: dict[str, str]
     priority: int
@@ -58,59 +63,66 @@ class PodTemplate:
     near: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    """Resources of a container: exact amounts in base units."""
-
-    cpu: Fraction = Fraction(0)
-    memory: Fraction = Fraction(0)
-    chips: Fraction = Fraction(0)
-
-    def plus(self, other: "_Ask") -> "_Ask":
-        return _Ask(self.cpu + other.cpu, self.memory + other.memory, self.chips + other.chips)
-
-    def at_least(self, other: "_Ask") -> "_Ask":
-        return _Ask(max(self.cpu, other.cpu), max(self.memory, other.memory), max(self.chips, other.chips))
-
-
-def read_template(template: Tree) -> PodTemplate:
+def read_template(
+    template: Tree, *, namespace: str, replicas: int, labels_of: Callable[[int], Mapping[str, str]]
+) -> PodTemplate:
     """Requirements of the pods of a template.
 
     Args:
         template: A ``PodTemplateSpec``: ``metadata`` and ``spec``.
+        namespace: Namespace of the job, which counts where a term names none.
+        replicas: Number of its pods.
+        labels_of: Labels that the controller gives a pod, by its index.
 
     Raises:
-        DocumentError: A field is missing, has another type or a value that Kubernetes does not accept; or the pod
-            requests chips of two resources.
+        DocumentError: A field is missing, has another type or a value that Kubernetes does not accept, or asks for
+            what a request cannot carry; or the pods ask for different things.
     """
     spec = template.need("spec", "a pod's spec")
-    resource, chips_place, ask = _resources(spec)
+    if not spec.need("containers", "a list of containers").items():
+        raise spec.need("containers", "").wrong("at least one container")
+    metadata = template.find("metadata")
+    labels = {} if metadata is None else metadata.strings_of("labels")
+    first = labels | dict(labels_of(0))
+    last = labels | dict(labels_of(max(replicas - 1, 0)))
+    ask, near = read_spec(spec, namespace=namespace, labels=first)
+    if last != first and read_spec(spec, namespace=namespace, labels=last)[0] != ask:
+        raise spec.wrong("the same of all pods of a task: matchLabelKeys names a label in which they differ")
     priority = spec.find("priority")
     priority_class = spec.find("priorityClassName")
-    metadata = template.find("metadata")
     return PodTemplate(
-        spec=spec,
-        resource=resource,
-        chips=int(ask.chips),
-        chips_place=chips_place,
-        cpu_milli=_rounded(spec, ask.cpu, Fraction(1, 1000)),
-        memory_mib=_rounded(spec, ask.memory, Fraction(_MIB)),
-        node_selector=spec.strings_of("nodeSelector"),
-        affinity=_required_affinity(spec),
-        tolerations=read_tolerations(spec.items_of("tolerations")),
-        labels={} if metadata is None else metadata.strings_of("labels"),
+        ask=ask,
+        chips_place=_request_for(spec, ask.resource),
+        labels={key: value for key, value in first.items() if last.get(key) == value},
         annotations={} if metadata is None else metadata.strings_of("annotations"),
         priority=0 if priority is None else priority.whole(least=-PRIORITY_MAX, most=PRIORITY_MAX),
         priority_class="" if priority_class is None else priority_class.text("the name of a priority class"),
-        near=_near(spec),
+        near=near,
     )
 
 
-def _rounded(place: Tree, amount: Fraction, unit: Fraction) -> int:
+def read_spec(spec: Tree, *, namespace: str, labels: Mapping[str, str]) -> tuple[PodAsk, dict[str, str]]:
+    """What a pod with a spec asks for, and the labels of the pods near which it prefers to run.
+
+    Args:
+        spec: Spec of the pod.
+        namespace: Its namespace.
+        labels: Its labels.
+
+    Raises:
+        DocumentError: See :func:`read_template`.
+    """
+    _refuse(spec)
     try:
-        return rounded_up(amount, unit=unit)
-    except QuantityError as error:
-        raise place.wrong(f"containers that ask for {error.expected}") from error
+        pod = msgspec.convert(_filled_in(spec.mapping(), labels), PodSpec)
+    except msgspec.ValidationError as error:
+        found = _type_error(spec, str(error))
+        raise found from error
+    ask, errors = read_pod(pod, Meta(namespace=namespace, labels=dict(labels)))
+    if errors:
+        first = _placed(spec, errors[0])
+        raise first from errors[0]
+    return ask, near_of(pod)
 
 
 def read_quantity(place: Tree) -> Fraction:
@@ -125,175 +137,126 @@ def read_quantity(place: Tree) -> Fraction:
         raise place.wrong(error.expected) from error
 
 
-def read_pieces(place: Tree) -> int:
-    """Whole number of pieces, as number or text.
+def _request_for(spec: Tree, resource: str) -> Tree:
+    """Request of the first container that asks for a resource; the spec without one."""
+    containers = (*spec.items_of("initContainers"), *spec.items_of("containers"))
+    places = (one.dig("resources", side, resource) for one in containers for side in ("limits", "requests"))
+    return next((place for place in places if place is not None), spec)
 
-    Raises:
-        DocumentError: It is not such a number.
+
+def _refuse(spec: Tree) -> None:
+    """Refuse what a pod without objects of its own in a cluster cannot have."""
+    for volume in spec.items_of("volumes"):
+        own = volume.find("ephemeral")
+        if own is not None:
+            raise own.wrong(_OWN_CLAIM)
+    if spec.items_of("schedulingGates"):
+        raise spec.need("schedulingGates", "").wrong(_GATES)
+    name = spec.find("nodeName")
+    if name is not None and name.value:
+        raise name.wrong(_NODE_NAME)
+
+
+def _filled_in(spec: Mapping[str, object], labels: Mapping[str, str]) -> Node:
+    """A spec as the server stores it.
+
+    With the network of the node, a port of a container is one of the node; ``matchLabelKeys`` and
+    ``mismatchLabelKeys`` of pod affinity are conditions of the selector.
+
+    Source: Kubernetes, SetDefaults_Pod and the strategy of pods.
     """
-    try:
-        return pieces(place.value)
-    except QuantityError as error:
-        raise place.wrong(error.expected) from error
+    found: Node = {key: _without_nulls(key, value) for key, value in spec.items() if value is not None}
+    containers = [one for key in ("containers", "initContainers") for one in _mappings(found.get(key))]
+    for port in [port for one in containers for port in _mappings(one.get("ports"))]:
+        if found.get("hostNetwork") is True and not port.get("hostPort") and "containerPort" in port:
+            port["hostPort"] = port["containerPort"]
+    affinity = found.get("affinity")
+    for kind in ("podAffinity", "podAntiAffinity") if isinstance(affinity, dict) else ():
+        terms = affinity.get(kind)
+        if isinstance(terms, dict):
+            preferred = (one.get("podAffinityTerm") for one in _mappings(terms.get(PREFERRED)))
+            for term in (*_mappings(terms.get(REQUIRED)), *_mappings(list(preferred))):
+                _select_by_keys(term, labels)
+    return found
 
 
-def _resources(spec: Tree) -> tuple[str, Tree, _Ask]:
-    """Chip resource, the path of its request, and the requests of all containers of the pod together.
+def _select_by_keys(term: Node, labels: Mapping[str, str]) -> None:
+    """Add what a term says by keys of labels; without a selector, or without the label, they say nothing."""
+    selector = term.get("labelSelector")
+    if not isinstance(selector, dict):
+        return
+    conditions = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in (term.get(name) if isinstance(term.get(name), list) else ())
+        if isinstance(key, str) and key in labels
+    ]
+    given = selector.get("matchExpressions", [])
+    if conditions and isinstance(given, list):
+        selector["matchExpressions"] = [*given, *conditions]
 
-    Containers and init containers that keep running add up. The others run one at a time, in addition to those started
-    before them. The overhead of the pod is added.
 
-    Source: Kubernetes, effective requests.
-    """
-    found: dict[str, Tree] = {}
-    running = _Ask()
-    starting = _Ask()
-    for container in spec.items_of("initContainers"):
-        ask = _container(container, found)
-        restart = container.find("restartPolicy")
-        if restart is not None and restart.value == "Always":
-            running = running.plus(ask)
-            starting = starting.at_least(running)
+def _mappings(value: object) -> list[Node]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _without_nulls(key: str, value: object) -> object:
+    """A copy of a value without fields that are null; in mappings of text, null is an empty text."""
+    if isinstance(value, dict):
+        if key in _TEXTS:
+            return {name: "" if one is None else one for name, one in value.items()}
+        return {name: _without_nulls(name, one) for name, one in value.items() if one is not None}
+    return [_without_nulls("", one) for one in value] if isinstance(value, list) else value
+
+
+def _type_error(spec: Tree, text: str) -> DocumentError:
+    """Error about a field of a wrong type."""
+    found = _TYPE_ERROR.search(text)
+    if found is None:
+        return spec.wrong(f"a pod's spec ({text})")
+    kinds = found["type"].split(" | ")
+    place = spec
+    for step in _STEP.finditer(found["path"]):
+        value = place.value
+        if step["key"] is not None and isinstance(value, dict) and value.get(step["key"]) is not None:
+            place = place.child(step["key"], value[step["key"]])
+        elif step["index"] is not None and isinstance(value, list) and int(step["index"]) < len(value):
+            place = place.items()[int(step["index"])]
+        elif step["any"] is not None and isinstance(value, dict):
+            place = next((one for _, one in place.fields() if not _is_one_of(kinds, one.value)), place)
         else:
-            starting = starting.at_least(running.plus(ask))
-    containers = spec.need("containers", "a list of containers").items()
-    if not containers:
-        raise spec.need("containers", "").wrong("at least one container")
-    for container in containers:
-        running = running.plus(_container(container, found))
-    if len(found) > 1:
-        second = list(found.values())[1]
-        raise second.wrong(f"chips of one kind in a job, {', '.join(found)} are asked for")
-    ask = running.at_least(starting)
-    overhead = spec.find("overhead")
-    if overhead is not None:
-        ask = ask.plus(_Ask(cpu=_amount(overhead, "cpu"), memory=_amount(overhead, "memory")))
-    resource, place = next(iter(found.items()), ("", spec))
-    return resource, place, ask
+            break
+    return place.wrong(_AMOUNT if "float" in kinds else _TYPES.get(kinds[0], kinds[0]))
 
 
-def _container(container: Tree, found: dict[str, Tree]) -> _Ask:
-    """Requests of one container; a missing request equals the limit. Adds the names of its chips to ``found``."""
-    limits = container.dig("resources", "limits")
-    requests = container.dig("resources", "requests")
-    cpu = memory = chips = Fraction(0)
-    for side in (limits, requests):  # requests come last: they take precedence over limits
-        for key, place in side.fields() if side is not None else []:
-            if key == "cpu":
-                cpu = read_quantity(place)
-            elif key == "memory":
-                memory = read_quantity(place)
-            elif key.startswith(CHIP_PREFIX):
-                chips = _chips(key, place, limits, found) or chips
-    return _Ask(cpu, memory, chips)
+def _is_one_of(kinds: list[str], value: object) -> bool:
+    names = {bool: "bool", int: "int", float: "float", str: "str"}
+    return names.get(type(value), "") in kinds
 
 
-def _chips(key: str, place: Tree, limits: Tree | None, found: dict[str, Tree]) -> Fraction:
-    count = read_pieces(place)
-    limit = limits.find(key) if limits is not None else None
-    if limit is not None and read_pieces(limit) != count:
-        raise place.wrong(f"the limit, {limit.value}: chips cannot be overcommitted")
-    if count:
-        found.setdefault(key, place)
-    return Fraction(count)
+def _placed(spec: Tree, error: WrongFieldError) -> DocumentError:
+    """Error about a field of a pod, at its place in the document."""
+    if not error.field.startswith("spec"):  # an amount of all containers together
+        value, expected = shown(error.value), f"less: {error.field} is {error.expected}"
+        return spec.error(document=spec.document, path=spec.path, value=value, expected=expected)
+    place, rest = _follow(spec, error.field.removeprefix("spec"))
+    path = place.path + (rest if place.path else rest.removeprefix("."))
+    return spec.error(document=spec.document, path=path, value=shown(error.value), expected=error.expected)
 
 
-def _amount(side: Tree, key: str) -> Fraction:
-    place = side.find(key)
-    return Fraction(0) if place is None else read_quantity(place)
-
-
-def _required_affinity(spec: Tree) -> list[Term]:
-    required = spec.dig("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    if required is None:
-        return []
-    return read_terms(required.need("nodeSelectorTerms", "a list of terms"))
-
-
-def _near(spec: Tree) -> dict[str, str]:
-    """Labels of the pods near which a pod prefers to run: the first term counts.
-
-    Source: docs/reference/superpods.md, "MindIE".
-    """
-    affinity = spec.dig("affinity", "podAffinity")
-    terms = affinity.items_of("preferredDuringSchedulingIgnoredDuringExecution") if affinity is not None else []
-    selector = terms[0].dig("podAffinityTerm", "labelSelector") if terms else None
-    return selector.strings_of("matchLabels") if selector is not None else {}
-
-
-def read_terms(terms: Tree) -> list[Term]:
-    """Terms of required node affinity. A term without conditions matches no node, so it is left out.
-
-    Raises:
-        DocumentError: A term is invalid, or no term has a condition.
-    """
-    out: list[Term] = []
-    for term in terms.items():
-        expressions = [_expression(item) for item in term.items_of("matchExpressions")]
-        expressions += [_field(item) for item in term.items_of("matchFields")]
-        if expressions:
-            out.append(Term(tuple(expressions)))
-    if not out:
-        raise terms.wrong("at least one term with a condition: without one no node matches")
-    return out
-
-
-def _expression(item: Tree) -> Expression:
-    key = item.need("key", "the key of a label").text()
-    operator = item.need("operator", f"one of {', '.join(_OPERATORS)}")
-    word = operator.choice(_OPERATORS)
-    values = [value.value if value.value == "" else value.text() for value in item.items_of("values")]
-    texts = [str(value) for value in values]
-    place = item.find("values") or item
-    if word in {"In", "NotIn"} and not texts:
-        raise place.wrong(f"at least one value for {word}")
-    if word in {"Exists", "DoesNotExist"} and texts:
-        raise place.wrong(f"no values for {word}")
-    if word in {"Gt", "Lt"} and (len(texts) != 1 or not _is_integer(texts[0])):
-        raise place.wrong(f"one whole number in quotes for {word}")
-    return Expression(key, word, tuple(texts))  # type: ignore[arg-type]  # one of the words of Operator
-
-
-def _is_integer(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit()
-
-
-def _field(item: Tree) -> Expression:
-    expression = _expression(item)
-    if expression.key != "metadata.name":
-        raise item.need("key", "").wrong("metadata.name, the only field that can be matched")
-    if expression.operator not in {"In", "NotIn"}:
-        raise item.need("operator", "").wrong("In or NotIn for a field")
-    return expression
-
-
-def read_tolerations(items: Iterable[Tree]) -> list[Toleration]:
-    """Tolerations; their duration is not read.
-
-    Raises:
-        DocumentError: A toleration is invalid.
-    """
-    out: list[Toleration] = []
-    for item in items:
-        texts = {key: value for key, value in item.mapping().items() if key in {"key", "value"}}
-        key, value = (str(texts.get(name) or "") for name in ("key", "value"))
-        for name, given in texts.items():
-            if given is not None and not isinstance(given, str):
-                raise item.need(name, "").wrong("text; put it in quotes")
-        operator = item.find("operator")
-        word = "Equal" if operator is None or operator.value == "" else operator.choice(get_args(TolerationOperator))
-        effect = item.find("effect")
-        if not key and word != "Exists":
-            raise item.wrong("a key, or the operator Exists")
-        if value and word == "Exists":
-            raise item.need("value", "").wrong("no value with the operator Exists")
-        out.append(
-            Toleration(
-                key=key,
-                operator=word,  # type: ignore[arg-type]  # one of the words of TolerationOperator
-                value=value,
-                effect="" if effect is None or effect.value == "" else effect.choice(_EFFECTS),  # type: ignore[arg-type]  # likewise
-            )
+def _follow(place: Tree, path: str) -> tuple[Tree, str]:
+    """The field at a path such as ``.containers[0].resources.limits.huawei.com/npu``, and what of it does not exist."""
+    while path:
+        value = place.value
+        index = re.match(r"\[(\d+)\]", path)
+        if index and isinstance(value, list) and int(index[1]) < len(value):
+            place, path = place.items()[int(index[1])], path[index.end() :]
+            continue
+        keys = (
+            [key for key in value if f"{path}.".startswith((f".{key}.", f".{key}["))] if isinstance(value, dict) else []
         )
-    return out
+        if not keys:
+            break
+        key = max(keys, key=len)  # keys of resources have dots
+        place, path = place.child(key, value[key]), path[len(key) + 1 :]  # type: ignore[index]  # a mapping, see above
+    return place, path

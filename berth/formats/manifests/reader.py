@@ -1,15 +1,17 @@
 """Manifests: job requests from YAML text of one or several documents, by kind.
 
-Known kinds: Volcano ``Job``, ``AscendJob``, Kubernetes ``Job``, ``Job`` of Berth, and a ``List`` of these.
+Known kinds: Volcano ``Job``, ``AscendJob``, Kubernetes ``Job``, ``Job`` of Berth, and a ``List`` of these. Objects of
+other kinds, such as the ConfigMap and the Service that a job uses, are skipped; see :attr:`Reading.skipped`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 from berth.formats.manifests import ascend_job, batch_job, job_file, volcano_job
 from berth.formats.manifests.gang_request import ManifestError
-from berth.formats.yaml_tree import Tree, nearest, plain_tree, read_documents
+from berth.formats.yaml_tree import DocumentError, Tree, nearest, plain_tree, read_documents
 from berth.schemas.intake import JobRequest
 
 _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
@@ -18,18 +20,40 @@ _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
     (batch_job.API_VERSION, batch_job.KIND): batch_job.read_batch_job,
     (job_file.API_VERSION, job_file.KIND): job_file.read_job_file,
 }
+_KINDS_SHOWN: Final = 8
 _LIST: Final = ("v1", "List")
 _CLUSTER: Final = (job_file.API_VERSION, "Cluster")
 
-__all__ = ["ManifestError", "Reading", "parse_jobs", "read_job", "read_jobs"]
+_VERSIONS: Final = frozenset(version for version, _ in _READERS)
+_SIMILAR: Final = 0.8
+"""Similarity from which on a kind of a known version is a job's kind with a wrong letter."""
+
+__all__ = ["ManifestError", "Reading", "Skipped", "parse_jobs", "read_job", "read_jobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An object that is no job: number of its document, kind, version and name, as far as it has them."""
+
+    document: int
+    kind: str
+    api_version: str
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        """What was skipped, for people."""
+        name = f" {self.name}" if self.name else ""
+        return f"document {self.document}: {self.kind}{name} ({self.api_version}) is no job; it is skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Content of a manifest: the valid job requests, and the errors of the others, one error per object."""
+    """Content of a manifest: the valid job requests, the errors of other jobs, one per object, and what is no job."""
 
     jobs: list[JobRequest]
     errors: list[ManifestError]
+    skipped: list[Skipped]
 
 
 def parse_jobs(text: str) -> list[JobRequest]:
@@ -39,8 +63,8 @@ def parse_jobs(text: str) -> list[JobRequest]:
         text: YAML or JSON: one or several documents; empty ones are skipped.
 
     Raises:
-        ManifestError: It is not YAML; it has no document; a document has an unknown kind; a field is missing or wrong;
-            or the name of a job is repeated. The error has document, field path, value and valid values.
+        ManifestError: It is not YAML; it has no job; a field is missing or wrong; or the name of a job is repeated. The
+            error has document, field path, value and valid values.
     """
     reading = read_jobs(text)
     if reading.errors:
@@ -50,16 +74,16 @@ def parse_jobs(text: str) -> list[JobRequest]:
 
 def read_jobs(text: str) -> Reading:
     """As :func:`parse_jobs`, but continues after errors."""
-    reading = Reading([], [])
+    reading = Reading([], [], [])
     seen: set[tuple[str, str]] = set()
     try:
         documents = read_documents(text, ManifestError)
     except ManifestError as error:
-        return Reading([], [error])
+        return Reading([], [error], [])
     for document in documents:
         _read_document(document, reading, seen)
     if not reading.jobs and not reading.errors:
-        reading.errors.append(ManifestError(document=0, path="", value="nothing", expected="at least one job"))
+        reading.errors.append(_no_job(reading.skipped))
     return reading
 
 
@@ -87,6 +111,10 @@ def _read_document(document: Tree, reading: Reading, seen: set[tuple[str, str]])
         return
     for tree in trees:
         try:
+            skipped = _skipped(tree)
+            if skipped is not None:
+                reading.skipped.append(skipped)
+                continue
             job = _read(tree)
             if (job.namespace, job.name) in seen:
                 name = tree.need("metadata", "").need("name", "")
@@ -107,6 +135,33 @@ def _kind(tree: Tree) -> tuple[str, str]:
     kind = tree.need("kind", "the kind of the object").text()
     api_version = tree.need("apiVersion", "the version of the object's kind").text()
     return api_version, kind
+
+
+def _skipped(tree: Tree) -> Skipped | None:
+    """What an object is that is no job; None for a job, and for what may be one with a wrong kind or version."""
+    api_version, kind = _kind(tree)
+    known = {name for _, name in _READERS}
+    is_similar = bool(get_close_matches(kind, known, n=1, cutoff=_SIMILAR)) or kind.casefold() in {
+        name.casefold() for name in known
+    }
+    if kind in known or kind == _LIST[1] or api_version == job_file.API_VERSION:
+        return None
+    if is_similar and (api_version in _VERSIONS or kind.casefold() == "job"):
+        return None
+    try:
+        name = tree.dig("metadata", "name")
+    except DocumentError:
+        name = None
+    return Skipped(tree.document, kind, api_version, str(name.value) if name is not None else "")
+
+
+def _no_job(skipped: Sequence[Skipped]) -> ManifestError:
+    if not skipped:
+        return ManifestError(document=0, path="", value="nothing", expected="at least one job")
+    kinds = sorted({one.kind for one in skipped})
+    listed = ", ".join(sorted({f"{kind} ({version})" for version, kind in _READERS}))
+    value = f"only {', '.join(kinds[:_KINDS_SHOWN])}{', …' if len(kinds) > _KINDS_SHOWN else ''}"
+    return ManifestError(document=0, path="kind", value=value, expected=f"at least one job: {listed}")
 
 
 def _read(tree: Tree) -> JobRequest:

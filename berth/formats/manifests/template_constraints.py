@@ -1,21 +1,14 @@
-"""Constraints of the pods of a template, read as those of a pod and written as fields of a template.
-
-What a template asks for between its pods is read whole or refused: a job must not start with fewer constraints than
-its manifest states. The server fills in some fields of pods; here their source is read (``hostNetwork``) or refused.
+"""Constraints of the pods of a task, written as fields of a template.
 
 Source: docs/reference/pod-fields.md, "PodSpec".
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from berth.formats.kubernetes.lean import Meta
-from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import constraints_in
-from berth.formats.yaml_tree import Tree, shown
+from berth.formats.kubernetes.pod_terms import PREFERRED, REQUIRED
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.intake import Task
 from berth.schemas.pod_constraints import (
@@ -28,118 +21,8 @@ from berth.schemas.pod_constraints import (
 )
 
 Node = dict[str, Any]
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 HOSTNAME: Final = "kubernetes.io/hostname"
 _NODE_NAME: Final = "metadata.name"
-_READ: Final = ("affinity", "topologySpreadConstraints", "volumes", "resourceClaims", "overhead", "resources")
-_OF_CONTAINERS: Final = ("name", "ports", "resources", "restartPolicy")
-_BY_THE_SERVER: Final = ("matchLabelKeys", "mismatchLabelKeys")
-_TYPE_ERROR: Final = re.compile(r"Expected `(?P<type>\w+)[^`]*`.*? at `\$(?P<path>.*)`")
-_STEP: Final = re.compile(r"\.(?P<key>\w+)|\[(?P<index>\d+)\]")
-_TYPES: Final = {"int": "a whole number", "str": "text; put it in quotes", "array": "a list", "object": "a mapping"}
-
-
-def read_constraints(spec: Tree, *, namespace: str, labels: Mapping[str, str]) -> PodConstraints | None:
-    """Constraints of the pods of a template; None without any.
-
-    Args:
-        spec: Spec of the template.
-        namespace: Namespace of the job, which counts where a term names none.
-        labels: Labels of the template.
-
-    Raises:
-        DocumentError: A field is invalid, or asks for something that a request cannot carry.
-    """
-    _refuse(spec)
-    try:
-        pod = msgspec.convert(_reduced(spec.mapping()), PodSpec)
-    except msgspec.ValidationError as error:
-        place, expected = _type_error(spec, str(error))
-        raise place.wrong(expected) from error
-    found, errors = constraints_in(pod, Meta(namespace=namespace, labels=dict(labels)))
-    if errors:
-        first = errors[0]
-        path = f"{spec.path}{first.field.removeprefix('spec')}"
-        raise spec.error(
-            document=spec.document, path=path, value=shown(first.value), expected=first.expected
-        ) from first
-    return found
-
-
-def _refuse(spec: Tree) -> None:
-    """Refuse what only the server, or only a pod with a name, makes a constraint of."""
-    affinity = spec.find("affinity")
-    for kind in ("podAffinity", "podAntiAffinity") if affinity is not None else ():
-        for place in _pod_terms(affinity.find(kind) if affinity is not None else None):
-            for key in _BY_THE_SERVER:
-                keys = place.find(key)
-                if keys is not None:
-                    raise keys.wrong("nothing here: write the labels into labelSelector")
-    for volume in spec.items_of("volumes"):
-        own = volume.find("ephemeral")
-        if own is not None:
-            raise own.wrong("a persistentVolumeClaim in its place: the pods of a request have no claims of their own")
-
-
-def _pod_terms(affinity: Tree | None) -> Iterator[Tree]:
-    if affinity is None:
-        return
-    yield from affinity.items_of(REQUIRED)
-    for item in affinity.items_of(PREFERRED):
-        term = item.find("podAffinityTerm")
-        if term is not None:
-            yield term
-
-
-def _reduced(spec: Mapping[str, object]) -> Node:
-    """The fields that constraints are read from, without those that are null."""
-    found = {key: _filled(spec[key]) for key in _READ if spec.get(key) is not None}
-    for key in ("containers", "initContainers"):
-        listed = spec.get(key)
-        if isinstance(listed, list):
-            found[key] = [_container(item, spec) for item in listed if isinstance(item, dict)]
-    return found
-
-
-def _container(item: Mapping[str, object], spec: Mapping[str, object]) -> object:
-    found = {key: _filled(item[key]) for key in _OF_CONTAINERS if item.get(key) is not None}
-    ports = found.get("ports")
-    if spec.get("hostNetwork") is True and isinstance(ports, list):
-        # The server does the same: with the network of the node, a port of a container is one of the node.
-        found["ports"] = [
-            {"hostPort": port["containerPort"], **port} if isinstance(port, dict) and "containerPort" in port else port
-            for port in ports
-        ]
-    return found
-
-
-def _filled(value: object) -> object:
-    """A value without fields that are null."""
-    if isinstance(value, dict):
-        return {key: _filled(one) for key, one in value.items() if one is not None}
-    return [_filled(one) for one in value] if isinstance(value, list) else value
-
-
-def _type_error(spec: Tree, text: str) -> tuple[Tree, str]:
-    """Field that has the wrong type, and what is expected there."""
-    found = _TYPE_ERROR.search(text)
-    if found is None:
-        return spec, f"a pod's spec ({text})"
-    return _at(spec, found["path"]), _TYPES.get(found["type"], found["type"])
-
-
-def _at(place: Tree, path: str) -> Tree:
-    """The field at a path such as ``.containers[0].ports``; the last one that exists."""
-    for step in _STEP.finditer(path):
-        value = place.value
-        if step["key"] is not None and isinstance(value, dict) and value.get(step["key"]) is not None:
-            place = place.child(step["key"], value[step["key"]])
-        elif step["index"] is not None and isinstance(value, list) and int(step["index"]) < len(value):
-            place = place.items()[int(step["index"])]
-        else:
-            break
-    return place
 
 
 def write_constraints(spec: Node, task: Task, *, near: Mapping[str, str], namespace: str) -> None:

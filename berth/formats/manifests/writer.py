@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from berth.formats.gang_keys import MIN_AVAILABLE, REPLICA_TYPES
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import constraints_in
+from berth.formats.kubernetes.pod_terms import REQUIRED
+from berth.formats.kubernetes.pods import read_pod
 from berth.formats.manifests import ascend_job, batch_job, volcano_job
 from berth.formats.manifests.gang_request import JOINT, LIFTED, PRIORITY_CLASS, RUN_FOR, joined_labels
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
-from berth.formats.manifests.template_constraints import REQUIRED, as_written, node_term, write_constraints
+from berth.formats.manifests.template_constraints import as_written, node_term, write_constraints
 from berth.formats.yaml_tree import merged
 from berth.schemas.constraints import Toleration
 from berth.schemas.intake import JobRequest, Task
@@ -215,10 +216,11 @@ def _check(request: JobRequest, task: Task, spec: Tree, labels: Mapping[str, str
         ValueError: They are not, or no container asks for chips as the task does.
     """
     meta = Meta(namespace=request.namespace, labels=dict(labels))
-    found, errors = constraints_in(convert(spec, PodSpec), meta)
+    ask, errors = read_pod(convert(spec, PodSpec), meta)
+    found = ask.constraints or PodConstraints()
     wanted = as_written(task.constraints or PodConstraints(), request.near, request.namespace)
     fields = PodConstraints.__struct_fields__
-    wrong = next((key for key in fields if getattr(found or PodConstraints(), key) != getattr(wanted, key)), "")
+    wrong = next((key for key in fields if getattr(found, key) != getattr(wanted, key)), "")
     if errors or wrong:
         because = str(errors[0]) if errors else f"{wrong} is {getattr(wanted, wrong)}"
         raise ValueError(

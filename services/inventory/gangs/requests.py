@@ -14,16 +14,8 @@ from typing import Final
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import PodAsk, near_of
-from berth.formats.kubernetes.workloads import (
-    COMPLETION_INDEX,
-    JOBSET_JOB_INDEX,
-    LWS_WORKER_INDEX,
-    POD_INDEX,
-    REPLICA_INDEX,
-    TASK_INDEX,
-)
 from berth.formats.manifests.batch_job import QUEUE_NAME
-from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, run_for_ms
+from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, joined_labels, run_for_ms, task_of
 from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import merged
@@ -42,29 +34,6 @@ _NOT_COPIED: Final = frozenset(
     {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS, BESIDE}
 )
 """Annotations of a PodGroup that change, or are long, and do not affect placement."""
-_OF_ONE_POD: Final = frozenset(
-    {
-        COMPLETION_INDEX,
-        JOBSET_JOB_INDEX,
-        LWS_WORKER_INDEX,
-        POD_INDEX,
-        REPLICA_INDEX,
-        TASK_INDEX,
-        "apps.kubernetes.io/revision",
-        "batch.kubernetes.io/controller-uid",
-        "controller-revision-hash",
-        "controller-uid",
-        "jobset.sigs.k8s.io/job-global-index",
-        "jobset.sigs.k8s.io/job-key",
-        "leaderworkerset.sigs.k8s.io/subgroup-index",
-        "leaderworkerset.sigs.k8s.io/subgroup-key",
-        "pod-template-hash",
-        "statefulset.kubernetes.io/pod-name",
-    }
-)
-"""Labels that differ between the pods of one job, or between two creations of an object."""
-
-
 _STEERING: Final[tuple[str, ...]] = (FAULT_SCHEDULING, FAULT_RETRY_TIMES, POD_RESCHEDULING, PROCESS_RECOVER, ELASTIC)
 
 
@@ -138,10 +107,10 @@ def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerF
     # What steers faults has no nearest object: values that differ contradict one another.
     steering = [{key: labels[key] for key in _STEERING if key in labels} for labels in (of_group, *of_pods)]
     return merged(
-        _joined([labels for labels in steering if labels]),
+        joined_labels([labels for labels in steering if labels]),
         of_group,
         facts.labels if facts is not None else {},
-        _joined([member.pod.metadata.labels or {} for member in _firsts(members)]),
+        joined_labels([member.pod.metadata.labels or {} for member in _firsts(members)]),
     )
 
 
@@ -193,17 +162,6 @@ def _firsts(members: Sequence[Member]) -> list[Member]:
     return list(found.values())
 
 
-def _joined(layers: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Labels of all tasks; different values of a key are joined with ``|``."""
-    values: dict[str, list[str]] = {}
-    for layer in layers:
-        for key, value in layer.items():
-            listed = values.setdefault(key, [])
-            if value not in listed:
-                listed.append(value)
-    return {key: "|".join(listed) for key, listed in values.items() if key not in _OF_ONE_POD}
-
-
 def queue_of(group: PodGroup | None, facts: OwnerFacts | None, members: Sequence[Member]) -> str:
     """Queue of a request for some pods: that of the PodGroup, otherwise of the owner, otherwise of the first pod.
 
@@ -228,18 +186,7 @@ def _tasks(members: Sequence[Member], shared: Mapping[str, str]) -> list[Task]:
     for (name, ask), members_of_run in groupby(members, key=lambda member: (member.place.task, member.ask)):
         run = list(members_of_run)
         tasks.append(
-            Task(
-                name=_unused(name, used, taken),
-                replicas=len(run),
-                chips=ask.chips,
-                cpu_milli=ask.cpu_milli,
-                memory_mib=ask.memory_mib,
-                node_selector={key: value for key, value in ask.node_selector.items() if key not in shared},
-                affinity=list(ask.affinity),
-                tolerations=list(ask.tolerations),
-                labels=_common_labels(run),
-                constraints=ask.constraints,
-            )
+            task_of(_unused(name, used, taken), len(run), ask, shared, _common_labels(run)),
         )
     return tasks
 

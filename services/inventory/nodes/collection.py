@@ -35,6 +35,8 @@ class Use(NamedTuple):
 
     Attributes:
         counted: The ledger, or the fact of a foreign pod, counts its CPU and memory already.
+        cpu_beyond: CPU beyond what is counted there: the pod was resized.
+        memory_beyond: Memory, likewise.
     """
 
     node: str
@@ -42,6 +44,15 @@ class Use(NamedTuple):
     cpu_milli: int
     memory_mib: int
     counted: bool
+    cpu_beyond: int = 0
+    memory_beyond: int = 0
+
+    @property
+    def uncounted(self) -> "_Amounts":
+        """Chips, CPU and memory that nothing else counts."""
+        return (
+            (0, self.cpu_beyond, self.memory_beyond) if self.counted else (self.chips, self.cpu_milli, self.memory_mib)
+        )
 
 
 class Named(NamedTuple):
@@ -245,8 +256,9 @@ class Nodes:
                 continue
             amounts = (sign * use.chips, sign * use.cpu_milli, sign * use.memory_mib)
             _add(self._load, use.node, amounts)
-            if not use.counted:
-                _add(self._used, use.node, amounts)
+            if not use.counted or any(use.uncounted):
+                chips, cpu, memory = use.uncounted
+                _add(self._used, use.node, (sign * chips, sign * cpu, sign * memory))
                 self._dirty.add(use.node)
 
     def free(self, held: Callable[[str], int] = lambda _: 0) -> Free:

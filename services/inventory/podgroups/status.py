@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
+from berth.core.chips.form_selection import refused_resource
 from berth.formats.kubernetes.objects import PodGroup, PodGroupCondition
 from berth.formats.kubernetes.pods import amount_of
 from berth.formats.kubernetes.workloads import digest
 from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
+from berth.products.resources import is_chips, is_npu
 from berth.services.inventory.gangs.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
 
 READY: Final = "tasks in gang are ready to be scheduled"
@@ -26,7 +27,7 @@ VALIDATE_FAILED: Final = "JobValidateFailed"
 INTERNAL_ERROR: Final = "InternalError"
 NOT_ENOUGH: Final = "NotEnoughResources"
 _OURS: Final = frozenset({"Scheduled", "Unschedulable"})
-_ROOM_CODES: Final = frozenset({"", "no-room", "no-claim", "bind-failed"})
+_ROOM_CODES: Final = frozenset({"", "no-room", "no-claim", "no-resource", "bind-failed"})
 _DIGITS_OF_ID: Final = 32
 _NUMBER: Final = re.compile(r"(?<!\S)\d+(?!\S)")
 
@@ -101,12 +102,15 @@ def min_resources_of(group: PodGroup) -> MinResources:
     amounts: dict[str, int] = {}
     for key, value in sorted((group.spec.min_resources or {}).items()):
         name = {"cpu": CPU, "memory": MEMORY}.get(key, key)
-        if name == key and not key.startswith(RESOURCE_PREFIX):
+        if name == key and not is_npu(key):
             continue
         try:
             amount = amount_of(key, value)
         except QuantityError as error:
             return MinResources({}, wrong=f"spec.minResources.{key} is {value!r}: expected {error.expected}")
+        if amount and is_npu(name) and not is_chips(name):
+            refusal = refused_resource(name)
+            return MinResources({}, wrong=f"spec.minResources.{key} is {value!r} ({refusal.code}): {refusal.expected}")
         if amount:
             amounts[name] = amount
     return MinResources(amounts)

@@ -13,10 +13,31 @@ AttemptKey: TypeAlias = tuple[str, int]
 
 
 class NameHolder(NamedTuple):
-    """Job that uses a name, and its number of pods; None when unknown."""
+    """Job that uses a name, its number of pods, and what they request.
+
+    Attributes:
+        uid: Uid of its request.
+        pods: Number of its pods; None when unknown.
+        sizes: Pods, thousandths of a CPU and mebibytes of its tasks, in their order; empty when unknown.
+    """
 
     uid: str
     pods: int | None
+    sizes: tuple[tuple[int, int, int], ...] = ()
+
+    def beyond(self, row: PodRow) -> tuple[int, int]:
+        """CPU and memory of a pod of the job beyond what its rank requests: it was resized.
+
+        A pod that was made smaller has the amounts of its request still.
+        """
+        if row.identity is None or row.identity.uid != self.uid:
+            return (0, 0)
+        rank = row.identity.rank
+        for pods, cpu_milli, memory_mib in self.sizes:
+            if rank < pods:
+                return (max(row.cpu_milli - cpu_milli, 0), max(row.memory_mib - memory_mib, 0))
+            rank -= pods
+        return (0, 0)
 
 
 class LatestAttempt(NamedTuple):

@@ -102,7 +102,8 @@ class Pods:
             if job.state == "tombstone":
                 self._latest_attempts.pop(key, None)
         elif job.request is not None:
-            self._jobs[key] = NameHolder(job.uid, sum(task.replicas for task in job.request.tasks))
+            sizes = tuple((task.replicas, task.cpu_milli, task.memory_mib) for task in job.request.tasks)
+            self._jobs[key] = NameHolder(job.uid, sum(pods for pods, _, _ in sizes), sizes)
         elif before is None or before.uid != job.uid:
             self._jobs[key] = NameHolder(job.uid, None)
         if self._jobs.get(key) != before:
@@ -392,7 +393,10 @@ class Pods:
         is_own = ownership == "own" or (row.identity is not None and row.uid in self.awaiting_job)
         is_adopted = row.is_live and not is_own and self._physical_chips(row) != 0
         # Nobody else counts a pod that waits for its job: after a restart it may have been there for long.
-        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=ownership == "own" or is_adopted)
+        is_counted = ownership == "own" or is_adopted
+        job = self._jobs.get((row.namespace, row.identity.job)) if row.identity is not None else None
+        beyond = job.beyond(row) if job is not None and ownership == "own" else (0, 0)
+        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, is_counted, *beyond)
         after = use if row.is_live else None
         self._nodes.use(self._uses.get(row.uid), after)
         self._usage.put(row, is_own=is_own)

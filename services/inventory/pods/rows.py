@@ -17,6 +17,7 @@ from berth.formats.kubernetes.bound_pods import RankIdentity, identity_of, named
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.resized_pods import counted_spec
 from berth.schemas.facts import PodPhase
 from berth.schemas.pod_constraints import PodConstraints
 
@@ -38,6 +39,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         identity: Set on a pod that Berth bound.
         resource: Resource name of its chips; empty for a pod without.
         asked: Number of chips that it requests.
+        cpu_milli: Thousandths of a CPU that count for it, also while it is resized.
+        memory_mib: Mebibytes, likewise.
         chips: Bitmap of the chips that its annotation names, as far as the text can be read.
         physical: ``chips`` are physical ids; otherwise they are the ids that the node's device plug-in uses.
         taken: The device plug-in has allocated its chips, or it needs none.
@@ -96,7 +99,7 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
     node = pod.spec.node_name
     if not node:
         return None
-    ask = asks.ask(pod.spec, pod.metadata)
+    ask = asks.ask(counted_spec(pod), pod.metadata)
     wrong: list[str] = []
     identity = identity_of(pod.metadata, wrong)
     step = _step(pod, wrong) if identity is not None else 0

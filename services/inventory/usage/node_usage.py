@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import QuantityError, quantity
+from berth.products.resources import is_npu
 from berth.schemas.facts import PodPhase
 from berth.schemas.pod_constraints import HostPort, PodTerm
 from berth.schemas.usage_facts import UNLIMITED
@@ -61,7 +61,7 @@ def offer_of(node: Node) -> Offer:
     amounts = {
         name: _whole(value)
         for name, value in sorted(allocatable.items())
-        if name not in _OWN_FIELDS and not name.startswith(RESOURCE_PREFIX)
+        if name not in _OWN_FIELDS and not is_npu(name)
     }
     pods_max = min(_whole(allocatable[PODS]), UNLIMITED) if PODS in allocatable else UNLIMITED
     return Offer(pods_max, {name: amount for name, amount in amounts.items() if amount})

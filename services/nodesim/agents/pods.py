@@ -3,13 +3,14 @@
 from typing import Final
 
 from berth.formats.ascend.device_list import CHIPS_MAX
-from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX, SHARE_LABEL
+from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, SHARE_LABEL
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import ContainerStatus, PodStatus
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.pod_spec import Container, PodSpec
 from berth.formats.manifests.gang_request import FOREVER, RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
+from berth.products.resources import is_npu
 from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.stamps import moment_ms
@@ -73,7 +74,7 @@ def other_chips(pod: AgentPod, resource: str) -> str:
     """Name of a chip resource that a pod requests and a node with ``resource`` does not have; empty without one."""
     for container in pod.spec.containers or ():
         for name in sorted({**_of(container, "limits"), **_of(container, "requests")}):
-            if name.startswith(RESOURCE_PREFIX) and name != resource and _amount(container, name):
+            if is_npu(name) and name != resource and _amount(container, name):
                 return name
     return ""
 

@@ -8,8 +8,9 @@ import msgspec
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
 from berth.formats.ascend.fault_counters import FaultyDevice, FaultyNode, NodeState
-from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX, chip_names
+from berth.formats.ascend.pod_annotations import chip_names
 from berth.formats.kubernetes.objects import Node
+from berth.products.resources import is_chips
 from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition
 
@@ -86,5 +87,5 @@ def _names(resource: str, chips: int) -> list[str]:
 def _resource(node: Node) -> str:
     """Resource of whole chips that a node offers."""
     offered = sorted(node.status.capacity or node.status.allocatable or ())
-    kinds = [name for name in offered if name.startswith(RESOURCE_PREFIX) and "-" not in name]
+    kinds = [name for name in offered if is_chips(name)]
     return next(iter(kinds), _UNKNOWN)

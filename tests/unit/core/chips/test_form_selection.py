@@ -113,12 +113,26 @@ def test_310_goes_by_its_strategy() -> None:
     assert (refusal.code, refusal.value, refusal.expected) == ("unsupported-policy", "stranger", "chip or card")
 
 
-@pytest.mark.parametrize("resource", ["huawei.com/npu-core", "huawei.com/Ascend910-2c", "huawei.com/Ascend310P-4c"])
+@pytest.mark.parametrize(
+    "resource",
+    ["huawei.com/npu-core", "huawei.com/Ascend910-1c", "huawei.com/Ascend910-2c", "huawei.com/Ascend910-12c.3cpu.32g", "huawei.com/Ascend310P-4c"],
+)  # fmt: skip
 def test_virtual_npus_are_refused_with_the_field(resource: str) -> None:
     refusal = choose(resource, policy="chip4-node8")
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.field, refusal.value) == ("unsupported-vnpu", "resource", resource)
+    assert "no virtual NPUs" in refusal.expected
     assert A910 in refusal.expected
+
+
+@pytest.mark.parametrize(
+    "resource", ["huawei.com/Ascend310P-V", "huawei.com/Ascend310P-VPro", "huawei.com/Ascend310P-IPro"]
+)
+def test_cards_of_several_kinds_in_one_node_are_no_virtual_npus(resource: str) -> None:
+    refusal = choose(resource)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.value) == ("unsupported-policy", resource)
+    assert "cards of several kinds in one node" in refusal.expected
 
 
 @pytest.mark.parametrize("resource", ["huawei.com/Stranger", "nvidia.com/gpu", "", "some-other.com/chip-2c"])

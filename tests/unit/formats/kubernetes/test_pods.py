@@ -66,6 +66,20 @@ def test_what_cannot_be_is_named_with_its_value(given: PodSpec, words: str) -> N
     assert pod_ask(given).wrong.startswith(words)
 
 
+@pytest.mark.parametrize("name", ["huawei.com/rdma_shared", "huawei.com/Ascend910B3", "huawei.com/Ascend910B3-memory"])
+def test_a_resource_that_is_no_chips_is_one_like_any_other(name: str) -> None:
+    found = pod_ask(spec(box(limits={"huawei.com/Ascend910": 8, name: 2})))
+    assert (found.wrong, found.resource, found.chips) == ("", "huawei.com/Ascend910", 8)
+    assert found.constraints is not None
+    assert found.constraints.resources == ((name, 2),)
+
+
+@pytest.mark.parametrize("name", ["huawei.com/Ascend910-2c", "huawei.com/npu-core", "huawei.com/Ascend310P-VPro"])
+def test_what_is_made_of_chips_counts_as_chips_and_is_refused_with_its_name(name: str) -> None:
+    found = pod_ask(spec(box(limits={name: 1})))
+    assert (found.wrong, found.resource, found.chips, found.constraints) == ("", name, 1, None)
+
+
 def affinity(*terms: dict[str, Any]) -> PodSpec:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
     return spec(box(), affinity={"nodeAffinity": required})

@@ -180,6 +180,33 @@ def test_resources_that_cannot_be_read_keep_the_group_out() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("resource", "code", "words"),
+    [
+        ("huawei.com/Ascend910-2c", "unsupported-vnpu", "whole chips, no virtual NPUs"),
+        ("huawei.com/Ascend910-12c.3cpu.32g", "unsupported-vnpu", "whole chips, no virtual NPUs"),
+        ("huawei.com/npu-core", "unsupported-vnpu", "whole chips, no virtual NPUs"),
+        ("huawei.com/Ascend310P-V", "unsupported-policy", "cards of several kinds in one node"),
+    ],
+)
+def test_a_group_for_virtual_npus_is_refused_as_such(resource: str, code: str, words: str) -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", phase="Pending", resources={resource: "8"}))
+    world.run()
+    _, reason, message = world.condition()
+    assert (world.phase(), reason) == ("Pending", "JobValidateFailed")
+    assert message.startswith(f"spec.minResources.{resource} is '8' ({code}): ")
+    assert words in message
+
+
+@pytest.mark.parametrize("resources", [{"huawei.com/rdma_shared": "1"}, {"huawei.com/Ascend910-2c": "0"}])
+def test_resources_that_are_no_chips_do_not_keep_a_group_out(resources: dict[str, str]) -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", phase="Pending", resources=resources))
+    world.run()
+    assert world.phase() == "Inqueue"
+
+
 def test_by_force_only_chips_count_and_otherwise_cpu_and_the_claims_of_others() -> None:
     forced = GroupWorld(cpu=1000)
     forced.show(pending("a"), pending("b", 16))

@@ -84,7 +84,7 @@ def a_pod(name: str, **changes: Any) -> Pod:  # noqa: ANN401  # a builder for te
 
 
 def accepted(name: str, uid: str, pods: int, state: str = "accepted") -> JobSeen:
-    request = JobRequest("team", name, uid, RESOURCE, [Task("t", pods, 2)])
+    request = JobRequest("team", name, uid, RESOURCE, [Task("t", pods, 2, 2_000, 1_024)])
     return JobSeen("team", name, uid, state, 1, request=request)  # type: ignore[arg-type]  # one of the states
 
 
@@ -329,6 +329,32 @@ def test_what_a_pod_uses_is_taken_off_while_its_job_is_unknown() -> None:
     assert cpu_left(world) == 96_000
     world.pods.note_job(accepted("j", "u", 2))
     assert cpu_left(world) == 100_000, "the ledger counts them"
+
+
+def resized(name: str, cpu: str, **changes: Any) -> Pod:  # noqa: ANN401  # a builder for tests
+    """A pod whose container has an amount of CPU in force that differs from that of its spec, which is 2."""
+    actual = {"name": "main", "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+    return a_pod(name, containers=[actual], **changes)
+
+
+def test_what_a_resized_pod_has_beyond_its_request_is_taken_off() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 1))
+    assert cpu_left(world) == 100_000
+    world.put(resized("own", "5", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    assert cpu_left(world) == 97_000, "the ledger counts 2 of the 5"
+    world.put(resized("own", "1", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    assert cpu_left(world) == 100_000
+    assert world.nodes.free().cpu_milli == 198_000
+    world.put(resized("own", "4", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    world.pods.remove("uid-own")
+    assert cpu_left(world) == -1
+
+
+def test_a_resized_pod_of_another_scheduler_counts_with_the_largest_amount() -> None:
+    world = World()
+    world.put(resized("plain", "7", asked=0))
+    assert cpu_left(world) == 93_000
 
 
 def test_what_pods_without_chips_use_is_taken_off_once() -> None:

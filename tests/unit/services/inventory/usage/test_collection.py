@@ -104,14 +104,16 @@ def test_other_resources_by_what_is_offered_and_what_is_used() -> None:
         "rdma__hca": "4",
         "hugepages_2Mi": "0",
         "huawei.com__Ascend910": "8",
+        "huawei.com__Ascend910_2c": "4",
+        "huawei.com__rdma": "3",
     }
     desk.usage.replace_nodes([a_node("n1", **offered), a_node("n2", ephemeral_storage="1500m", odd__one="many")])
     box = {"name": "main", "resources": {"requests": {"rdma/hca": "1", "ephemeral-storage": "1Ki", "cpu": "1"}}}
     desk.put(a_pod("a", box=box), a_pod("b", box=box))
     fact = desk.settle()
-    assert fact.resources == ["ephemeral-storage", "rdma/hca"]
-    assert sparse(fact.offered_node, fact.offered_index, fact.offered) == [(0, 1, 4), (1, 0, 1)]
-    assert sparse(fact.used_node, fact.used_index, fact.used) == [(0, 0, 2048), (0, 1, 2)]
+    assert fact.resources == ["ephemeral-storage", "huawei.com/rdma", "rdma/hca"]
+    assert sparse(fact.offered_node, fact.offered_index, fact.offered) == [(0, 1, 3), (0, 2, 4), (1, 0, 1)]
+    assert sparse(fact.used_node, fact.used_index, fact.used) == [(0, 0, 2048), (0, 2, 2)]
 
 
 def test_labels_are_told_only_where_a_selector_names_them() -> None:

@@ -1,0 +1,91 @@
+"""What ``berth submit`` reads from files before it knows a cell."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from berth.cli.app import call
+from berth.cli.jobs.requests import Read, read_requests
+
+OWN = """
+apiVersion: berth/v1
+kind: Job
+metadata: {name: mixed}
+spec:
+  resource: huawei.com/Ascend910
+  nodeSelector: {accelerator-type: module-910b-8}
+  tasks:
+    - {name: launcher, replicas: 1, cpu: 1, memory: 1Gi}
+    - {name: worker, replicas: 2, chips: 8, cpu: 8, memory: 64Gi}
+"""
+MINDSPORE = """
+apiVersion: mindxdl.gitee.com/v1
+kind: AscendJob
+metadata: {name: ms}
+spec:
+  replicaSpecs:
+    Scheduler:
+      template: {spec: {nodeSelector: {accelerator-type: module-910b-8}, containers: [{name: ascend}]}}
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          nodeSelector: {accelerator-type: module-910b-8}
+          containers: [{name: ascend, resources: {limits: {huawei.com/Ascend910: 8}}}]
+"""
+CONFIG_MAP = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: rings-config-mixed}
+data: {hccl.json: '{"status":"initializing"}'}
+---
+"""
+
+
+def reading_of(folder: Path, text: str) -> Read:
+    file = folder / "jobs.yaml"
+    file.write_text(text)
+    return read_requests((str(file),))
+
+
+@pytest.mark.parametrize("text", [OWN, MINDSPORE])
+def test_a_job_that_mixes_pods_with_and_without_chips_is_valid_without_a_cell(tmp_path: Path, text: str) -> None:
+    found = reading_of(tmp_path, text)
+    assert found.faults == []
+    (sent,) = found.requests
+    assert [task.chips for task in sent.request.tasks] == [0, 8]
+
+
+def test_a_job_is_refused_before_a_cell_is_known_by_the_rules_of_this_release(tmp_path: Path) -> None:
+    text = OWN.replace("chips: 8", "chips: 3").replace("module-910b-8", "module")
+    (fault,) = reading_of(tmp_path, text).faults
+    assert (fault.code, fault.field) == ("invalid-request", "tasks[1].chips")
+
+
+def test_virtual_npus_are_refused_as_such(tmp_path: Path) -> None:
+    text = OWN.replace("huawei.com/Ascend910", "huawei.com/Ascend910-2c")
+    (fault,) = reading_of(tmp_path, text).faults
+    assert (fault.code, fault.value) == ("unsupported-vnpu", "huawei.com/Ascend910-2c")
+
+
+def test_other_kinds_are_skipped_with_a_note(tmp_path: Path) -> None:
+    found = reading_of(tmp_path, CONFIG_MAP + OWN)
+    assert [sent.key for sent in found.requests] == [("default", "mixed")]
+    (note,) = found.skipped
+    assert note.endswith("jobs.yaml: document 1: ConfigMap rings-config-mixed (v1) is no job; it is skipped")
+
+
+def test_the_note_is_printed_and_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(CONFIG_MAP + OWN.replace("chips: 8", "chips: many"))
+    assert call(["submit", str(file), "--json"]) == 1
+    printed = capsys.readouterr()
+    (note,) = json.loads(printed.out)["skipped"]
+    assert f"warning: {note}" in printed.err
+    assert "ConfigMap rings-config-mixed" in note
+
+
+def test_a_file_with_other_kinds_only_is_a_fault(tmp_path: Path) -> None:
+    (fault,) = reading_of(tmp_path, CONFIG_MAP).faults
+    assert (fault.value, "at least one job" in fault.expected) == ("only ConfigMap", True)
