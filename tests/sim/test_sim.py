@@ -16,7 +16,7 @@ from tests.sim.story import CONTESTED_FROM, WEIGHTS, Story, draw
 from tests.sim.world import World
 from tests.support.compiled_files import COMPILED_FILES
 
-SEEDS = 50
+SEEDS = 32
 
 
 @pytest.fixture(scope="module")
