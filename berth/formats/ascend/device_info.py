@@ -9,6 +9,7 @@ Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from berth.formats.ascend.check_code import verify
 from berth.formats.ascend.device_list import RESOURCE_PREFIX
 from berth.formats.ascend.report_error import RefusedReport, ReportError, decoded, text_of
 from berth.formats.whole_numbers import WHOLE_MAX, Int64
+from berth.products.catalogue import NODE_PRODUCTS
 
 NAMESPACE: Final = "kube-system"
 NAME_PREFIX: Final = "mindx-dl-deviceinfo-"
@@ -34,6 +36,7 @@ _RECOVERING: Final = "-Recovering"
 _FAULT: Final = "-Fault"
 _HEALTH: Final = (_UNHEALTHY, _NETWORK, _RECOVERING)
 """Ends of the keys of lists of chips with a fault."""
+_RESOURCES: Final = frozenset(product.resource for product in NODE_PRODUCTS.values())
 _WHOLE_CHIP: Final = re.compile(r"[A-Za-z0-9]+-([0-9]{1,4})")
 _VIRTUAL_CHIP: Final = re.compile(r"[A-Za-z0-9]+-[0-9]+c(?:\.[0-9a-z]+)*-[0-9]+-([0-9]{1,4})(?:_[0-9]+)?")
 
@@ -290,9 +293,12 @@ def report_of(
     faults: list[FaultRow] = []
     warnings = []
     for key in sorted(device_list):
-        if _is_resource(key):
+        if key in _RESOURCES:
             chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", gaps)
-        elif key.endswith(_FAULT):
+        elif key.startswith(RESOURCE_PREFIX) and any(key + end in device_list for end in _HEALTH):
+            with suppress(ReportError):  # chips of a product that is not known, or fields of another release
+                chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", None)
+        elif key.removesuffix(_FAULT) in _RESOURCES | chips.keys():
             try:
                 faults += decoded(device_list[key] or "null", _ROWS, field=f"{field}.DeviceList[{key}]") or ()
             except ReportError as error:
@@ -345,14 +351,10 @@ def physical_id(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _is_resource(key: str) -> bool:
-    return key.startswith(RESOURCE_PREFIX) and "-" not in key
-
-
 def _is_known(key: str) -> bool:
     """Whether a key of a device list is one of those that are read."""
     resource, dash, end = key.partition("-")
-    return _is_resource(resource) and (not dash or dash + end in {*_HEALTH, _FAULT})
+    return resource in _RESOURCES and (not dash or dash + end in {*_HEALTH, _FAULT})
 
 
 def _chip_lists(device_list: Mapping[str, str], resource: str, field: str, gaps: list[ReportError] | None) -> ChipLists:
