@@ -31,7 +31,10 @@ def code_of(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-WORDS = ("Zeta", "alpha", "HeartbeatTime", "DpuList", "<&>", "über", "a b")
+WORDS = (
+    "Zeta", "alpha", "HeartbeatTime", "DpuList", "<&>", "über", "huawei.com/Total", "huawei.com/Ascend910-Dpu",
+    "huawei.com/Total-Fault",
+)  # fmt: skip
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()

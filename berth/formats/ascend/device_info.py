@@ -9,11 +9,13 @@ Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from berth.formats.ascend.check_code import verify
+from berth.formats.ascend.device_list import RESOURCE_PREFIX
 from berth.formats.ascend.report_error import RefusedReport, ReportError, decoded, text_of
 from berth.formats.whole_numbers import WHOLE_MAX, Int64
 from berth.products.resources import is_chips
@@ -292,7 +294,10 @@ def report_of(
     for key in sorted(device_list):
         if is_chips(key):
             chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", gaps)
-        elif key.endswith(_FAULT):
+        elif key.startswith(RESOURCE_PREFIX) and any(key + end in device_list for end in _HEALTH):
+            with suppress(ReportError):  # chips of a product that is not known, or fields of another release
+                chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", None)
+        elif (resource := key.removesuffix(_FAULT)) in chips or is_chips(resource):
             try:
                 faults += decoded(device_list[key] or "null", _ROWS, field=f"{field}.DeviceList[{key}]") or ()
             except ReportError as error:
