@@ -237,3 +237,23 @@ async def test_pods_of_other_workloads_get_a_group_of_their_owner(
         group = await kube_api.get(f"{GROUPS.format(namespace)}/{name}")
         assert group["spec"]["minMember"] == 2
         assert group["metadata"]["ownerReferences"][0]["kind"] == "Job"
+
+
+async def test_a_pod_of_another_operator_lives_beside_the_played_one(
+    kube_api: KubeApi, client: Client, namespace: str
+) -> None:
+    """Case b/30."""
+    cluster = Cluster(kube_api, client, namespace)
+    labels = {"training.kubeflow.org/job-name": "mine", "training.kubeflow.org/replica-type": "master"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "mine-master-0", "labels": labels},
+        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "pytorch", "image": "x"}]},
+    }
+    before = await kube_api.post(cluster.pods, pod)
+    async with played(client, TOPOLOGY, agents=CONTROLLERS):
+        await kube_api.post(f"/apis/mindxdl.gitee.com/v1/namespaces/{namespace}/ascendjobs", ascend_job(namespace))
+        await cluster.let_in()
+        found = await cluster.has_pods("llm-master-0", "llm-worker-0", "mine-master-0")
+    assert found["mine-master-0"]["metadata"] == before["metadata"]
