@@ -8,14 +8,11 @@ no chip.
 from collections.abc import Sequence
 from typing import cast
 
-import msgspec
-import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
 from berth.core.changes import Changes
 from berth.core.cluster.bitmaps import Fits
-from berth.core.cluster.node_classes import ClassKey
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
 from berth.core.explain.model import all_sentences
@@ -381,30 +378,3 @@ def test_where_nobody_answered_no_error_is_known() -> None:
     assert verdict.refusal is not None
     assert (verdict.refusal.code, verdict.refusal.missing_shards) == ("no-room", [0])
     assert verdict.refusal.counts == [ReasonCount(NodeReason.SHARD_MISSING, 1)]
-
-
-class BrokenClasses(Scorer):
-    """Fails on the class of the nodes whose label says so, with any shape."""
-
-    def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
-        if ("broken", "yes") in key.labels:
-            raise IndexError("an index is out of bounds")
-        return super()._reason_of(shape, key)
-
-
-def test_a_class_whose_nodes_are_of_shards_that_did_not_answer_is_no_error_of_the_others() -> None:
-    seat = Seat("a", "b")
-    node = a_node("b", leaf="b")
-    broken = msgspec.structs.replace(node, labels={**node.labels, "broken": "yes"})
-    seat.fact("node.leaf-b", pack_nodes("leaf-b", [broken], at_ms=2))
-    table = seat.state.table
-    scorer = BrokenClasses(table, seat.state.shares, seat.state.fold.settings)
-    seat.job(a_job("four", chips=4))
-    opening = seat.scheduler.open(5).opening
-    assert opening is not None
-    (shape,) = opening.asks
-    without = np.array([name == "b" for name in table.names])
-    found = scorer.candidates(shape, 1, without=without)
-    assert [table.names[row] for row in found.rows.tolist()] == ["a"]
-    with pytest.raises(IndexError):
-        scorer.evaluate(shape)
