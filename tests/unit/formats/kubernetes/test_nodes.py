@@ -97,7 +97,7 @@ def test_a_node_whose_chips_cannot_be_read_is_one_without_chips(annotation: str,
 
 def test_a_node_with_chips_that_are_cut_keeps_its_whole_ones() -> None:
     names = ["Ascend910-0", "Ascend910-3", "Ascend910-2c-100-1_0", "Ascend910-2c.1cpu-101-1_0", "Ascend910-16c-102-2_0"]
-    infos = msgspec.json.encode(dict.fromkeys(names, {})).decode()
+    infos = msgspec.json.encode({name: {} for name in names}).decode()
     allocatable = {"huawei.com/Ascend910": "2", "huawei.com/Ascend910-2c": "2", "cpu": "4"}
     reading = read_node(node(metadata__annotations={"baseDeviceInfos": infos}, status__allocatable=allocatable))
     assert reading.reasons == ()
