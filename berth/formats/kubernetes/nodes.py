@@ -151,12 +151,15 @@ def _named_chips(text: str) -> tuple[str, int]:
 def _chips_called(names: tuple[str, ...]) -> tuple[str, int]:
     """Resource name and mask of chips; cached, because the nodes of a cluster have few different sets of them.
 
+    Virtual chips are left out: the device plug-in names the parts of a chip that is cut instead of the chip.
+
     Raises:
         _ChipsError: They are not whole chips of one resource.
     """
-    shared = [name for name in names if name.count("-") > 1]
-    if shared:
-        raise _ChipsError(shared[0], "whole chips <type>-<id>; virtual chips are not placed")
+    parts = [name for name in names if name.count("-") > 1]
+    names = tuple(name for name in names if name.count("-") <= 1)
+    if parts and not names:
+        raise _ChipsError(parts[0], "whole chips <type>-<id>; virtual chips are not placed")
     listed = ", ".join(names)
     try:
         mask = chip_mask(",".join(names))

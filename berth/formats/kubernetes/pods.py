@@ -74,7 +74,7 @@ class _ChipRequest(NamedTuple):
     name: str
     field: str
     resource: str
-    count: int
+    chips: int
 
 
 class _Reading:
@@ -323,16 +323,16 @@ def _only_chips(reading: _Reading) -> tuple[str, int]:
         if other.container != first.container:
             count = "two" if len(names) == 2 else str(len(names))  # noqa: PLR2004 - the word for 2
             text = f"asks for chips in {count} containers: {_listed(names.values())}; ask in one"
-            expected = f"chips in one container: {first.name or first.container} asks for {first.count}"
-            reading.note(WrongFieldError(other.field, other.count, expected, text=text))
+            expected = f"chips in one container: {first.name or first.container} asks for {first.chips}"
+            reading.note(WrongFieldError(other.field, other.chips, expected, text=text))
             break
     for other in rest:
         if other.resource != first.resource:
             text = f"asks for chips of more than one kind: {_listed(kinds)}; ask for one"
             expected = f"chips of one kind in a pod: {first.resource} is asked for, too"
-            reading.note(WrongFieldError(other.field, other.count, expected, text=text))
+            reading.note(WrongFieldError(other.field, other.chips, expected, text=text))
             break
-    return first.resource, first.count
+    return first.resource, first.chips
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -170,13 +170,12 @@ def _filled_in(spec: Mapping[str, object], labels: Mapping[str, str]) -> Node:
     for port in [port for one in containers for port in _mappings(one.get("ports"))]:
         if found.get("hostNetwork") is True and not port.get("hostPort") and "containerPort" in port:
             port["hostPort"] = port["containerPort"]
-    affinity = found.get("affinity")
-    for kind in ("podAffinity", "podAntiAffinity") if isinstance(affinity, dict) else ():
-        terms = affinity.get(kind)
-        if isinstance(terms, dict):
-            preferred = (one.get("podAffinityTerm") for one in _mappings(terms.get(PREFERRED)))
-            for term in (*_mappings(terms.get(REQUIRED)), *_mappings(list(preferred))):
-                _select_by_keys(term, labels)
+    affinity = _mapping(found.get("affinity"))
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = _mapping(affinity.get(kind))
+        preferred = [one.get("podAffinityTerm") for one in _mappings(terms.get(PREFERRED))]
+        for term in (*_mappings(terms.get(REQUIRED)), *_mappings(preferred)):
+            _select_by_keys(term, labels)
     return found
 
 
@@ -188,12 +187,20 @@ def _select_by_keys(term: Node, labels: Mapping[str, str]) -> None:
     conditions = [
         {"key": key, "operator": operator, "values": [labels[key]]}
         for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-        for key in (term.get(name) if isinstance(term.get(name), list) else ())
-        if isinstance(key, str) and key in labels
+        for key in _texts(term.get(name))
+        if key in labels
     ]
     given = selector.get("matchExpressions", [])
     if conditions and isinstance(given, list):
         selector["matchExpressions"] = [*given, *conditions]
+
+
+def _texts(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> Node:
+    return value if isinstance(value, dict) else {}
 
 
 def _mappings(value: object) -> list[Node]:

@@ -57,7 +57,7 @@ def _group(task: Tree, index: int, job: Metadata, queue: str) -> PodGroup:
 def pod_labels(job: Metadata, *, task: str, index: int, queue: str) -> dict[str, str]:
     """Labels that Volcano's controller gives a pod.
 
-    Source: Volcano 1.15, ``createJobPod``.
+    Source: Volcano, ``createJobPod``.
 
     Args:
         job: Metadata of the job.

@@ -382,34 +382,6 @@ def test_a_term_for_pods_that_lack_a_label_leaves_pods_that_have_it_and_host_por
     assert reasons(cell, "three", a_task(PodConstraints(ports=(HostPort(81),)), app="b")) == {NodeReason.REPELLED: 1}
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("huawei.com/Ascend910B3", "huawei.com/Ascend910"),
-        ("huawei.com/NPU", "huawei.com/npu"),
-        ("rdma/hcas", "rdma/hca"),
-    ],
-)
-def test_a_resource_that_no_node_offers_and_is_close_to_a_known_one_is_named(name: str, meant: str) -> None:
-    cell = a_cell({"a1": "a"}, recoveries=1)
-    say(cell, zones={"a1": "a"}, resources={"rdma/hca": 1})
-    refusal = cell.refuse(job("job", a_task(PodConstraints(resources=((name, 1),)))))
-    assert (refusal.code, refusal.field, refusal.value, refusal.expected) == ("no-resource", "resource", name, meant)
-    assert sentence(refusal) == (
-        f"no node offers {name}; did you mean {meant}; 0 of 1 node fits: 1 has too little {name}"
-    )
-    say(cell, zones={"a1": "a"}, resources={name: 1})
-    assert nodes_of(*cell.decide()) == ["a1"]
-
-
-@pytest.mark.parametrize("name", ["huawei.com/rdma_shared", "example.com/fpga", "rdma/hca"])
-def test_any_other_resource_that_is_missing_is_one_of_which_nodes_have_too_little(name: str) -> None:
-    cell = a_cell({"a1": "a"}, recoveries=1)
-    say(cell, zones={"a1": "a"}, resources={"rdma/hca": 1})
-    refusal = cell.refuse(job("job", a_task(PodConstraints(resources=((name, 2),)))))
-    assert sentence(refusal) == f"0 of 1 node fits: 1 has too little {name}"
-
-
 def test_without_any_fact_of_usage_a_resource_is_not_asked_for() -> None:
     cell = a_cell({"a1": "a", "b1": "b"})
     rdma = PodConstraints(resources=(("rdma/hca", 1),))

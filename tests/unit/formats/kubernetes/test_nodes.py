@@ -95,6 +95,15 @@ def test_a_node_whose_chips_cannot_be_read_is_one_without_chips(annotation: str,
     assert words in reason
 
 
+def test_a_node_with_chips_that_are_cut_keeps_its_whole_ones() -> None:
+    names = ["Ascend910-0", "Ascend910-3", "Ascend910-2c-100-1_0", "Ascend910-2c.1cpu-101-1_0", "Ascend910-16c-102-2_0"]
+    infos = msgspec.json.encode({name: {} for name in names}).decode()
+    allocatable = {"huawei.com/Ascend910": "2", "huawei.com/Ascend910-2c": "2", "cpu": "4"}
+    reading = read_node(node(metadata__annotations={"baseDeviceInfos": infos}, status__allocatable=allocatable))
+    assert reading.reasons == ()
+    assert (reading.node.resource, reading.node.chips, reading.node.allocatable) == ("huawei.com/Ascend910", 0b1001, 2)
+
+
 def test_a_node_with_chips_but_without_the_annotation_is_told_of() -> None:
     reading = read_node(node(metadata__annotations=None))
     assert reading.node.chips == 0
