@@ -68,6 +68,11 @@ class JobRequest(Message, frozen=True):
     priority. Only with the origin ``pods``."""
 
 
+def rank_of(priority: int, *, is_fragile: bool) -> int:
+    """Priority as the first part of a sort key; among equal ones, requests that are fragile come first."""
+    return -2 * priority - is_fragile
+
+
 class JobCancel(Message, frozen=True):
     """Request to cancel a job, whether it runs or waits."""
 
@@ -85,4 +90,4 @@ class JobCancel(Message, frozen=True):
     """Nobody asked for it: it follows from what is seen of the job's pods. Pods that have a node are not deleted."""
 
 
-__all__ = ["ChipCount", "JobCancel", "JobRequest", "Name", "Task"]
+__all__ = ["ChipCount", "JobCancel", "JobRequest", "Name", "Task", "rank_of"]

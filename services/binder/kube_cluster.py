@@ -12,12 +12,11 @@ from itertools import islice
 from typing import Final
 
 from berth.core.explain.text import pluralize
-from berth.formats.ascend.bind_annotations import BoundPod, annotations
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
-from berth.runtime.kube.port import Api, RefusedError
+from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
@@ -31,7 +30,7 @@ from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
-from berth.services.binder.node_turns import NodeTurns, RankPod
+from berth.services.binder.node_turns import NodeTurns, RankPod, bind_request
 from berth.services.binder.pod_binding import PodBinding, PodBindRequest, Verdict, involved_pod
 from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
@@ -177,11 +176,7 @@ class KubeCluster(EvictionPort):
         if gang.attempt == 1 or progress.is_checked:
             return
         for rank in [rank for rank in todo if rank in members]:
-            try:
-                pod = await self._binding.look(gang.namespace, members[rank].pod)
-            except RefusedError:
-                continue  # the same happens to its binding
-            if pod is None or pod.metadata.uid != members[rank].uid or pod.metadata.deletion_timestamp is not None:
+            if await self._binding.is_gone(gang.namespace, members[rank].pod, members[rank].uid):
                 progress.lost[rank] = members[rank].uid
         progress.is_checked = True
 
@@ -426,27 +421,9 @@ class KubeCluster(EvictionPort):
     def _bind_request(
         self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod, member: Member
     ) -> PodBindRequest:
-        described = BoundPod(
-            name=member.pod,
-            uid=member.uid,
-            resource=gang.placement.resource,
-            chips=progress.chips[pod.rank],
-            predicate_ns=self.times.next(pod.card.name, self._clock.now_ms()),
-            distributed=job_members.fact.distributed,
-            rank_index=member.rank_index,
-            writes_real=job_members.fact.writes_real,
-            share=gang.placement.share,
-            job=gang.name,
-            job_uid=gang.uid,
-            attempt=gang.attempt,
-            rank=pod.rank,
-            more=progress.notes[pod.rank] | self._left.marks(gang, pod.rank, name=member.pod, node=pod.card.name),
-        )
-        written = annotations(described, pod.card, pod.devices)
-        least = gang.steps.get(pod.rank, 0)
-        return PodBindRequest(
-            gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale, least_step=least
-        )
+        ns = self.times.next(pod.card.name, self._clock.now_ms())
+        left = self._left.marks(gang, pod.rank, name=member.pod, node=pod.card.name)
+        return bind_request(gang, progress, job_members.fact, pod, member, predicate_ns=ns, left=left)
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
         """See :meth:`Cluster.begin`."""

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from berth.core.explain.text import pluralize
-from berth.formats.ascend.bind_annotations import BaseDevice, NodeCard, takes_whole_node
+from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
+from berth.schemas.facts import MembersSeen
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.chip_slots import ChipSlots, Slot
 from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.members import Member
+from berth.services.binder.pod_binding import PodBindRequest
 from berth.services.binder.work import AttemptKey
 
 
@@ -73,3 +75,47 @@ class NodeTurns:
         for slot in slots:
             keys.update(self._waiting.pop(slot, {}))
         return list(keys)
+
+
+def bind_request(
+    gang: Gang,
+    progress: Progress,
+    fact: MembersSeen,
+    pod: RankPod,
+    member: Member,
+    *,
+    predicate_ns: int,
+    left: Mapping[str, str],
+) -> PodBindRequest:
+    """Binding of a pod.
+
+    Args:
+        gang: Its gang.
+        progress: Places of the gang.
+        fact: Pods of the gang.
+        pod: The rank that is bound.
+        member: The pod that has it now.
+        predicate_ns: Predicate time, in ns since 1970.
+        left: Annotations about the pod that had the rank before.
+    """
+    described = BoundPod(
+        name=member.pod,
+        uid=member.uid,
+        resource=gang.placement.resource,
+        chips=progress.chips[pod.rank],
+        predicate_ns=predicate_ns,
+        distributed=fact.distributed,
+        rank_index=member.rank_index,
+        writes_real=fact.writes_real,
+        share=gang.placement.share,
+        job=gang.name,
+        job_uid=gang.uid,
+        attempt=gang.attempt,
+        rank=pod.rank,
+        more={**progress.notes[pod.rank], **left},
+    )
+    written = annotations(described, pod.card, pod.devices)
+    least = gang.steps.get(pod.rank, 0)
+    return PodBindRequest(
+        gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale, least_step=least
+    )

@@ -284,6 +284,14 @@ class PodBinding:
                 return None
         raise TransientError(f"pod {request.pod} changes all the time")
 
+    async def is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether a pod is gone or about to go; one that may not be read counts as there."""
+        try:
+            pod = await self.look(namespace, name)
+        except RefusedError:
+            return False
+        return pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None
+
     async def look(self, namespace: str, name: str) -> PodLean | None:
         """Current state of a pod; None when it does not exist.
 

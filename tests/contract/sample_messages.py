@@ -127,7 +127,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid"},
         OutcomeSeen: {"step", "done", "held", "open"},
-        JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain"},
+        JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
         Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving"},
@@ -155,13 +155,14 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
         Epoch: {"resumes"},
-        JobRequest: {"submitted_by"},
-        JobCancel: {"cancelled_by"},
+        JobRequest: {"submitted_by", "since_seq", "is_fragile"},
+        JobCancel: {"cancelled_by", "inferred"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
         Refusal: {"constraints"},
         Placement: {"claims"},
         DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
+        JobSeen: {"inferred"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -349,6 +350,8 @@ def _request() -> JobRequest:
         created_at_ms=_AT_MS,
         near={"app": "mindie-ms"},
         submitted_by="team-a",
+        since_seq=9,
+        is_fragile=True,
     )
 
 
@@ -549,6 +552,7 @@ def _facts() -> tuple[Message, ...]:
             rejection=_rejection(),
             reason="accepted",
             after_seq=12,
+            inferred=True,
         ),
         OutcomeSeen(
             namespace="team-a",
@@ -677,6 +681,7 @@ def _intake() -> tuple[Message, ...]:
             reason="no longer needed",
             created_at_ms=_AT_MS,
             cancelled_by="train-portal",
+            inferred=True,
         ),
     )
 
@@ -948,6 +953,7 @@ def _status() -> tuple[Message, ...]:
             submitted_ms=_AT_MS - 60_000,
             accepted_seq=17,
             is_plain=True,
+            is_fragile=True,
         ),
         JobSummary(
             namespace="team-a",

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from berth.core.explain.job_status import status_of
+from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.clusters.topology_file import parse_cluster
 from tests.sim.cell import CellSettings, SimCell
 from tests.sim.kube import finished
@@ -84,9 +85,9 @@ class Scene:
         """Change an object."""
         finished(self.kube.patch(path, body))
 
-    def pod(self, name: str, chips: int, *, owner: Tree | None = None, **annotations: str) -> None:
-        """Make a pod that runs for ever; ``annotations`` with ``__`` for ``/`` and ``_`` for ``-``."""
-        marks = {key.replace("__", "/").replace("_", "-"): value for key, value in annotations.items()}
+    def pod(self, name: str, chips: int, *, owner: Tree | None = None, group: str = "") -> None:
+        """Make a pod that runs for ever, of a Volcano PodGroup if one is named."""
+        marks = {GROUP_NAME: group} if group else {}
         metadata: Tree = {"name": name, "annotations": {**_FOREVER, **marks}, "labels": {}}
         if owner is not None:
             metadata["ownerReferences"] = [owner]

@@ -6,7 +6,7 @@ from berth.runtime.kube.port import RefusedError
 from tests.sim.kube import finished
 from tests.sim.scene import PODS, Scene, a_volcano_job, owned_by, topology
 
-ALONE = {"controllers": []}
+ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
@@ -63,7 +63,7 @@ def test_05_a_binding_that_is_refused_for_a_moment_ends_no_pod(status: int, time
         refused = RefusedError("admission webhook denied the request", status=status)
         scene.kube.fail(refused, method="POST", part="p-1/binding", times=times)
         for name in ("p-0", "p-1"):
-            scene.pod(name, 8, **{"scheduling.k8s.io__group_name": "pg"})
+            scene.pod(name, 8, group="pg")
         await scene.after(60)
 
     scene.play(script)
@@ -78,7 +78,7 @@ def test_05_pods_without_a_controller_stay_while_the_binding_of_another_is_refus
         scene.group("pg", 2)
         scene.kube.fail(denied, method="POST", part="p-1/binding", times=40)
         for name in ("p-0", "p-1"):
-            scene.pod(name, 8, **{"scheduling.k8s.io__group_name": "pg"})
+            scene.pod(name, 8, group="pg")
         await scene.after(120)
         why = "rank 1 of the gang cannot be bound: pod p-1 is refused: admission webhook denied the request"
         assert {name for name, said in scene.events("FailedBinding") if said.startswith(why)} == {"p-0", "p-1"}

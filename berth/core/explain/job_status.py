@@ -150,6 +150,12 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         open_ranks = (*recovery.open, -1, *recovery.unplaced)
         steps = (recovery.attempt, recovery.step, recovery.placed, open_ranks, recovery.refusal)
     about = (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held)
-    rank = (status.priority, status.pods, status.chips, status.submitted_ms, status.accepted_seq, status.is_plain)
-    rank = (*rank, status.is_fragile)
-    return (*about, *rank, *steps, *((one.rank, one.uid, one.refusal) for one in status.backups))
+    rank = (status.priority, status.pods, status.chips, status.submitted_ms, status.accepted_seq)
+    return (
+        *about,
+        *rank,
+        status.is_plain,
+        status.is_fragile,
+        *steps,
+        *((one.rank, one.uid, one.refusal) for one in status.backups),
+    )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.core.requests.gangs import rank_of
+from berth.schemas.intake import rank_of
 from berth.schemas.status import JobStatus
 
 QueueKey = tuple[int, bool, int, int, str, str, str]

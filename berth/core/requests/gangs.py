@@ -8,7 +8,7 @@ import msgspec
 
 from berth.core.requests.job_validation import ValidJob, shapes_of, validate
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobRequest, Task
+from berth.schemas.intake import JobRequest, Task, rank_of
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import Run, Share
@@ -38,11 +38,6 @@ ClassKey = tuple[tuple[Shape, int], ...]
 
 QueueOrder = tuple[int, int, str]
 """Sort key of a waiting job: priority and whether it is fragile, sequence of its place in the queue, uid."""
-
-
-def rank_of(priority: int, *, is_fragile: bool) -> int:
-    """Priority as the first part of a sort key; among equal ones those that are fragile come first."""
-    return -2 * priority - is_fragile
 
 
 def accepted_of(job: JobSeen, request: JobRequest) -> int:

@@ -8,11 +8,12 @@ from typing import Final
 
 import msgspec
 
+from berth.core.requests.gangs import FROM_PODS
 from berth.core.requests.job_validation import validate
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.ledger import Settings
+from berth.schemas.ledger import WITHDRAWN, Settings
 from berth.schemas.refusal import Refusal
 
 RECORD_BYTES_MAX: Final = 4_000_000
@@ -101,6 +102,20 @@ def cancel(wish: JobCancel, receipt: Receipt, holder: Holder) -> JobSeen | None:
         rejection=None,
         inferred=wish.inferred,
     )
+
+
+def end_of_cancelled(job: JobSeen, uid: str) -> str:
+    """Why an attempt of a job ends that is cancelled, or whose name another job has.
+
+    What is seen of its pods may have cancelled it, also if they are requested anew under its name.
+
+    Args:
+        job: The job that has the name.
+        uid: Uid of the job of the attempt.
+    """
+    if job.uid == uid:
+        return WITHDRAWN if job.inferred else "cancelled"
+    return WITHDRAWN if job.request is not None and job.request.origin == FROM_PODS else "cancelled"
 
 
 def _update(request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings) -> JobSeen:

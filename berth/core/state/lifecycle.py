@@ -21,6 +21,7 @@ import msgspec
 
 from berth.core.errors import guarded
 from berth.core.requests.job_validation import SHARE_AICORE
+from berth.core.state.admission import end_of_cancelled
 from berth.core.state.cell import State
 from berth.core.state.found_pods import (
     left_before,
@@ -38,7 +39,7 @@ from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import WITHDRAWN, Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
+from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
 from berth.schemas.placement import BlockPart, Placement, Run
 from berth.schemas.recovery import Recovery
 
@@ -217,8 +218,8 @@ def _must_end(
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):
-        why = WITHDRAWN if _is_withdrawn(state, holding) else "cancelled"
-        found.evictions.append(Eviction(uid, holding.attempt, why))
+        job = state.jobs[holding.namespace, holding.name]
+        found.evictions.append(Eviction(uid, holding.attempt, end_of_cancelled(job, uid)))
         return True
     due_ms = vanished_ms(holding, seen, outcome)
     if due_ms is not None and at_ms >= due_ms:
@@ -296,14 +297,6 @@ def _is_cancelled(state: State, holding: Holding) -> bool:
         return False
     job = state.jobs.get((holding.namespace, holding.name))
     return job is not None and (job.uid != holding.uid or job.state == "cancelled")
-
-
-def _is_withdrawn(state: State, holding: Holding) -> bool:
-    """Whether what is seen of the pods has cancelled the job: also if they are requested anew under its name."""
-    job = state.jobs.get((holding.namespace, holding.name))
-    if job is None or job.uid == holding.uid:
-        return job is not None and job.inferred
-    return job.request is not None and job.request.origin == "pods"
 
 
 def _adopt(state: State, uid: str, found: Due) -> bool:

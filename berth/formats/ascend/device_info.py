@@ -3,6 +3,8 @@
 The health lists decide which chips may be used, not the fault rows: a row can exist while its chip stays usable. Rows
 add the reason, sub-health, and chips that must accept no new work before they reach a list.
 
+Longer than 400 lines because what can be read of a refused report is read by the same rules.
+
 Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs/reference/faults.md,
 "Chip fault levels".
 """

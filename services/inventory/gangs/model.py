@@ -1,4 +1,7 @@
-"""State of the gang resolver: pods of gangs, and the requests made for parts of a gang."""
+"""State of the gang resolver: pods of gangs, and the requests made for parts of a gang.
+
+Longer than 400 lines because the parts of a gang, their ranks and their pods are always read together.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias

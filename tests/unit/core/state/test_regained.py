@@ -1,5 +1,7 @@
 """Attempts and steps that a restored ledger does not know, although pods run: they get the places of these pods."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -39,11 +41,8 @@ class Restored(Life):
         self.task = task or Task("worker", replicas, 1)
         super().__init__(attempt=attempt, corrections=corrections, recoveries=recoveries, is_placed=is_placed)
 
-    def job(self, state: JobState, uid: str = "uid-j") -> None:
-        seq = self.state.intake_seq + 1
-        request = a_job("j", tasks=[self.task])
-        seen = JobSeen("default", "j", uid, state, seq, 1, request=request, after_seq=seq - 1)
-        self.fact(seen, "job.default.j")
+    def job(self, state: JobState, uid: str = "uid-j", **changes: Any) -> None:  # noqa: ANN401 - fields of the fact
+        super().job(state, uid, **{"request": a_job("j", tasks=[self.task]), **changes})
 
     def found(self, *phases: PodPhase, **changes: object) -> None:
         fact = msgspec.structs.replace(self.pods_fact(*phases), **{"attempt": 1, **changes})
