@@ -173,14 +173,13 @@ class ReportStore:
         """
         reports = self._reports_of(node)
         report: object | None = found.report
-        match report:
-            case DeviceReport():
-                stored = _stored(reports, report, now_ms=now_ms, is_live=is_live)
-                reported_ms = stored.reported_ms if report.update_s else now_ms  # its time cannot be read
-                views = _views({}, report, idle=0)
-                report = msgspec.structs.replace(stored, reported_ms=reported_ms, views=views)
-            case HealthReport():
-                report = StoredAgentReport(report, now_ms)
+        if isinstance(report, DeviceReport):
+            stored = _stored(reports, report, now_ms=now_ms, is_live=is_live)
+            reported_ms = stored.reported_ms if report.update_s else now_ms  # its time cannot be read
+            views = _views({}, report, idle=0)
+            report = msgspec.structs.replace(stored, reported_ms=reported_ms, views=views)
+        elif isinstance(report, HealthReport):
+            report = StoredAgentReport(report, now_ms)
         reports.set_refused(source, report, found.gap)
 
     def mark_suspect(self, node: str, source: str, reason: str) -> bool:

@@ -30,7 +30,6 @@ from berth.services.health.report_store import DEVICE, NODED, SWITCH, ReportStor
 
 E = TypeVar("E")
 
-_NOTHING: Final = RefusedReport(None)
 _DIRECT_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
 _CLUSTERD_LABEL: Final = {"labelSelector": "mx-consumer-volcano=true"}
 
@@ -303,7 +302,8 @@ class Clusterd:
             self._log.warning("chunk rejected, previous content stays in force", chunk=name, reason=str(error))
         nodes = self._held_by(name)
         for node in nodes:
-            self._intake.report_store.refuse(node, _source_of(name), _NOTHING, now_ms=self._intake.clock.now_ms())
+            nothing: RefusedReport[object] = RefusedReport(None)
+            self._intake.report_store.refuse(node, _source_of(name), nothing, now_ms=self._intake.clock.now_ms())
             self._intake.report_store.mark_suspect(node, _source_of(name), str(error))
         self._intake.on_change(nodes)
 
@@ -347,7 +347,7 @@ class Clusterd:
     def _judge(self, read: ChunkRead[E], source: str) -> list[str]:
         """Note which entries are valid and which are not; returns the nodes that changed."""
         for node, error in read.errors.items():
-            found = read.refused.get(node, _NOTHING)
+            found = read.refused.get(node) or RefusedReport(None)
             self._intake.reject(node, source, error, found, is_live=self._is_live)
         self._metrics.taken.labels(source).inc(len(read.entries))
         trusted = [

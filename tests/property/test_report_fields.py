@@ -139,8 +139,8 @@ def test_entries_of_clusterd_say_the_same_with_fields_of_another_release(
         (read_nodes, "mindx-dl-nodeinfo-a", node | {"UpdateTime": 7}),
         (read_switches, "mindx-dl-switchinfo-a", switch),
     ):
-        plain = read(json.dumps({key: entry}), {}, name="x")  # type: ignore[operator]  # one of three
-        found = read(text_of(data, {key: data.draw(extended(entry))}), {}, name="x")  # type: ignore[operator]
+        plain = read(json.dumps({key: entry}), {}, name="x")
+        found = read(text_of(data, {key: data.draw(extended(entry))}), {}, name="x")
         assert found.errors == {}
         assert found.entries["a"].value == plain.entries["a"].value
         assert found.entries["a"].updated_ms == plain.entries["a"].updated_ms

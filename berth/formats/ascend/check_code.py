@@ -114,7 +114,8 @@ def _resent(tree: object, maps: Collection[str] = (), *, is_map: bool = False) -
             return tree.text
         case bool() | None:
             return _WORDS[tree]
-    return str(tree)  # a whole number
+        case _:
+            return str(tree)  # a whole number
 
 
 def go_json(value: GoValue) -> str:
