@@ -313,8 +313,8 @@ def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
             there = sum(1 for member in ready if member.place.task == task.lower())
             if there < count:
                 return f"task {task} has {there} of at least {pluralize(count, 'pod')}"
-    there = f"{len(ready)} of at least {pluralize(need, 'pod')} {'exists' if len(ready) == 1 else 'exist'}"
-    return f"{there}; {least.rollout}" if least.rollout else there
+    found = f"{len(ready)} of at least {pluralize(need, 'pod')} {'exists' if len(ready) == 1 else 'exist'}"
+    return f"{found}; {least.rollout}" if least.rollout else found
 
 
 def _mixed_resources(members: Sequence[Member]) -> str:

@@ -264,7 +264,8 @@ class GangController(Generic[J]):
         uid = job.metadata.uid
         known = self._manages.setdefault(key, {})
         if uid not in known:
-            metas = [item.metadata for item in (*self._named_pods(key).values(), *self._named_groups(key).values())]
+            metas = [pod.metadata for pod in self._named_pods(key).values()]
+            metas += [group.metadata for group in self._named_groups(key).values()]
             is_others = any(_uid_of_controller(meta) == uid and not is_made(meta) for meta in metas)
             known[uid] = not is_others and not self._schedulers.isdisjoint(self._rules.schedulers(job))
             if is_others:
