@@ -1,6 +1,7 @@
 """A service in the process of a cell that ends again and again: why it is not ready."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,14 @@ async def test_the_reason_counts_the_ends_in_a_row(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("berth.cell.supervision.run_service", run)
     (running,) = [one for one in load_cell(path, {}).services if one.name == "binder"]
     binder, stop = Supervised(running, CellMetrics(MetricsRegistry()), SystemClock(), DEFAULT_LOG), asyncio.Event()
+
+    def has_ended(count: int) -> bool:
+        return ends == count and binder.reason.startswith("it ")
+
     async with asyncio.TaskGroup() as group:
         group.create_task(binder.run(stop), name="run")
         for count, reason in ((1, "it starts again"), (2, "it ended 2 times in a row, and starts again")):
-            await until(
-                lambda count=count: ends == count and binder.reason.startswith("it "), deadline_s=5, what="an end"
-            )
+            await until(partial(has_ended, count), deadline_s=5, what="an end")
             assert binder.reason == reason
         stop.set()
     assert binder.ended.is_set()

@@ -4,8 +4,8 @@ import pytest
 
 from berth.cli.jobs.goals import Goal, result_of
 from berth.cli.jobs.rows import row_of
-from berth.schemas.refusal import Refusal
-from berth.schemas.status import JobStatus
+from berth.schemas.refusal import Code, Refusal
+from berth.schemas.status import JobStatus, Phase
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,15 @@ from berth.schemas.status import JobStatus
         ("rejected", "ended", "ended"),
     ],
 )
-def test_the_phase_of_a_job_ends_waiting_or_not(phase: str, placed: str | None, finished: str | None) -> None:
+def test_the_phase_of_a_job_ends_waiting_or_not(phase: Phase, placed: str | None, finished: str | None) -> None:
     job = row_of(JobStatus("ml", "job", "uid", phase, 1, 1))
     assert (result_of(job, "placed"), result_of(job, "finished")) == (placed, finished)
 
 
 @pytest.mark.parametrize("goal", ["placed", "finished"])
 @pytest.mark.parametrize(("code", "result"), [("no-room", None), ("larger-than-cluster", "never")])
-def test_only_a_job_that_is_larger_than_the_cluster_never_gets_there(goal: Goal, code: str, result: str | None) -> None:
+def test_only_a_job_that_is_larger_than_the_cluster_never_gets_there(
+    goal: Goal, code: Code, result: str | None
+) -> None:
     refusal = Refusal(code, "tasks[0].replicas", "8", "less")
     assert result_of(row_of(JobStatus("ml", "job", "uid", "waiting", 1, 1, refusal=refusal)), goal) == result

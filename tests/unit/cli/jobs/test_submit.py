@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from berth.schemas.envelope import decode, encode
-from berth.schemas.facts import JobSeen
+from berth.schemas.facts import JobSeen, JobState
 from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.refusal import Refusal
@@ -37,7 +37,7 @@ class Answering(FakeBus):
         request = decode(stored.data, JobRequest)
         key = (request.namespace, request.name)
         refusal = None if self.status else Refusal("job-shape", "tasks[0].chips", "3", "1, 2, 4 or 8")
-        state = "accepted" if self.status else "rejected"
+        state: JobState = "accepted" if self.status else "rejected"
         verdict = JobSeen(*key, request.uid, state, sequence, request=request, refusal=refusal)
         self.server.store(self.subjects.fact_job(*key), encode(verdict), None, None)
         if self.status:

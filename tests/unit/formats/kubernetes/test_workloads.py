@@ -33,7 +33,7 @@ JOBSET = "jobset.sigs.k8s.io"
         (a_pod("p", owner=JOB), GangKey("job", "ns", "train", "job-1"), OwnerKey("Job", "ns", "train")),
         (a_pod("p", owner=VCJOB), GangKey("vcjob", "ns", "llm", "vc-1"), OwnerKey("VolcanoJob", "ns", "llm")),
         (a_pod("p", owner=ACJOB), GangKey("acjob", "ns", "llm", "ac-1"), OwnerKey("AscendJob", "ns", "llm")),
-        (a_pod("p", owner=("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", "l-1")), GangKey("lws", "ns", "l", "l-1"), None),
+        (a_pod("p", owner=("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", "l-1")), GangKey("lws", "ns", "l", "l-1"), OwnerKey("LeaderWorkerSet", "ns", "l")),
         (a_pod("p", owner=("ray.io/v1", "RayCluster", "r", "r-1")), GangKey("raycluster", "ns", "r", "r-1"), None),
         (a_pod("p"), GangKey("pod", "ns", "p", "uid-p"), None),
     ],

@@ -326,11 +326,9 @@ def test_an_overhead_adds_what_it_names(overhead: str, cpu_milli: int, memory_mi
     assert (task.cpu_milli, task.memory_mib) == (cpu_milli, memory_mib)
 
 
-def test_a_job_that_names_no_numbers_is_one_pod() -> None:
+def test_a_job_that_names_no_number_of_pods_is_one_pod() -> None:
     (task,) = one(berth("{product: module910bx8, chips: 8}")).tasks
     assert (task.replicas, task.chips) == (1, 8)
-    (task,) = one(berth("{}")).tasks
-    assert (task.replicas, task.chips, task.cpu_milli, task.memory_mib) == (1, 0, 0, 0)
 
 
 def test_what_is_no_job_is_skipped_by_name() -> None:

@@ -1,7 +1,6 @@
 """The summary writer on an API server and a bus in memory."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import count
 
@@ -290,7 +289,7 @@ class SlowStore(Store):
         self.begun: list[str] = []
         self.may_end = asyncio.Event()
 
-    async def reconcile(self, job: JobName, wanted: Sequence[Chunk]) -> int:
+    async def reconcile(self, job: JobName, wanted: list[Chunk]) -> int:
         self.begun.append(job.name)
         await self.may_end.wait()
         return await super().reconcile(job, wanted)
