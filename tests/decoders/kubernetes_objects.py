@@ -29,8 +29,9 @@ from berth.formats.kubernetes.node_place import (
 from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup, StatusReply
 from berth.formats.kubernetes.owner_facts import owner_facts
-from berth.formats.kubernetes.pods import PodAsks, amount_of, constraints_in, near_of, pod_ask
+from berth.formats.kubernetes.pods import PodAsks, amount_of, near_of, pod_ask
 from berth.formats.kubernetes.policies import PriorityClass, Queue
+from berth.formats.kubernetes.resized_pods import counted_spec
 from berth.formats.kubernetes.storage import claim_of, storage_of, volume_of
 from berth.formats.kubernetes.storage_objects import (
     CsiNode,
@@ -112,7 +113,7 @@ def read_a_pod(data: bytes) -> None:
     ask = PodAsks().ask(pod.spec, meta)
     assert ask == pod_ask(pod.spec, meta), "a pod asks for something else when it is asked again"
     encodable(ask)
-    constraints_in(pod.spec, meta)
+    encodable(pod_ask(counted_spec(pod), meta))
     near_of(pod.spec)
     found = membership(pod)
     encodable(found)
