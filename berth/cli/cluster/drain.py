@@ -189,7 +189,7 @@ def see_enabled(state: State) -> None:
     Raises:
         CommandError: It does not.
     """
-    if not state.fold.settings.drains:
+    if not state.fold.epoch or not state.fold.settings.drains:
         words = "decisions.drains of the dispatcher is 0" if state.fold.epoch else "no dispatcher has led this cell yet"
         raise CommandError(f"drains have no effect: {words}", code=FAILED)
 

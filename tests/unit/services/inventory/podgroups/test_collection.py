@@ -119,7 +119,7 @@ def test_nodes_without_a_recent_report_are_named_where_chips_are_lacking() -> No
     world = GroupWorld()
     stale = Unreported(STALE, ("n0", "n1", "n2", "n3"), 32)
     missing = Unreported(NO_REPORT, ("n9",), 1)
-    world.gangs.set_capacity(Capacity({CHIPS: 0}, unreported={CHIPS: [stale, missing], "other": [stale]}))
+    world.gangs.set_capacity(Capacity({CHIPS: 0}, 0, 0, unreported={CHIPS: [stale, missing], "other": [stale]}))
     world.show(pending())
     world.run()
     assert world.condition()[2] == (
