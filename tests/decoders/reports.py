@@ -9,14 +9,13 @@ from berth.formats.ascend.device_info import (
     parse_device_info,
     parse_switch_info,
     physical_id,
-    refused_device_info,
-    refused_switch_info,
 )
 from berth.formats.ascend.device_list import PodChips, available, chip_mask, resource_of
 from berth.formats.ascend.fault_counters import read_retries, retries_text
 from berth.formats.ascend.fault_levels import level_of, word_of, worst
 from berth.formats.ascend.free_list import FreeList, looked_again, refreshed, with_report
 from berth.formats.ascend.node_info import judge_node, parse_node_info, refused_node_info
+from berth.formats.ascend.refused_devices import refused_device_info, refused_switch_info
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.reschedule_reasons import fitted, read_restarts, restart_of, text_of, with_restart
 from berth.formats.ascend.reset_config import after_restart, is_of_later, read_reset, recovery_mark, with_graceful_exit
