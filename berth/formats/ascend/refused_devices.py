@@ -1,6 +1,6 @@
 """What can be read of reports of a device plug-in that are refused: the health of chips and of the switch.
 
-Source: docs/reference/kubernetes.md, "Device information"; decision check-code.
+Source: docs/reference/kubernetes.md, "Device information".
 """
 
 from collections.abc import Mapping
