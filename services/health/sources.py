@@ -14,10 +14,9 @@ from berth.formats.ascend.device_info import (
     SwitchInfo,
     parse_device_info,
     parse_switch_info,
-    refused_device_info,
-    refused_switch_info,
 )
 from berth.formats.ascend.node_info import NodeInfo, parse_node_info, refused_node_info
+from berth.formats.ascend.refused_devices import refused_device_info, refused_switch_info
 from berth.formats.ascend.report_error import RefusedReport, ReportError
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.formats.kubernetes.paths import api_path

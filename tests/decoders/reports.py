@@ -3,21 +3,21 @@
 from typing import Final
 
 from berth.core.levels.model import LevelError, read_level_config
+from berth.formats.ascend.check_code import code_of
 from berth.formats.ascend.cluster_info import Chunks, read_devices, read_nodes, read_switches
 from berth.formats.ascend.device_info import (
     names_of,
     parse_device_info,
     parse_switch_info,
     physical_id,
-    refused_device_info,
-    refused_switch_info,
 )
 from berth.formats.ascend.device_list import PodChips, available, chip_mask, resource_of
 from berth.formats.ascend.fault_counters import read_retries, retries_text
 from berth.formats.ascend.fault_levels import level_of, word_of, worst
 from berth.formats.ascend.free_list import FreeList, looked_again, refreshed, with_report
 from berth.formats.ascend.node_info import judge_node, parse_node_info, refused_node_info
-from berth.formats.ascend.report_error import ReportError
+from berth.formats.ascend.refused_devices import refused_device_info, refused_switch_info
+from berth.formats.ascend.report_error import ReportError, lacks_report
 from berth.formats.ascend.reschedule_reasons import fitted, read_restarts, restart_of, text_of, with_restart
 from berth.formats.ascend.reset_config import after_restart, is_of_later, read_reset, recovery_mark, with_graceful_exit
 from berth.formats.kubernetes.node_place import reported_place
@@ -133,6 +133,7 @@ def read_reset_config(data: bytes) -> None:
         after_restart(text, now_s=1_700_000_000, is_whole=False),
         after_restart(text, now_s=1_700_000_000, is_whole=True),
         with_graceful_exit(text, now_s=1_700_000_000, leaves=True),
+        with_graceful_exit(text, now_s=1_700_000_000, leaves=True, code=code_of(text.strip().encode())),
     ):
         encodable(written)
         if written:
@@ -152,6 +153,7 @@ def read_names(data: bytes) -> None:
         whole_number(name.rpartition("-")[2])
     is_of_later(text, recovery_mark("u", 1))
     is_utf8(text)
+    lacks_report(text)
     chip_mask(text)
 
 

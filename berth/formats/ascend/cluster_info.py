@@ -17,13 +17,12 @@ from berth.formats.ascend import device_info, node_info
 from berth.formats.ascend.device_info import (
     DeviceReport,
     SwitchInfo,
-    refused_report_of,
-    refused_switch_info,
     report_of,
     switch_info_of,
     texts_of,
 )
 from berth.formats.ascend.node_info import FaultDevice, NodeInfo, refused_info_of, with_health
+from berth.formats.ascend.refused_devices import refused_report_of, refused_switch_info
 from berth.formats.ascend.report_error import RefusedReport, ReportError, decoded
 from berth.formats.whole_numbers import Int64
 

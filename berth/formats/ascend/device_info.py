@@ -3,8 +3,6 @@
 The health lists decide which chips may be used, not the fault rows: a row can exist while its chip stays usable. Rows
 add the reason, sub-health, and chips that must accept no new work before they reach a list.
 
-Longer than 400 lines because what can be read of a refused report is read by the same rules.
-
 Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs/reference/faults.md,
 "Chip fault levels".
 """
@@ -18,8 +16,8 @@ import msgspec
 
 from berth.formats.ascend.check_code import verify
 from berth.formats.ascend.device_list import RESOURCE_PREFIX
-from berth.formats.ascend.report_error import RefusedReport, ReportError, decoded, text_of
-from berth.formats.whole_numbers import WHOLE_MAX, Int64
+from berth.formats.ascend.report_error import ReportError, decoded, text_of
+from berth.formats.whole_numbers import Int64
 from berth.products.resources import is_chips
 
 NAMESPACE: Final = "kube-system"
@@ -36,7 +34,7 @@ _UNHEALTHY: Final = "-Unhealthy"
 _NETWORK: Final = "-NetworkUnhealthy"
 _RECOVERING: Final = "-Recovering"
 _FAULT: Final = "-Fault"
-_HEALTH: Final = (_UNHEALTHY, _NETWORK, _RECOVERING)
+HEALTH_LISTS: Final = (_UNHEALTHY, _NETWORK, _RECOVERING)
 """Ends of the keys of lists of chips with a fault."""
 _WHOLE_CHIP: Final = re.compile(r"[A-Za-z0-9]+-([0-9]{1,4})")
 _VIRTUAL_CHIP: Final = re.compile(r"[A-Za-z0-9]+-[0-9]+c(?:\.[0-9a-z]+)*-[0-9]+-([0-9]{1,4})(?:_[0-9]+)?")
@@ -64,15 +62,6 @@ class DeviceInfoCfg(msgspec.Struct, frozen=True, rename="pascal"):
     server_index: Int64 = -2
     rack_id: Int64 | None = msgspec.field(default=None, name="RackID")
     check_code: str = ""
-
-
-class _LooseInfo(msgspec.Struct, frozen=True, rename="pascal"):
-    device_list: dict[str, object]
-    update_time: object = 0
-
-
-class _LooseCfg(msgspec.Struct, frozen=True, rename="pascal"):
-    device_info: _LooseInfo
 
 
 class FaultRow(msgspec.Struct, frozen=True):
@@ -135,10 +124,6 @@ class _SentSwitch(msgspec.Struct, frozen=True, rename="pascal"):
     node_status: str | None = None
 
 
-class _LooseSwitch(msgspec.Struct, frozen=True, rename="pascal"):
-    node_status: object = None
-
-
 class ChipLists(msgspec.Struct, frozen=True):
     """Chips of one resource, as masks: bit ``i`` is the chip with physical id ``i``.
 
@@ -187,11 +172,9 @@ class DeviceReport(msgspec.Struct, frozen=True):
 
 _CONFIG: Final = msgspec.json.Decoder(DeviceInfoCfg)
 _INFO: Final = msgspec.json.Decoder(_SentInfo)
-_LOOSE: Final = msgspec.json.Decoder(_LooseCfg)
 _TIMES: Final = msgspec.json.Decoder(dict[str, _FaultTime])
 _ROWS: Final = msgspec.json.Decoder(list[FaultRow] | None)
 _SWITCH: Final = msgspec.json.Decoder(_SentSwitch)
-_LOOSE_SWITCH: Final = msgspec.json.Decoder(_LooseSwitch)
 
 
 def read_config(text: str) -> tuple[DeviceInfoCfg, DeviceInfo]:
@@ -205,7 +188,7 @@ def read_config(text: str) -> tuple[DeviceInfoCfg, DeviceInfo]:
     lists = None if sent.device_list is None else texts_of(sent.device_list, f"{KEY}.DeviceInfo")
     info = DeviceInfo(lists, sent.update_time)
     # Its list is a map in Go. A later release may have more keys in it, which a reader that drops them does not sum up.
-    known = DeviceInfo(lists and {key: lists[key] for key in lists if _is_known(key)}, sent.update_time)
+    known = DeviceInfo(lists and {key: lists[key] for key in lists if is_known(key)}, sent.update_time)
     verify(config.check_code, bytes(config.device_info), (info, known), field=f"{KEY}.CheckCode", maps=("DeviceList",))
     return config, info
 
@@ -226,15 +209,6 @@ def parse_device_info(text: str) -> DeviceReport:
     )
 
 
-def refused_device_info(text: str) -> RefusedReport[DeviceReport]:
-    """What can be read of a value that :func:`parse_device_info` refuses."""
-    try:
-        info = decoded(text, _LOOSE, field=KEY).device_info
-    except ReportError as error:
-        return RefusedReport(None, str(error))
-    return refused_report_of(info.device_list, info.update_time, field=f"{KEY}.DeviceInfo")
-
-
 def texts_of(device_list: Mapping[str, object], field: str) -> dict[str, str]:
     """Texts of a device list; what is not known and no text is left out.
 
@@ -245,32 +219,8 @@ def texts_of(device_list: Mapping[str, object], field: str) -> dict[str, str]:
     Raises:
         ReportError: A known member is no text.
     """
-    known = {key: device_list[key] for key in device_list if _is_known(key) or isinstance(device_list[key], str)}
+    known = {key: device_list[key] for key in device_list if is_known(key) or isinstance(device_list[key], str)}
     return {key: text_of(value, f"{field}.DeviceList[{key}]") for key, value in known.items()}
-
-
-def refused_report_of(
-    device_list: Mapping[str, object], update_s: object, *, field: str
-) -> RefusedReport[DeviceReport]:
-    """What can be read of a device list of a refused report: the chips that can be read of each list.
-
-    Args:
-        device_list: Its members.
-        update_s: Its UpdateTime; 0 counts if it is no time.
-        field: Place of the list, for errors.
-    """
-    gaps: list[ReportError] = []
-    texts: dict[str, str] = {}
-    for key in sorted(filter(_is_known, device_list)):
-        try:
-            texts[key] = text_of(device_list[key], f"{field}.DeviceList[{key}]")
-        except ReportError as error:
-            texts[key] = ""
-            if key.endswith(_HEALTH):
-                gaps.append(error)
-    time_s = update_s if isinstance(update_s, int) and 0 <= update_s <= WHOLE_MAX else 0
-    report = report_of(texts, update_s=time_s, field=field, gaps=gaps)
-    return RefusedReport(report, str(gaps[0]) if gaps else "")
 
 
 def report_of(
@@ -296,7 +246,7 @@ def report_of(
     for key in sorted(device_list):
         if is_chips(key):
             chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", gaps)
-        elif key.startswith(RESOURCE_PREFIX) and any(key + end in device_list for end in _HEALTH):
+        elif key.startswith(RESOURCE_PREFIX) and any(key + end in device_list for end in HEALTH_LISTS):
             with suppress(ReportError):  # chips of a product that is not known, or fields of another release
                 chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList", None)
         elif (resource := key.removesuffix(_FAULT)) in chips or is_chips(resource):
@@ -328,16 +278,6 @@ def switch_info_of(text: str | msgspec.Raw, field: str) -> SwitchInfo:
     return SwitchInfo(sent.fault_level or "", sent.update_time, sent.node_status or "")
 
 
-def refused_switch_info(text: str | msgspec.Raw, field: str = SWITCH_KEY) -> RefusedReport[SwitchInfo]:
-    """What can be read of a report on a switch that :func:`switch_info_of` refuses."""
-    try:
-        loose = decoded(text, _LOOSE_SWITCH, field=field)
-        status = text_of(loose.node_status, f"{field}.NodeStatus")
-    except ReportError as error:
-        return RefusedReport(None, str(error))
-    return RefusedReport(SwitchInfo(node_status=status))
-
-
 def names_of(text: str) -> tuple[str, ...]:
     """Names in a comma-separated list, without surrounding blanks and empty entries."""
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
@@ -352,15 +292,15 @@ def physical_id(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _is_known(key: str) -> bool:
+def is_known(key: str) -> bool:
     """Whether a key of a device list is one of those that are read."""
     resource, dash, end = key.partition("-")
-    return is_chips(resource) and (not dash or dash + end in {*_HEALTH, _FAULT})
+    return is_chips(resource) and (not dash or dash + end in {*HEALTH_LISTS, _FAULT})
 
 
 def _chip_lists(device_list: Mapping[str, str], resource: str, field: str, gaps: list[ReportError] | None) -> ChipLists:
     free = names_of(device_list[resource])
-    listed = {key: names_of(device_list.get(resource + key, "")) for key in _HEALTH}
+    listed = {key: names_of(device_list.get(resource + key, "")) for key in HEALTH_LISTS}
     if gaps is not None:
         free = _chips_of(free, f"{field}[{resource}]", [])
         listed = {key: _chips_of(names, f"{field}[{resource}{key}]", gaps) for key, names in listed.items()}

@@ -10,10 +10,9 @@ from berth.formats.ascend.device_info import (
     parse_device_info,
     parse_switch_info,
     physical_id,
-    refused_device_info,
-    refused_switch_info,
     report_of,
 )
+from berth.formats.ascend.refused_devices import refused_device_info, refused_switch_info
 from berth.formats.ascend.report_error import ReportError
 from tests.support.device_texts import RES, SAMPLE, device_cfg, device_list, fault_row, go_text
 
