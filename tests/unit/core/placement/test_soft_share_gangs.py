@@ -147,33 +147,22 @@ def scores_of(cell: CoreCell, name: str) -> list[int]:
     return [int(score) for score in scores]
 
 
-def test_a_gang_that_stays_in_one_zone_goes_where_its_shares_fit_whether_or_not_a_whole_chip_is_free() -> None:
-    """Zone a has one chip of two with room for a share of 60; in zone b both have it, and none of them is unused."""
+@pytest.mark.parametrize("used", ["a", "b"])
+def test_a_gang_that_stays_in_one_zone_goes_to_the_node_that_is_best_without_that(used: str) -> None:
+    """Whether a chip is unused, or has room for its shares beside others, makes no difference to how many fit."""
     labels = {ENABLE_LABEL: "true", MEMORY_LABEL: "64G"}
-    cell = CoreCell(
-        [msgspec.structs.replace(shared(name, 0b11), labels={**labels, "zone": name}) for name in "ab"],
-        corrections=1,
-        constraints=1,
-    )
-
-    def share(name: str, zone: str, *, aicore: int, hbm: int, pods: int) -> JobRequest:
-        asks = {SHARE_AICORE: str(aicore), SHARE_HBM: str(hbm), SHARE_POLICY: "elastic"}
-        return a_job(
-            name,
-            product="soft-share",
-            chips=1,
-            replicas=pods,
-            labels=asks,
-            node_selector={"zone": zone} if zone else {},
-        )
-
-    cell.ask(share("in-a", "a", aicore=60, hbm=1024, pods=1), share("in-b", "b", aicore=30, hbm=40_000, pods=2))
-    cell.decide()
-    together = PodConstraints(affinity=(near("zone", app="x"),))
-    gang = share("gang", "", aicore=60, hbm=1024, pods=2)
-    tasks = [msgspec.structs.replace(task, labels={"app": "x"}, constraints=together) for task in gang.tasks]
-    cell.ask(msgspec.structs.replace(gang, tasks=tasks))
-    cell.decide()
-    assert sorted(chips_of(cell, "in-b")) == [0, 1]
-    (placed,) = [one.placement for one in cell.state.fold.holdings.values() if one.name == "gang"]
-    assert placed.names() == ["b", "b"]
+    nodes = [msgspec.structs.replace(shared(name, 0b11), labels={**labels, "zone": name}) for name in "ab"]
+    chosen: list[list[str]] = []
+    for constraints in (None, PodConstraints(affinity=(near("zone", app="x"),))):
+        cell = CoreCell(nodes, corrections=1, constraints=1)
+        apart = {**a_gang("apart", 20, 2).labels, SHARE_HBM: "40000"}
+        cell.ask(msgspec.structs.replace(a_gang("apart", 20, 2), node_selector={"zone": used}, labels=apart))
+        cell.decide()
+        assert sorted(chips_of(cell, "apart")) == [0, 1]
+        gang = a_gang("gang", 40, 2)
+        tasks = [msgspec.structs.replace(task, labels={"app": "x"}, constraints=constraints) for task in gang.tasks]
+        cell.ask(msgspec.structs.replace(gang, tasks=tasks))
+        cell.decide()
+        chosen += [one.placement.names() for one in cell.state.fold.holdings.values() if one.name == "gang"]
+    assert len(chosen) == 2
+    assert chosen[0] == chosen[1]

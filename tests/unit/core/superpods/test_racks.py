@@ -353,7 +353,7 @@ def test_pods_that_are_being_deleted_hold_everything_up() -> None:
 
 
 def test_a_part_keeps_the_nodes_of_its_own_that_are_sound() -> None:
-    found = moved(TWO_RACKS, [0, 1, 2, 3], [1], "part", demand(4, 4, 2))
+    found = moved({(0, 0): 6, (1, 0): 8}, [0, 1, 2, 3], [1], "part", demand(4, 4, 2))
     assert found.plan.rows.tolist() == [0, 4, 2, 3]
 
 
