@@ -10,7 +10,7 @@ from berth.formats.ascend.bind_annotations import annotations
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
 from berth.schemas.envelope import decode
 from berth.schemas.status import JobStatus
-from berth.services.binder import kube_cluster
+from berth.services.binder import node_turns
 from berth.services.dispatcher import views
 from berth.services.inventory.podgroups import collection
 from berth.services.inventory.podgroups.status import status_patch
@@ -101,7 +101,7 @@ def test_a_binding_that_lacks_annotations_is_found(
         found = annotations(*args)  # type: ignore[arg-type]  # as the product calls it
         return {key: value for key, value in found.items() if key not in lost}
 
-    monkeypatch.setattr(kube_cluster, "annotations", fewer)
+    monkeypatch.setattr(node_turns, "annotations", fewer)
     assert live(kind, [0]).kind == wrong
 
 
