@@ -21,8 +21,8 @@ PAGES = sorted(
 OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
 
 SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
-KUBERNETES_NAMES = {"berth/v1", "berth/step"}
-"""An API version and an annotation, which look like files."""
+KUBERNETES_NAMES = {"berth/v1", "berth/step", "berth/made-by"}
+"""An API version and annotations, which look like files."""
 NOT_FOR_OPERATORS = {"fault_point"}  # tests of crashes set it
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -46,6 +46,7 @@ WRITERS = {
     "schemas.facts": {"is_repeat"},
     "schemas.fault_facts": {"joined"},
     "schemas.gateway.openapi": {"openapi"},
+    "schemas.intake": {"rank_of"},
     "schemas.message": {"json_decoder"},
     "schemas.placement": {"placement_of"},
     "schemas.programs.documents": {"asyncapi", "components_of", "field_texts", "shape_schema", "shapes"},
