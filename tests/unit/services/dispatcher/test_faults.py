@@ -316,31 +316,3 @@ async def test_a_dispatcher_that_takes_over_knows_why_pods_have_no_place_before_
         assert (status.recovery.unplaced, status.recovery.refusal) == ([], "")
     finally:
         await cell.close()
-
-
-async def test_places_that_are_held_no_longer_leave_the_status() -> None:
-    cell = await Cell(faults=FaultsConfig(enabled=True, hold_places_ms=60_000, plan_before_delete=False)).open()
-    await cell.nodes([a_node(name, leaf=name) for name in "ab"])
-    await cell.submit(a_job("j", chips=8, replicas=2))
-    await group(cell, "j", {"fault-scheduling": "grace"})
-    await cell.turns(3)
-    await cell.pods("j", PodPhase.RUNNING)
-    await cell.turns(2)
-    await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
-    await cell.turns(2)
-    cell.clock.advance(1)
-    await cell.turns(2)
-    await cell.pods("j", PodPhase.GONE)
-    await cell.turns(3)
-
-    async def held() -> list[int]:
-        status = await cell.status("j")
-        assert status is not None
-        assert status.recovery is not None
-        return status.recovery.held
-
-    assert await held() == [0]
-    cell.clock.advance(61)
-    await cell.turns(3)
-    assert await held() == []
-    await cell.close()
