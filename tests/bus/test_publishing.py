@@ -13,6 +13,7 @@ from berth.runtime.bus.publisher import OUTSTANDING_MAX
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
+from tests.support.process_state import stop_process
 from tests.support.waiting import SLACK, until
 
 pytestmark = pytest.mark.timeout(50)
@@ -197,7 +198,7 @@ async def test_a_gather_does_not_wait_for_a_broken_connection(own_server: Embedd
 async def test_a_frozen_server_does_not_hold_the_client_for_ever(own_server: EmbeddedServer, bus: NatsBus) -> None:
     pid = own_server.pid
     assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
+    await stop_process(pid)
     try:
         futures = {b"%d" % number: bus.submit(bus.subjects.fact_timer, bytes(1 << 20)) for number in range(40)}
         await until(lambda: not bus._publisher._queue, deadline_s=_DEADLINE_S, what="everything written")

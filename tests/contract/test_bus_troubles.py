@@ -21,6 +21,7 @@ from tests.sim.bus import SimBus
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tests.sim.server import SimServer
+from tests.support.process_state import stop_process
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
@@ -57,16 +58,15 @@ class RealTrial(ProxiedTrial):
 
     async def silence(self) -> None:
         """See Trial: all streams of a server that stands still answer nobody."""
-        self._signal(signal.SIGSTOP)
+        pid = self._server.pid
+        assert pid is not None
+        await stop_process(pid)
 
     async def answer(self) -> None:
         """See Trial."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
         pid = self._server.pid
         assert pid is not None
-        os.kill(pid, number)
+        os.kill(pid, signal.SIGCONT)
 
     async def keep(self) -> None:
         """See Trial."""

@@ -20,6 +20,7 @@ from berth.services.dispatcher.config import DispatcherConfig
 from tests.support.cells import a_job, a_node
 from tests.support.load import give_jobs, give_nodes
 from tests.support.probes import answer
+from tests.support.process_state import stop_process
 from tests.support.processes import Service, Services, services
 from tests.support.waiting import pause, until, until_true
 from tests.support.watch import Watch, verify_start
@@ -163,7 +164,7 @@ async def test_pauses_of_300_ms_cost_no_leadership(made: Services, real_bus: Nat
     pair = Pair(made, cell, real_bus, answers_s=(PATIENT_S, PATIENT_S))
     first = await pair.start()
     for number in range(10):
-        os.kill(first.pid, signal.SIGSTOP)
+        await stop_process(first.pid)
         await pause(0.3)
         os.kill(first.pid, signal.SIGCONT)
         await pause(0.1 + 0.013 * number)  # at another moment between two heartbeats each time
@@ -197,7 +198,7 @@ async def test_a_leader_that_was_paused_for_long_writes_nothing_more(
     # The second one takes over from the one that is paused; that one must not take over again while the second works.
     pair = Pair(made, cell, real_bus, answers_s=(PATIENT_S, DEFAULT_S))
     first = await pair.start()
-    os.kill(first.pid, signal.SIGSTOP)
+    await stop_process(first.pid)
     await pair.until_leads(pair.rivals[1])
     await give_jobs(real_bus, *(a_job(f"more-{number}", chips=1) for number in range(20)))
     os.kill(first.pid, signal.SIGCONT)
