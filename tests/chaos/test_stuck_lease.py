@@ -61,7 +61,8 @@ async def let_another_lead(bus: NatsBus) -> str:
 def newest_snapshot(servers: list[EmbeddedServer], group: str) -> Path:
     """The latest snapshot that a server has of a stream; its name ends in the number of its last entry."""
     found = [path for server in servers for path in server.store.glob(f"jetstream/*/_js_/{group}/snapshots/*")]
-    return max(found, key=lambda path: int(path.suffix[1:]))
+    whole = [path for path in found if path.suffix != ".tmp"]  # that one is being written
+    return max(whole, key=lambda path: int(path.suffix[1:]))
 
 
 def lose_ends(servers: list[EmbeddedServer], group: str, stream: str) -> None:
