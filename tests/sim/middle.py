@@ -13,6 +13,7 @@ import msgspec
 from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import ReplayError
+from berth.core.requests.gangs import QueueOrder, queue_order
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
@@ -186,13 +187,13 @@ def _later(state: State, waits: Sequence[tuple[JobRequest, Refusal]]) -> set[str
 
 def _line(state: State) -> list[tuple[JobRequest, Refusal]]:
     """Gangs that wait and were refused, in the order of the queue."""
-    found: list[tuple[tuple[int, int, str], JobRequest, Refusal]] = []
+    found: list[tuple[QueueOrder, JobRequest, Refusal]] = []
     for job in state.jobs.values():
         gang = state.fold.gangs.get(job.uid)
         if job.state != "accepted" or job.request is None or gang is None or gang.phase != "waiting":
             continue
         if gang.refusal is not None:
-            found.append(((-job.request.priority, job.accepted_seq, job.uid), job.request, gang.refusal))
+            found.append((queue_order(job, job.request), job.request, gang.refusal))
     return [(request, refusal) for _, request, refusal in sorted(found, key=lambda one: one[0])]
 
 
