@@ -28,7 +28,13 @@ from tests.support.cells import a_job
 from tests.support.stand_in_provisioner import SELECTED, mounting
 
 ACCEPTED = frozenset(
-    {"a policy that is none", "a gang above the cluster", "a claim that is not there", "another namespace"}
+    {
+        "a policy that is none",
+        "a gang above the cluster",
+        "a claim that is not there",
+        "a resource with a slip of the pen",
+        "another namespace",
+    }
 )
 """What is wrong with these shows later, or only on their subject."""
 NO_MESSAGE = frozenset({"an operator that is none"})

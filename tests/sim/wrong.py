@@ -94,6 +94,7 @@ REQUESTS: Final[Mapping[str, Wrong]] = {
     "a gang above a record": _task(replicas=70_000, chips=1),
     "a gang above the cluster": _task(replicas=500, chips=1),
     "a claim that is not there": _constrained(claims=("never-made",)),
+    "a resource with a slip of the pen": _constrained(resources=(("huawei.com/Ascend91O", 1),)),
     "another namespace": _with(namespace="elsewhere"),
 }
 """What becomes of a request; the last one is then on the subject of another job."""
