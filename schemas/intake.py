@@ -1,6 +1,6 @@
 """Messages of users and of ``inventory``: job requests and cancellations."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
@@ -29,6 +29,10 @@ class Task(Part, frozen=True):
     """Labels that all of its pods have."""
     constraints: PodConstraints | None = None
     """Pod affinity, topology spread, host ports, other resources and claims; None: none of them."""
+
+
+FROM_PODS: Final = "pods"
+"""Origin of requests that the inventory makes from pods."""
 
 
 class JobRequest(Message, frozen=True):
@@ -90,4 +94,4 @@ class JobCancel(Message, frozen=True):
     """Nobody asked for it: it follows from what is seen of the job's pods. Pods that have a node are not deleted."""
 
 
-__all__ = ["ChipCount", "JobCancel", "JobRequest", "Name", "Task", "rank_of"]
+__all__ = ["FROM_PODS", "ChipCount", "JobCancel", "JobRequest", "Name", "Task", "rank_of"]

@@ -12,13 +12,12 @@ from berth.runtime.local.kube_assets import API_SERVER, ETCD
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.chaos.network import Host
-from tests.support.process_state import process_state
+from tests.support.process_state import stands
 from tests.support.processes import Service
 from tests.support.waiting import until
 
 UNREACHED: Final = 1
 """How a service ends by itself: it found no bus, or a history that it followed broke. Somebody starts it again."""
-_STOPPED: Final = "T"
 _STATE_S: Final = 5.0
 
 
@@ -65,7 +64,7 @@ class Component:
         for pid in self.pids:
             os.kill(pid, signal.SIGSTOP)
         for pid in self.pids:
-            await until(lambda: process_state(pid) in {_STOPPED, ""}, deadline_s=_STATE_S, what=f"{self.name} stands")  # noqa: B023  # waited for here
+            await until(lambda: stands(pid), deadline_s=_STATE_S, what=f"{self.name} stands")  # noqa: B023  # waited for here
 
     def resume_now(self) -> None:
         """Let its processes go on."""

@@ -15,6 +15,11 @@ def process_state(pid: int) -> str:
         return ""
 
 
+def stands(pid: int) -> bool:
+    """Whether all threads of a process are stopped; also if it is gone."""
+    return all(process_state(int(task.name)) in {"T", ""} for task in Path(f"/proc/{pid}/task").glob("*"))
+
+
 async def stop_process(pid: int) -> None:
     """Stop a process with SIGSTOP, and wait until all its threads stand: on a busy machine some run on for a while.
 
@@ -22,9 +27,4 @@ async def stop_process(pid: int) -> None:
         AssertionError: They run on.
     """
     os.kill(pid, signal.SIGSTOP)
-
-    def stands() -> bool:
-        stats = [path.read_text("utf-8") for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-        return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
-
-    await until(stands, deadline_s=10, what=f"process {pid} stands")
+    await until(lambda: stands(pid), deadline_s=10, what=f"process {pid} stands")

@@ -8,7 +8,7 @@ import msgspec
 
 from berth.core.requests.job_validation import ValidJob, shapes_of, validate
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobRequest, Task, rank_of
+from berth.schemas.intake import FROM_PODS, JobRequest, Task, rank_of
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import Run, Share
@@ -27,8 +27,6 @@ rounds."""
 _BYTES_A_CLAIM = 36 + 64 + 4
 """Uid of a claim, its volume, and a rank. Names of claims are ignored, as that of the gang is."""
 _FRAMEWORK = "framework"
-FROM_PODS = "pods"
-"""Origin of requests that the inventory makes from pods."""
 BESIDE = "berth/beside"
 """Annotation of a request without chips for a part of a gang: name of the request with the pods with chips."""
 

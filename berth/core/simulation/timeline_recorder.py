@@ -120,7 +120,7 @@ class TimelineRecorder:
                 self._wait(life, is_new=False)  # a request that replaced a waiting one
                 life.job, life.request, life.gang = job, job.request, None
                 life.chips, life.pods = _size(job.request)
-                life.order = _order(job, job.request)
+                life.order = queue_order(job, job.request)
                 self._wait(life, is_new=True)
             case "cancelled" if life is not None and life.waits:
                 self._leave(life, job.at_ms)
@@ -128,7 +128,7 @@ class TimelineRecorder:
                 code = job.refusal.code
                 request = job.request
                 chips, pods = _size(request)
-                refused = _Life(job, request, chips, pods, self._at(job.at_ms), _order(job, request), refused=code)
+                refused = _Life(job, request, chips, pods, self._at(job.at_ms), queue_order(job, request), refused=code)
                 self._over.append(refused.timeline(left_ms=self._at(job.at_ms)))
 
     def reject(self, uid: str, at_ms: int, code: str) -> None:
@@ -234,7 +234,7 @@ class TimelineRecorder:
 
     def _begin(self, job: JobSeen, request: JobRequest) -> None:
         chips, pods = _size(request)
-        life = _Life(job, request, chips, pods, self._at(job.at_ms), _order(job, request))
+        life = _Life(job, request, chips, pods, self._at(job.at_ms), queue_order(job, request))
         self._lives[job.uid] = life
         self._wait(life, is_new=True)
 
@@ -318,8 +318,3 @@ def _cause(shape: Shape, code: str, *, nodes: int, pods: int) -> str:
 def _size(request: JobRequest) -> tuple[int, int]:
     """Chips and pods of a job."""
     return sum(task.replicas * task.chips for task in request.tasks), sum(task.replicas for task in request.tasks)
-
-
-def _order(job: JobSeen, request: JobRequest) -> tuple[int, int, str]:
-    """Sort key of a job in the queue, as of its gang."""
-    return queue_order(job, request)

@@ -8,11 +8,10 @@ from typing import Final
 
 import msgspec
 
-from berth.core.requests.gangs import FROM_PODS
 from berth.core.requests.job_validation import validate
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
-from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
 from berth.schemas.ledger import WITHDRAWN, Settings
 from berth.schemas.refusal import Refusal
 

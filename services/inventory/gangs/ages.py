@@ -26,25 +26,27 @@ def keep_ages(gang: Gang, part: Part) -> None:
         gang.ages |= {slot.uid: part.age_seq for slot in part.slots if slot.uid in gang.members}
 
 
-def give_age(gang: Gang, part: Part, members: Sequence[Member], minimum: int) -> None:
+def give_age(gang: Gang, part: Part, members: Sequence[Member], *, is_lost: bool, is_below: bool) -> None:
     """Give a new request of a gang its place in the queue.
 
     Args:
         gang: The gang; the request is not among its parts yet.
         part: The request.
         members: Its pods.
-        minimum: Pods of the gang that have to start together.
+        is_lost: They take places that the gang had.
+        is_below: The gang runs with too few pods.
     """
     kept = [gang.ages.pop(member.uid) for member in members if member.uid in gang.ages]
-    is_lost = is_lost_rank(gang)
     part.since_seq = min([*kept, *([gang.age_seq] if is_lost and gang.age_seq else [])], default=0)
-    part.is_fragile = is_lost and not part.is_first and is_below(gang, minimum)
+    part.is_fragile = is_lost and not part.is_first and is_below
 
 
-def is_lost_rank(gang: Gang) -> bool:
-    """Whether a pod that is requested now takes a place that its gang had; one that fails again and again does not."""
+def lost_ranks(gang: Gang) -> int:
+    """Places that a gang had and for which no pod waits; 0 or less for none, and if its pods fail again and again."""
+    if gang.failures:
+        return 0
     waiting = sum(1 for part in gang.parts.values() for slot in part.slots if slot.is_live and not slot.was_bound)
-    return not gang.failures and _size(gang) + waiting < gang.largest
+    return gang.largest - _size(gang) - waiting
 
 
 def is_below(gang: Gang, minimum: int) -> bool:

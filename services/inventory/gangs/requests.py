@@ -20,7 +20,7 @@ from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import merged
 from berth.schemas.fault_facts import ELASTIC, FAULT_RETRY_TIMES, FAULT_SCHEDULING, POD_RESCHEDULING, PROCESS_RECOVER
-from berth.schemas.intake import JobRequest, Task
+from berth.schemas.intake import FROM_PODS, JobRequest, Task
 from berth.services.inventory.gangs.model import Member, Part
 
 GANG_PODS: Final = "berth/gang-pods"
@@ -80,7 +80,7 @@ def request_of(
         priority=priority,
         min_available=len(members),
         run_ms=run_for_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
-        origin="pods",
+        origin=FROM_PODS,
         created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),
         near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
         since_seq=part.since_seq,

@@ -11,7 +11,7 @@ from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
-from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import (
     Effect,
@@ -20,7 +20,7 @@ from berth.services.inventory.effects import (
     PublishReplacements,
     PublishRequest,
 )
-from berth.services.inventory.gangs.ages import changed_precedence, give_age, see_size
+from berth.services.inventory.gangs.ages import changed_precedence, give_age, is_below, lost_ranks, see_size
 from berth.services.inventory.gangs.backups import see_backups
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.chip_pods import request_with_chips
@@ -91,7 +91,7 @@ class Resolver:
         holder = self._holders.get(name)
         if holder is not None and holder.uid == seen.uid:
             holder.is_over = holder.is_over or seen.state == "rejected"
-        elif (seen.request is not None and seen.request.origin == "pods") or (seen.rejection and name in self.names):
+        elif (seen.request is not None and seen.request.origin == FROM_PODS) or (seen.rejection and name in self.names):
             self._holders[name] = _Holder(seen.uid, is_over=seen.state == "rejected")
 
     def note_status(self, status: JobStatus) -> None:
@@ -228,6 +228,7 @@ class Resolver:
         batches = [(found.first, True)] if found.first else []
         batches += [([member], False) for member in found.single]
         parts: list[Part] = []
+        lost, below = lost_ranks(gang), is_below(gang, found.minimum)
         for members, is_first in batches:
             slots = slots_of(gang, members, context.facts)
             previous_uids = {
@@ -241,7 +242,8 @@ class Resolver:
                 uid = digest([uid], 32)
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
             part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods, minimum=found.minimum)
-            give_age(gang, part, members, found.minimum)
+            give_age(gang, part, members, is_lost=lost > 0, is_below=below)
+            lost -= len(members)
             part.request = self._request(gang, part, members, context)
             part.published = True
             gang.parts[name] = part
