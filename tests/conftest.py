@@ -1,6 +1,7 @@
 """Fixtures of all tests: a real bus for those who ask, with a cell of its own for each."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Generator, Iterator
 from itertools import count
@@ -21,10 +22,12 @@ from tests.support.forks import FORKER
 from tests.support.waiting import SLACK
 
 _LOG_CHARS: Final = 2_000
+_YOUNG_OBJECTS: Final = 20_000
 
 _cells = count(1)
 
 use_compiled_files()
+gc.disable()  # until all tests are found: what is made for them stays, and looking for garbage in it takes longer
 # The same examples on every machine, and no deadline where cores are shared. make property tries many more.
 hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=20)
 hypothesis.settings.register_profile("long", hypothesis.settings.get_profile("berth"), max_examples=400)
@@ -46,10 +49,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Compile the tests of a new clone once, not in each process."""
+    """Compile the tests of a new clone once, not in each process, and leave them out when garbage is looked for."""
     compiler = compiler_of(getattr(session.config, "workerinput", {}).get("workerid", ""))
     compiler.wait()
-    found = yield
+    try:
+        found = yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(_YOUNG_OBJECTS)
+        gc.enable()
     compiler.finish()
     return found
 

@@ -110,6 +110,7 @@ class Server:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Answer requests until there are no more."""
         items = {item.nodeid: item for item in session.items}
+        gc.unfreeze()  # otherwise the functions of the product are not among the objects
         for one in gc.get_objects():
             if isinstance(one, FunctionType):
                 self._functions.setdefault(os.path.realpath(one.__code__.co_filename), []).append(one)
