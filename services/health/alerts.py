@@ -26,8 +26,9 @@ ALERTS: Final = (
         expr="max by (namespace) (berth_health_suspect_nodes) > 0",
         for_s=30 * MINUTE_S,
         severity="warning",
-        means="The newest health reports of {{ $value | humanize }} nodes cannot be read; the last valid ones stay in force.",
-        do="The log of health names nodes and reasons (report rejected): a source may have changed its format.",
+        means="The newest health reports of {{ $value | humanize }} nodes are refused; what they say of faults keeps new "
+        "work away, beside the last valid ones.",
+        do="berth nodes and the log of health name nodes and fields: a source may have changed its format.",
     ),
     Alert(
         name="BerthReportsStopped",

@@ -224,9 +224,11 @@ class Clusterd:
         self._intake = intake
         self._devices: Chunks[DeviceReport] = Chunks()
         self._switches: Chunks[SwitchInfo] = Chunks()
-        self._nodes: dict[str, Entry[NodeInfo]] = {}
+        self._nodes: dict[str, Entry[NodeInfo]] | None = None
+        """By node, as the last list said that could be read; None before the first."""
         self._versions: dict[str, str] = {}
-        self._refused: set[str] = set()
+        self._refused: dict[str, str] = {}
+        """Why chunks cannot be read as a whole, by name."""
         self._is_live = False
         self._log = intake.log
         self._metrics = intake.metrics
@@ -288,8 +290,7 @@ class Clusterd:
         except ReportError as error:
             self._refuse(name, error)
             return
-        if name in self._refused:
-            self._refused.discard(name)
+        if self._refused.pop(name, None) is not None:
             self._log.info("chunk recovered", chunk=name)
         self._intake.on_change(changed)
 
@@ -297,26 +298,33 @@ class Clusterd:
         """Reject a chunk that cannot be read as a whole: its previous content stays in force and ages."""
         self._intake.refused("ClusterD")
         if name not in self._refused:
-            self._refused.add(name)
             self._log.warning("chunk rejected, previous content stays in force", chunk=name, reason=str(error))
+        self._refused[name] = str(error)
         nodes = self._held_by(name)
-        for node in nodes:
-            nothing: RefusedReport[object] = RefusedReport(None)
-            self._intake.report_store.refuse(node, _source_of(name), nothing, now_ms=self._intake.clock.now_ms())
-            self._intake.report_store.mark_suspect(node, _source_of(name), str(error))
+        self._suspect(nodes, _source_of(name), str(error))
         self._intake.on_change(nodes)
 
     def _held_by(self, name: str) -> list[str]:
         if name == cluster_info.NODE_NAME:
-            return sorted(self._nodes)
+            return sorted(self._devices.newest if self._nodes is None else self._nodes)
         chunks = self._devices if name.startswith(cluster_info.DEVICE_PREFIX) else self._switches
         return chunks.held_by(name)
+
+    def _suspect(self, nodes: list[str], source: str, why: str) -> None:
+        """Mark nodes of a chunk that cannot be read: without a list of unhealthy nodes, any node may be one."""
+        gap = why if source == NODED and self._nodes is None else ""
+        for node in nodes:
+            found: RefusedReport[object] = RefusedReport(None, gap)
+            self._intake.report_store.refuse(node, source, found, now_ms=self._intake.clock.now_ms())
+            self._intake.report_store.mark_suspect(node, source, why)
 
     def _take_devices(self, name: str, text: str) -> list[str]:
         read = cluster_info.read_devices(text, self._devices.newest, name=name)
         changed = self._devices.take(name, read.entries, now_ms=self._intake.clock.now_ms())
         for node in changed:
             self._intake.device(node, self._devices.newest[node].value, is_live=self._is_live)
+        if self._nodes is None and (why := self._refused.get(cluster_info.NODE_NAME)):
+            self._suspect(changed, NODED, why)
         return [*changed, *self._judge(read, DEVICE)]
 
     def _take_switches(self, name: str, text: str) -> list[str]:
@@ -331,8 +339,9 @@ class Clusterd:
             self._intake.report_store.put_switch(node, entry.value if entry is not None else None)
 
     def _take_nodes(self, text: str) -> list[str]:
-        read = cluster_info.read_nodes(text, self._nodes)
-        before, self._nodes = self._nodes, read.entries
+        before = self._nodes or {}
+        read = cluster_info.read_nodes(text, before)
+        self._nodes = read.entries
         changed = sorted(node for node in {*before, *read.entries} if before.get(node) is not read.entries.get(node))
         for node in changed:
             entry = read.entries.get(node)

@@ -234,6 +234,27 @@ async def test_what_an_agent_said_of_chips_that_it_has_counts_though_the_report_
         await world.has("a", level=OK, withheld=0, reason="")
 
 
+async def test_a_list_of_unhealthy_nodes_that_was_never_readable_keeps_new_work_from_all_nodes(world: World) -> None:
+    world.configure(source="clusterd")
+    good = {"DeviceList": device_list(), "UpdateTime": world.now_s}
+    world.chunk("cluster-info-node-cm", "{")
+    world.chunk("cluster-info-device-0", go_text({"mindx-dl-deviceinfo-a": good}))
+    async with world.service():
+        row = await world.has("a", level=NO_NEW)
+        assert "cluster-info-node-cm is '{'" in row.reason
+        assert not makes_faulty(row)
+        sick = {**good, "DeviceList": device_list(unhealthy=[1])}
+        world.chunk("cluster-info-device-1", go_text({"mindx-dl-deviceinfo-b": sick}))
+        row = await world.has("b", level=NO_NEW, unhealthy=2)
+        assert "cluster-info-node-cm is '{'" in row.reason
+        world.chunk("cluster-info-node-cm", "")
+        await world.has("a", level=OK, reason="")
+        await world.has("b", level=OK, unhealthy=2)
+        world.chunk("cluster-info-node-cm", "{")
+        world.chunk("cluster-info-device-0", go_text({"mindx-dl-deviceinfo-a": sick}))
+        await world.has("a", level=OK, unhealthy=2)
+
+
 async def test_entries_of_clusterd(world: World) -> None:
     world.configure(source="clusterd")
     now_s = world.now_s
