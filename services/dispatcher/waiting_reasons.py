@@ -14,7 +14,7 @@ from berth.core.state.cell import JobKey
 from berth.runtime.clock import Clock
 from berth.schemas.ledger import Round
 
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 1.25
 """From the begin of a look to that of the next one, at least."""
 _SHARE: Final = 0.05
 """Share of the time that looks take at most."""

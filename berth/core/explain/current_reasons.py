@@ -40,6 +40,8 @@ _OF_GANG: Final[frozenset[Code]] = frozenset({RESERVED, "behind", INTERNAL, "bin
 """Refusals that say nothing of the other gangs of the class."""
 _KEPT: Final[frozenset[Code]] = frozenset({INTERNAL, "bind-failed", "product-support"})
 """Refusals that do not follow from the nodes: they stay as they were given."""
+_NEW_MS: Final = 500
+"""A class that a round has refused since then is not judged again."""
 _TURN: Final = "there is room for it now, and it is tried in one of the next rounds"
 
 _Group = tuple[ClassKey, int]
@@ -56,6 +58,10 @@ class _Known(msgspec.Struct):
     """Task that finds no room."""
     room: Refusal | None = None
     """Nodes by reason if its first gang has room, as of the last pass; None if it has none."""
+    at_ms: int = 0
+    """When that was judged."""
+    told: tuple[str, Refusal | None] = ("", None)
+    """Words, and nodes by reason of those that are held, that the gangs of the group have."""
 
 
 class CurrentReasons:
@@ -76,6 +82,8 @@ class CurrentReasons:
         self._changed: dict[JobKey, None] = {}
         self._judged_at = -1
         """``state.applied`` when the last pass began."""
+        self._at_ms = 0
+        """When it began."""
         self._judge = _Judge(scheduler.state, scheduler.scorer, -1)
         self._namer = Namer(scheduler.scorer)
 
@@ -106,7 +114,7 @@ class CurrentReasons:
         """
         scheduler = self._scheduler
         state, queue = scheduler.state, scheduler.queue
-        self._judged_at = state.applied
+        self._judged_at, self._at_ms = state.applied, at_ms
         self._see_scorer()
         starts = {
             uid: start_ms for uid, start_ms in scheduler.decisions.starts(at_ms).items() if start_ms > at_ms + SOON_MS
@@ -137,8 +145,12 @@ class CurrentReasons:
         for _ in range(min(groups_max, len(self._todo))):
             group, uid = self._todo.popleft()
             gang = scheduler.queue.gang(uid)
-            if gang is not None and not gang.fresh and gang.request_class == group[0]:
+            if gang is None or gang.fresh or gang.request_class != group[0]:
+                continue
+            known = self._known.get(group)
+            if known is None or known.at_ms <= self._at_ms - _NEW_MS:
                 self._look(group, gang)
+            self._tell(group)
 
     def adopt(self, record: Round) -> None:
         """Take over the refusals of a record that was just adopted, for the other gangs of their classes too."""
@@ -151,7 +163,7 @@ class CurrentReasons:
             if refusal.start_ms and refusal.code != RESERVED:
                 self._starts[gang.uid] = refusal.start_ms
             if refusal.code not in _OF_GANG and not refusal.missing_shards:
-                self._note(self._group(gang, record.at_ms), gang, refusal)
+                self._note(self._group(gang, record.at_ms), gang, refusal, record.at_ms)
 
     def take(self, jobs_max: int) -> list[JobKey]:
         """Jobs whose reason changed, those first whose reason has been another for longest.
@@ -217,6 +229,8 @@ class CurrentReasons:
         return found
 
     def _group(self, gang: Gang, at_ms: int) -> _Group:
+        if not self._scheduler.state.table.drains:
+            return gang.request_class, 0
         return gang.request_class, DrainedGangs(self._scheduler.state, at_ms).last_ms(gang)
 
     def _see_scorer(self) -> None:
@@ -240,27 +254,29 @@ class CurrentReasons:
             return
         refusal = verdict.refusal
         if refusal is not None and refusal.code != RESERVED:
-            self._note(group, gang, refusal)
+            self._note(group, gang, refusal, self._at_ms)
             return
         room = msgspec.structs.replace(refusal or Refusal(code="no-room"), code="no-room", ahead="")
         if known is None:
             known = self._known[group] = _Known(room, _TURN, 0)
-        # The next round may place it: what was said is not replaced for that moment.
-        words = known.words if known.room is None else _TURN
-        if (known.room, known.words) != (room, words):
-            known.room, known.words = room, words
-            self._touch_all(group)
+        elif known.room is not None:  # not at first: the next round may place it
+            known.words = _TURN
+        known.room, known.at_ms = room, self._at_ms
 
-    def _note(self, group: _Group, gang: Gang, refusal: Refusal) -> None:
-        """Note why a group waits; its gangs are touched if that is news."""
-        refusal = msgspec.structs.replace(refusal, start_ms=0)
+    def _note(self, group: _Group, gang: Gang, refusal: Refusal, at_ms: int) -> None:
+        """Note why a group waits."""
+        before = self._known.get(group)
+        plain = msgspec.structs.replace(refusal, start_ms=0)
         index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
-        before, now = self._known.get(group), _Known(refusal, self._namer.sentence(refusal, gang), index)
-        self._known[group] = now
-        if before is None or before.room is not None or _unlike(before, now):
-            self._touch_all(group)
+        told = before.told if before is not None else ("", None)
+        self._known[group] = _Known(plain, self._namer.sentence(plain, gang), index, at_ms=at_ms, told=told)
 
-    def _touch_all(self, group: _Group) -> None:
+    def _tell(self, group: _Group) -> None:
+        """Touch the gangs of a group if there is news since they were told why they wait."""
+        known = self._known.get(group)
+        if known is None or known.told == (known.words, known.room):
+            return
+        known.told = known.words, known.room
         for one in self._scheduler.queue.of_class(group[0]):
             if not one.fresh:
                 self._touch(one)
@@ -268,13 +284,6 @@ class CurrentReasons:
     def _touch(self, gang: Gang | None) -> None:
         if gang is not None:
             self._changed[gang.namespace, gang.name] = None
-
-
-def _unlike(one: _Known, other: _Known) -> bool:
-    """Whether two reasons differ in more than the name of the task."""
-    if (one.words, one.index) != (other.words, other.index):
-        return True
-    return one.refusal != msgspec.structs.replace(other.refusal, task=one.refusal.task)
 
 
 def _as_recorded(recorded: Refusal, at_ms: int) -> Reason:

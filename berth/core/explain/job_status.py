@@ -62,10 +62,10 @@ def status_of(
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
     said = ""
-    if refusal is not None and phase in {"waiting", "rejected", "failed"}:
-        said = sentence(refusal)
     if phase == "waiting" and reason is not None and refusal is not None:
         refusal, said = reason
+    elif refusal is not None and phase in {"waiting", "rejected", "failed"}:
+        said = sentence(refusal)
     since_ms = max(job.at_ms, gang.at_ms if gang is not None else 0)
     if phase == "waiting":
         since_ms = _queued_ms(state, key, job, gang)

@@ -20,6 +20,7 @@ from berth.core.cluster.node_classes import (
     selects_labels,
     untolerated,
 )
+from berth.core.cluster.node_table import NodeTable
 from berth.core.explain.refusal_text import NO_PARTS, Parts, sentence, with_start
 from berth.core.explain.selection_text import Condition, by_name, conditions, none_has
 from berth.core.placement.scoring import Scorer
@@ -34,11 +35,13 @@ _OF_NODES: Final[frozenset[Code]] = frozenset(
 """Refusals that count nodes."""
 _TASK: Final = re.compile(r"tasks\[(\d+)\]\.replicas")
 _BEFORE_SELECTOR: Final = frozenset({NodeReason.NOT_READY, NodeReason.CORDONED})
+_OF_LABELS: Final = frozenset({*_BEFORE_SELECTOR, NodeReason.SELECTOR, NodeReason.TAINT})
 _OF_CHIPS: Final = (NodeReason.SHORTAGE, NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED, NodeReason.NO_CHIP_LIST)
 _SHAPES_MAX: Final = 4096
 _PARTS_MAX: Final = 4
 """Labels or taints that are named; nodes beyond have the general words."""
 
+Ints = npt.NDArray[np.int64]
 Part = tuple[int, str]
 """Nodes, and why they take no pod: the end of a sentence that begins with their number."""
 
@@ -94,6 +97,9 @@ class Namer:
         self._scorer = scorer
         self._kinds: dict[Shape, _Kinds] = {}
         self._none: dict[Shape, tuple[bytes, str]] = {}
+        self._revision = -1
+        self._rows = np.empty(0, np.int64)
+        """Result of :meth:`_marked` at that revision of the table."""
 
     def sentence(self, refusal: Refusal, gang: Gang) -> str:
         """A refusal in one sentence that names what is in the way; where nothing is to be named, the usual one.
@@ -103,6 +109,10 @@ class Namer:
             gang: The gang that is refused.
         """
         if refusal.code not in _OF_NODES or not refusal.nodes_total or gang.invalid is not None:
+            return sentence(refusal)
+        reasons = {count.reason for count in refusal.counts}
+        has_marks = not reasons.isdisjoint(_OF_CHIPS) and len(self._marked()) > 0
+        if reasons.isdisjoint(_OF_LABELS) and not has_marks and refusal.code != "larger-than-cluster":
             return sentence(refusal)
         larger = _TASK.fullmatch(refusal.field) if refusal.code == "larger-than-cluster" else None
         index = int(larger[1]) if larger else gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
@@ -149,9 +159,19 @@ class Namer:
         if named:
             left = max(counts.get(NodeReason.SELECTOR, 0) - sum(unlike.values()), 0)
             parts[NodeReason.SELECTOR] = [*parts[NodeReason.SELECTOR], (left, f"do not have {named}")]
-        if any(counts.get(reason) for reason in _OF_CHIPS):
-            parts |= _unusable(shape, self._scorer)
+        if any(counts.get(reason) for reason in _OF_CHIPS) and len(self._marked()):
+            parts |= _unusable(shape, self._scorer, self._marked())
         return Named(result, parts)
+
+    def _marked(self) -> Ints:
+        """Rows with chips that are not usable although no pod has them."""
+        table = self._scorer.table
+        if self._revision != table.revision:
+            self._revision = table.revision
+            rows = table.view()
+            network = table.network[rows] & table.chips[rows]
+            self._rows = np.flatnonzero(table.present[rows] & ((_bad(table) != 0) | (network != 0)))
+        return self._rows
 
     def _kinds_of(self, shape: Shape) -> _Kinds:
         classes = self._scorer.table.classes
@@ -225,15 +245,19 @@ def _most_common(words: Counter[str]) -> list[Part]:
     return [(nodes, said) for said, nodes in ranked[:_PARTS_MAX]]
 
 
-def _unusable(shape: Shape, scorer: Scorer) -> dict[int, Sequence[Part]]:
+def _bad(table: NodeTable) -> npt.NDArray[np.uint64]:
+    """Chips of each row that are unhealthy or withheld, and that no pod has."""
+    rows = table.view()
+    bad = (table.unhealthy[rows] | table.withheld[rows]) & table.chips[rows]
+    return bad & ~(table.used[rows] | table.releasing[rows])
+
+
+def _unusable(shape: Shape, scorer: Scorer, marked: Ints) -> dict[int, Sequence[Part]]:
     """Nodes, by reason, that would take a pod if chips of theirs without a network, or unhealthy ones, were usable."""
     table, rule = scorer.table, scorer.rule(shape)
-    rows = table.view()
-    owned = table.used[rows] | table.releasing[rows]
-    bad = (table.unhealthy[rows] | table.withheld[rows]) & table.chips[rows] & ~owned
-    marked = np.flatnonzero(table.present[rows] & ((bad != 0) | (table.network[rows] & table.chips[rows] != 0)))
-    if rule is None or not len(marked):
+    if rule is None:
         return {}
+    bad = _bad(table)
     reasons = scorer.evaluate(shape)[0]
     found: dict[int, Counter[str]] = {}
     for row in marked[np.isin(reasons[marked], _OF_CHIPS)].tolist():
