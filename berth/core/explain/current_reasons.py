@@ -294,6 +294,26 @@ def _as_recorded(recorded: Refusal, at_ms: int) -> Reason:
     return Reason(refusal, sentence(refusal))
 
 
+def reason_of(state: State, scorer: Scorer, gang: Gang, said: Refusal, *, at_ms: int) -> Reason:
+    """Why one gang waits, where no queue of the cell is at hand.
+
+    Args:
+        state: The cell.
+        scorer: Scoring on it.
+        gang: The gang, as :meth:`DrainedGangs.applied` gives it.
+        said: What its status says, or its last refusal; what follows from the queue is taken from it.
+        at_ms: The time.
+    """
+    refusal = said
+    if said.code not in _OF_GANG and not said.missing_shards:
+        verdict = _Judge(state, scorer, state.applied).verdict(gang)
+        found = verdict.refusal if verdict is not None else None
+        if found is not None and found.code not in _OF_GANG:
+            refusal = msgspec.structs.replace(found, start_ms=said.start_ms)
+    refusal = _as_recorded(refusal, at_ms).refusal
+    return Reason(refusal, Namer(scorer).sentence(refusal, gang))
+
+
 class _Judge:
     """Decides single gangs, each as if it were alone; nothing starts.
 
