@@ -185,7 +185,8 @@ async def explanation_of(bus: Bus, clock: Clock, status: JobStatus) -> Explanati
         return None
     if status.phase == "waiting" and status.refusal is not None:
         verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, None, status.refusal)
-        return explain_now(await state_now(bus, clock), verdict, ledger_seq=status.ledger_seq)
+        state = await state_now(bus, clock)
+        return explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=clock.now_ms())
     kept = await _kept(bus, status)
     if kept is not None:
         then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)

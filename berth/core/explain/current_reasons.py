@@ -18,7 +18,7 @@ from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.explain.job_status import Reason
 from berth.core.explain.obstacles import Namer
-from berth.core.explain.refusal_text import sentence, with_start
+from berth.core.explain.refusal_text import sentence, with_start, without_past
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom
 from berth.core.placement.round_demand import NeedMoreError
@@ -288,9 +288,7 @@ class CurrentReasons:
 
 def _as_recorded(recorded: Refusal, at_ms: int) -> Reason:
     """A refusal as it was given, without a start that has passed."""
-    refusal = recorded
-    if 0 < recorded.start_ms <= at_ms + SOON_MS:
-        refusal = msgspec.structs.replace(recorded, start_ms=0)
+    refusal = without_past(recorded, at_ms + SOON_MS)
     return Reason(refusal, sentence(refusal))
 
 

@@ -78,13 +78,14 @@ def _held(verdict: Verdict, placement: Placement, ledger_seq: int, at_ms: int) -
     )
 
 
-def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanation | None:
+def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int = 0) -> Explanation | None:
     """As :func:`explain`, on the current state: of a job that waits, or when the history is no longer stored.
 
     Args:
         state: Current facts and ledger.
         verdict: Last known verdict. A refusal for want of room is judged again.
         ledger_seq: Record with this verdict.
+        at_ms: The time, if it is later than that of the last record.
     """
     snapshot = NodeSnapshot(state, state.fold.settings, state.fold.at_ms)
     gang = snapshot.gang(verdict)
@@ -94,7 +95,7 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
         snapshot.give_back_all(verdict, verdict.placement)
     fold = state.fold
     if verdict.refusal is not None and not verdict.final:
-        now = reason_of(state, snapshot.scorer, gang, verdict.refusal, at_ms=fold.at_ms)
+        now = reason_of(state, snapshot.scorer, gang, verdict.refusal, at_ms=max(fold.at_ms, at_ms))
         verdict = msgspec.structs.replace(verdict, refusal=now.refusal)
     basis = Basis(ledger_seq, state.facts_seq, fold.at_ms, fold.epoch, is_current=True)
     basis = _with_state(basis, state)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from berth.core.explain.recovery_status import recovery_of, waiting_backups
 from berth.core.explain.recovery_text import backup_words, ending_words, open_words, waiting_words
-from berth.core.explain.refusal_text import sentence
+from berth.core.explain.refusal_text import sentence, without_past
 from berth.core.requests.gangs import accepted_of, is_fragile
 from berth.core.requests.key_spelling import spelling_warnings
 from berth.core.state.cell import JobKey, State
@@ -65,6 +65,7 @@ def status_of(
     if phase == "waiting" and reason is not None and refusal is not None:
         refusal, said = reason
     elif refusal is not None and phase in {"waiting", "rejected", "failed"}:
+        refusal = without_past(refusal, at_ms)
         said = sentence(refusal)
     since_ms = max(job.at_ms, gang.at_ms if gang is not None else 0)
     if phase == "waiting":

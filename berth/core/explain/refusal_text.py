@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
 from berth.products.catalogue import FORMS
@@ -82,6 +84,11 @@ def sentence(refusal: Refusal, parts: Parts = NO_PARTS) -> str:
         since = f" from {moment(refusal.start_ms)} on" if refusal.start_ms else ""
         return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead}{since}, and this job would delay it"
     return with_start(_words(refusal, parts), refusal)
+
+
+def without_past(refusal: Refusal, at_ms: int) -> Refusal:
+    """A refusal without a start of a reservation that has passed by ``at_ms``."""
+    return msgspec.structs.replace(refusal, start_ms=0) if 0 < refusal.start_ms <= at_ms else refusal
 
 
 def with_start(words: str, refusal: Refusal) -> str:
