@@ -168,9 +168,9 @@ async def state_now(bus: Bus, clock: Clock) -> State:
 
 
 async def explanation_of(bus: Bus, clock: Clock, status: JobStatus) -> Explanation | None:
-    """Explanation of a job as it is now, from the state of its decision.
+    """Explanation of a job as it is now: from the state of its decision, or of now while it waits.
 
-    Where that state is no longer stored, it is explained from the state of now.
+    Where the state of its decision is no longer stored, it is explained from the state of now.
 
     Returns:
         The explanation; None before a decision, or if neither is possible.
@@ -183,6 +183,10 @@ async def explanation_of(bus: Bus, clock: Clock, status: JobStatus) -> Explanati
         return explain_rejection(status.namespace, status.name, status.uid, status.refusal, basis=basis)
     if not status.ledger_seq:
         return None
+    if status.phase == "waiting" and status.refusal is not None:
+        verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, None, status.refusal)
+        state = await state_now(bus, clock)
+        return explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=clock.now_ms())
     kept = await _kept(bus, status)
     if kept is not None:
         then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)

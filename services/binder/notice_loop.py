@@ -32,6 +32,8 @@ _EVENTS_MAX: Final = 10_000
 """Events of pods in the queue; beyond, the oldest is dropped."""
 _SCHEDULED: Final = "Scheduled"
 _TRIES: Final = 2
+_READS: Final = 3
+"""Times that a pod is read which changes between the read and the write."""
 _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "waiting": ("FailedScheduling", "Warning"),
     "held": ("FailedScheduling", "Warning"),
@@ -50,6 +52,28 @@ _SCHEDULING_GATED: Final = "SchedulingGated"
 
 class _Named(Lean, frozen=True):
     metadata: Meta = Meta()
+
+
+class _Spec(Lean, frozen=True):
+    node_name: str = ""
+
+
+class _Condition(Lean, frozen=True):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class _Status(Lean, frozen=True):
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(Lean, frozen=True):
+    """Fields of a pod that decide whether it may be told that it waits."""
+
+    metadata: Meta = Meta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
 
 
 class _Counted(msgspec.Struct):
@@ -128,7 +152,7 @@ class NoticeLoop:
             else:
                 await self._wait()
                 continue
-            await asyncio.sleep(self._pause_s * writes)
+            await asyncio.sleep(self._pause_s * max(writes, 1))  # a look at a pod that is bound counts too
 
     async def _wait(self) -> None:
         self._woken.clear()
@@ -170,7 +194,9 @@ class NoticeLoop:
             return 1
         reason, kind = _REASONS[what.notice.kind]
         if what.pod_uid:
-            await self._condition(what)
+            if not await self._condition(what):
+                self._metrics.notices.labels("dropped").inc()
+                return 0
             about: Involved | None = involved_pod(what.job[0], what.pod, what.pod_uid)
         else:
             about = await self._involved(what)
@@ -184,18 +210,47 @@ class NoticeLoop:
         about = what.involved.name if isinstance(what, _Event) else "/".join(what.job)
         self._log.warning("notice not written", about=about, reason=reason)
 
-    async def _condition(self, write: NoticeWrite) -> None:
+    async def _condition(self, write: NoticeWrite) -> bool:
+        """Write the condition of a pod that still waits; returns whether it does.
+
+        The patch names the version of the pod that was read: a pod that is bound meanwhile is left alone.
+
+        Raises:
+            TransientError: The server did not answer, or the pod changes all the time.
+            RefusedError: The pod is gone, or may not be changed.
+        """
+        path = pod_path(write.job[0], write.pod)
+        for _ in range(_READS):
+            pod = await self._api.get(path, _Pod)
+            if pod.metadata.uid != write.pod_uid or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+                return False
+            body = {
+                "metadata": {"uid": write.pod_uid, "resourceVersion": pod.metadata.resource_version},
+                "status": {"conditions": [self._waits(write, pod)]},
+            }
+            try:
+                await self._api.patch(f"{path}/status", body, how="strategic")
+            except RefusedError as error:
+                if not error.is_conflict:
+                    raise
+            else:
+                return True
+        raise TransientError(f"pod {write.pod} changes all the time")
+
+    def _waits(self, write: NoticeWrite, pod: _Pod) -> dict[str, str]:
+        """The condition that a pod is not scheduled: as of now, and since when it is not."""
         now = rfc3339(self._clock.now_ms())
         is_gated = f"pod {write.pod} {GATED} " in write.notice.sentence
-        condition = {
+        before = (one for one in pod.status.conditions or () if (one.type, one.status) == ("PodScheduled", "False"))
+        since = next((one.last_transition_time for one in before), None)
+        return {
             "type": "PodScheduled",
             "status": "False",
             "reason": _SCHEDULING_GATED if is_gated else _UNSCHEDULABLE,
             "message": write.notice.sentence,
-            "lastTransitionTime": now,
+            "lastProbeTime": now,
+            "lastTransitionTime": since or now,
         }
-        body = {"metadata": {"uid": write.pod_uid}, "status": {"conditions": [condition]}}
-        await self._api.patch(f"{pod_path(write.job[0], write.pod)}/status", body, how="strategic")
 
     async def _event(self, event: "_Event") -> None:
         now_ms = self._clock.now_ms()

@@ -2,21 +2,20 @@
 
 Each gang has one current notice: it waits, is held or was rejected, with the reason, or it is placed, or it has a place
 and a fault does not restart it yet, or new pods of it wait for places after a fault, or backup pods do. A notice is
-written once, as an Event of the gang and, unless it has a place, as a condition of each of its pods that wait. A new
-sentence of the same kind is delayed, because its numbers change all the time; a few sentences that differ in more than
-numbers are not.
+written once, as an Event of the gang and, unless it has a place, as a condition of each of its pods that wait. It is
+written again when its cause changes, those first that are due for longest. A sentence that differs in numbers alone is
+delayed, because they change all the time, and is written when nothing else is.
 
 Source: docs/reference/kubernetes.md, "Reasons for users".
 """
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.core.explain.recovery_text import backup_words, unplaced_words
 from berth.core.explain.refusal_text import sentence, within
-from berth.core.explain.text import pluralize
+from berth.core.explain.text import cause_of, pluralize
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import MembersSeen
 from berth.schemas.fault_facts import ReplacementsSeen
@@ -26,9 +25,6 @@ JobName: TypeAlias = tuple[str, str]
 """(namespace, name of the job request)"""
 Kind = Literal["waiting", "held", "rejected", "failed", "placed", "restart-held", "unplaced"]
 
-_NUMBER: Final = re.compile(r"\d+")
-_AT_ONCE_MAX: Final = 3
-"""Sentences that differ in more than numbers and are written without the delay."""
 _MISSED_S: Final = 10.0
 """Pause before a write that failed is tried again."""
 _STATUSES_MAX: Final = 10_000
@@ -73,8 +69,6 @@ class _Job:
     members: MembersSeen
     notice: Notice | None = None
     at_s: float = 0.0
-    at_once: int = 0
-    """Number of sentences of the same kind that were written without delay, in a row."""
     event: bool = False
     has_missed: bool = False
     """Whether the Event could not be written, and is due again."""
@@ -86,7 +80,7 @@ class Notices:
     """Notices of all gangs, and their pending writes.
 
     Args:
-        again_s: Delay of a new sentence of the same kind.
+        again_s: Delay of a new sentence of the same cause.
         begun_ms: Start of this process; placements before it were announced by an earlier run.
     """
 
@@ -100,6 +94,9 @@ class Notices:
         self._replaced: dict[JobName, ReplacementsSeen] = {}
         """Ranks with a new pod that waits."""
         self._due: dict[JobName, None] = {}
+        """Jobs with something to write, those first that have it for longest."""
+        self._refreshed: dict[JobName, None] = {}
+        """Jobs of which only numbers are to be written."""
         self._later_s: dict[JobName, float] = {}
 
     def __len__(self) -> int:
@@ -109,7 +106,8 @@ class Notices:
         """Take a fact of members."""
         name = (fact.namespace, fact.job)
         if not fact.pods and not fact.hold:
-            for kept in (self._jobs, self._statuses, self._unknown, self._replaced, self._due, self._later_s):
+            known = (self._jobs, self._statuses, self._unknown, self._replaced)
+            for kept in (*known, self._due, self._refreshed, self._later_s):
                 kept.pop(name, None)
             return
         job = self._jobs.get(name)
@@ -197,26 +195,27 @@ class Notices:
             return
         if notice != job.notice and not self._is_early(name, job, notice, now_s):
             is_known = job.notice is not None and (job.notice.kind, notice.kind) == ("restart-held", "placed")
+            is_news = job.event or not _same_cause(job.notice, notice)
             job.notice, job.at_s, job.event = notice, now_s, not is_known
             job.has_missed = False
+            if job.written and is_news:
+                self._due.pop(name, None)  # others have waited for longer by now
             job.written.clear()
             self._later_s.pop(name, None)
-        elif job.has_missed:
+            self._gather(name, job, self._due if is_news else self._refreshed)
+            return
+        if job.has_missed:
             job.event, job.has_missed = True, False
-        self._gather(name, job)
+        self._gather(name, job, self._due)
 
     def _is_early(self, name: JobName, job: _Job, notice: Notice, now_s: float) -> bool:
-        """Whether a notice must wait because a similar one was just written."""
-        if job.notice is None or job.event or job.notice.kind != notice.kind or now_s >= job.at_s + self._again_s:
-            job.at_once = 0
-            return False
-        if job.at_once < _AT_ONCE_MAX and _shape(job.notice) != _shape(notice):
-            job.at_once += 1
+        """Whether a notice must wait because one of the same cause was just written."""
+        if job.event or not _same_cause(job.notice, notice) or now_s >= job.at_s + self._again_s:
             return False
         self._later_s[name] = job.at_s + self._again_s
         return True
 
-    def _gather(self, name: JobName, job: _Job) -> None:
+    def _gather(self, name: JobName, job: _Job, due: dict[JobName, None]) -> None:
         """Note the pods that do not have the notice of their job yet."""
         job.pods.clear()
         if job.notice is not None and job.notice.kind not in _OF_PLACED:
@@ -224,32 +223,43 @@ class Notices:
             if job.notice.kind == "unplaced":
                 pods = self._waiting_pods(name, job)
             job.pods.update((uid, pod) for uid, pod in pods if uid not in job.written)
-        if job.event or job.pods:
-            self._due[name] = None
+        if (job.event or job.pods) and name not in self._due:
+            due[name] = None
+        if name in self._due:
+            self._refreshed.pop(name, None)
 
     def next(self, now_s: float) -> NoticeWrite | None:
         """Next write, in its current form; it counts as written."""
         for name in [name for name, at_s in self._later_s.items() if at_s <= now_s]:
             del self._later_s[name]
             self._judge(name, now_s)
-        while self._due:
-            name = next(iter(self._due))
+        return self._next_of(self._due) or self._next_of(self._refreshed)
+
+    def _next_of(self, due: dict[JobName, None]) -> NoticeWrite | None:
+        while due:
+            name = next(iter(due))
             job = self._jobs.get(name)
             if job is not None and job.notice is not None:
+                notice = self._newest(name, job, job.notice)
                 if job.event:
                     job.event = False
-                    return NoticeWrite(name, job.notice, job.members)
+                    return NoticeWrite(name, notice, job.members)
                 if job.pods:
                     uid = next(iter(job.pods))
                     job.written.add(uid)
-                    return NoticeWrite(name, job.notice, job.members, job.pods.pop(uid), uid)
-            del self._due[name]
+                    return NoticeWrite(name, notice, job.members, job.pods.pop(uid), uid)
+            del due[name]
         return None
+
+    def _newest(self, name: JobName, job: _Job, written: Notice) -> Notice:
+        """The notice of a job with the numbers of now, which are not written for their own sake yet."""
+        notice = self._notice(name, job)
+        return notice if notice is not None and _same_cause(written, notice) else written
 
     def missed(self, write: NoticeWrite, now_s: float) -> None:
         """Note that a write failed although another try may not: it is due again after a pause."""
         job = self._jobs.get(write.job)
-        if job is None or job.notice != write.notice:
+        if job is None or not _same_cause(job.notice, write.notice):
             return
         if write.pod_uid:
             job.written.discard(write.pod_uid)
@@ -262,9 +272,11 @@ class Notices:
         return max(0.0, min(self._later_s.values()) - now_s) if self._later_s else None
 
 
-def _shape(notice: Notice) -> str:
-    """A sentence without its numbers."""
-    return _NUMBER.sub("#", notice.sentence)
+def _same_cause(one: Notice | None, other: Notice) -> bool:
+    """Whether two notices are of one kind and differ in numbers at most."""
+    if one is None or one.kind != other.kind:
+        return False
+    return one.sentence == other.sentence or cause_of(one.sentence) == cause_of(other.sentence)
 
 
 def _notices_of(status: JobStatus) -> dict[str, Notice]:

@@ -38,6 +38,7 @@ from berth.services.dispatcher.scatter import Offers, Scatter
 from berth.services.dispatcher.snapshots import Snapshots
 from berth.services.dispatcher.standby import FencedError, Standby
 from berth.services.dispatcher.views import Views
+from berth.services.dispatcher.waiting_reasons import WaitingReasons
 
 _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
@@ -93,7 +94,7 @@ class Dispatcher:
         self.scatter = Scatter(
             bus, clock, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
         )
-        self.views = Views(bus, clock, self.state, instruments)
+        self.views = Views(bus, clock, self.state, instruments, WaitingReasons(clock, self.scheduler))
         self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
         self.old_jobs = OldJobs(bus, clock, self.state, self.views, self.snapshots, config, instruments)
         self.epoch = 0
@@ -212,11 +213,10 @@ class Dispatcher:
 
     @property
     def rest_s(self) -> float:
-        """How long to wait for something to come in: until the next tick, or until a gang with faults is due."""
+        """How long to wait for something to come in: until the next tick, or until faults or reasons are due."""
         due_ms = self.scheduler.next_due_ms
-        if not due_ms:
-            return self.config.tick_s
-        return min(self.config.tick_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S))
+        longest_s = min(self.config.tick_s, max(self.views.rest_s, _REST_S))
+        return min(longest_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S)) if due_ms else longest_s
 
     @property
     def _is_due(self) -> bool:
@@ -340,6 +340,7 @@ class Dispatcher:
         if is_stored:
             self._metrics.count_round(record)
             self._waits.note(record)
+            self.views.note_refused(record)
         else:
             self.scheduler.take_back(sent.turn)
         return is_stored
@@ -440,10 +441,9 @@ class Dispatcher:
             folded: What it changed.
             turn: The turn that it ends; None for a record that was not decided here.
         """
-        for gang in folded.gangs:
-            self.views.touch((gang.namespace, gang.name))
-        for held in folded.unheld:
-            self.views.touch((held.namespace, held.name))
+        touched = [(one.namespace, one.name) for one in folded.gangs]
+        for key in touched + [(one.namespace, one.name) for one in folded.unheld]:
+            self.views.touch(key)
         if turn is None:
             self.scheduler.follow(folded)
         else:

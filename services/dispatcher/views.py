@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.explain.job_status import digest, status_of
+from berth.core.explain.job_status import Reason, digest, status_of
 from berth.core.faults.examination import Unplaced
 from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus
@@ -25,11 +25,13 @@ from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, ShellError, TransientErr
 from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.ledger import Round
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.other_statuses import OtherStatuses
 from berth.services.dispatcher.place_refusals import PlaceRefusals
+from berth.services.dispatcher.waiting_reasons import WaitingReasons
 
 _BATCH_MAX: Final = 2_000
 """Maximum number of statuses per cycle."""
@@ -42,9 +44,24 @@ _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
 class Views:
-    """Statuses that the dispatcher publishes for users."""
+    """Statuses that the dispatcher publishes for users.
 
-    def __init__(self, bus: Bus, clock: Clock, state: State, instruments: Instruments[DispatcherMetrics]) -> None:
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        state: Of the dispatcher.
+        instruments: Of the process.
+        reasons: Why jobs wait, as of now; None for the reasons in the ledger.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        state: State,
+        instruments: Instruments[DispatcherMetrics],
+        reasons: WaitingReasons | None = None,
+    ) -> None:
         self._bus = bus
         self._clock = clock
         self._state = state
@@ -61,6 +78,7 @@ class Views:
         self._held: dict[JobKey, str] = {}
         """Why jobs do not restart although they are faulty."""
         self._refusals = PlaceRefusals()
+        self._reasons = reasons
         self._others = OtherStatuses(bus, clock)
         self.published = 0
         self._stored = Feed(asyncio.Event())
@@ -82,6 +100,11 @@ class Views:
     def is_paused(self) -> bool:
         """Whether statuses were lost a moment ago."""
         return self._clock.monotonic_s() - self._lost_s < DEFAULT_RETRY_AFTER_S
+
+    @property
+    def rest_s(self) -> float:
+        """How long no reason of a waiting job is looked at."""
+        return self._reasons.rest_s if self._reasons is not None and self._head is not None else math.inf
 
     def learn(self) -> None:
         """Start to read the stored statuses."""
@@ -150,6 +173,11 @@ class Views:
         """Note why ranks and backup pods of jobs found no place."""
         self._touched.update(dict.fromkeys(self._refusals.note(found)))
 
+    def note_refused(self, record: Round) -> None:
+        """Note the refusals of a record that was appended and adopted."""
+        if self._reasons is not None:
+            self._reasons.note(record)
+
     def all_jobs(self) -> None:
         """Write the status of every job again."""
         self._written.clear()
@@ -174,12 +202,15 @@ class Views:
         at_ms = self._clock.now_ms()
         batch: list[tuple[JobKey, bytes]] = []
         size = 0
+        if self._reasons is not None:
+            self._touched.update(dict.fromkeys(self._reasons.step()))
         due = self._due()
         if self.is_reading and not self._is_learning:
             await self.stop()  # otherwise all statuses that this leader writes would pile up
         for key, is_reviewed in due:
             unplaced = self._refusals.of(self._state, key)
-            status = status_of(self._state, key, at_ms=at_ms, restart_held=self._held.get(key, ""), unplaced=unplaced)
+            held, reason = self._held.get(key, ""), self._reason(key)
+            status = status_of(self._state, key, at_ms=at_ms, restart_held=held, unplaced=unplaced, reason=reason)
             self._refusals.settle(key, status)
             if status is None:
                 self._written.pop(key, None)
@@ -199,6 +230,11 @@ class Views:
             size += len(data)
         if batch:
             await self._submit(batch)
+
+    def _reason(self, key: JobKey) -> Reason | None:
+        """Why a job waits now; None if the ledger says it."""
+        job = self._state.jobs.get(key)
+        return self._reasons.of(job.uid) if self._reasons is not None and job is not None else None
 
     def _due(self) -> list[tuple[JobKey, bool]]:
         """Jobs to look at now, and whether each is reviewed."""

@@ -111,6 +111,13 @@ class Scene:
             pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") and _phase(pod) == "Running"
         )
 
+    def why(self, pod: str) -> str:
+        """Message of the condition that a pod is not scheduled; empty without one."""
+        conditions = self.kube.object(f"{PODS}/{pod}")["status"].get("conditions", [])
+        return next(
+            (str(one["message"]) for one in conditions if one["type"] == "PodScheduled" and "message" in one), ""
+        )
+
     def events(self, reason: str) -> list[tuple[str, str]]:
         """Names of the objects of Events with a reason, and the messages, sorted."""
         found = self.kube.objects(f"{NAMESPACE}/events")

@@ -87,3 +87,45 @@ def test_05_pods_without_a_controller_stay_while_the_binding_of_another_is_refus
 
     scene.play(script)
     assert (scene.deleted, scene.running()) == ([], ["p-0", "p-1"])
+
+
+def test_06_a_job_behind_others_of_its_shape_says_why_it_waits_now() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+    before = "0 of 2 nodes fit: 1 is cordoned, 1 has fewer than 8 free chips"
+    now = "0 of 2 nodes fit: 2 have fewer than 8 free chips"
+
+    async def script(scene: Scene) -> None:
+        cordoned = "/api/v1/nodes/n1"
+        scene.patch(cordoned, {"spec": {"unschedulable": True}})
+        await scene.after(1)
+        scene.pod("holder", 8)
+        await scene.after(5)
+        for name in ("a", "b", "c"):
+            scene.pod(name, 8)
+        await scene.after(5)
+        assert [scene.why(name) for name in ("a", "b", "c")] == [before] * 3
+        scene.patch(cordoned, {"spec": {"unschedulable": None}})
+        await scene.after(4)
+        assert (scene.running(), [scene.why(name) for name in ("b", "c")]) == (["a", "holder"], [now] * 2)
+        assert {name for name, said in scene.events("FailedScheduling") if said == now} == {"b", "c"}
+
+    scene.play(script)
+
+
+def test_06_the_reason_of_a_job_that_nothing_wakes_is_that_of_now() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        for name in ("holder0", "holder1"):
+            scene.pod(name, 8)
+        await scene.after(4)
+        for name in ("a", "b"):
+            scene.pod(name, 8)
+        await scene.after(4)
+        scene.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+        await scene.after(4)
+        assert {scene.why(name) for name in ("a", "b")} == {
+            "0 of 2 nodes fit: 1 is cordoned, 1 has fewer than 8 free chips"
+        }
+
+    scene.play(script)

@@ -59,7 +59,7 @@ def class_reason(shape: Shape, key: ClassKey) -> NodeReason:
         return NodeReason.CORDONED
     if not selects_labels(shape, dict(key.labels)):
         return NodeReason.SELECTOR
-    if any(taint.effect in _KEEPS_AWAY and not _tolerated(taint, shape.tolerations) for taint in key.taints):
+    if untolerated(shape, key):
         return NodeReason.TAINT
     return NodeReason.FITS
 
@@ -73,8 +73,12 @@ def selects_labels(shape: Shape, labels: Mapping[str, str]) -> bool:
 
 def is_tolerated(shape: Shape, key: ClassKey) -> bool:
     """Whether a pod tolerates all taints of a class that keep pods away, and its cordon."""
-    taints = [*key.taints, _CORDON] if key.cordoned else key.taints
-    return all(taint.effect not in _KEEPS_AWAY or _tolerated(taint, shape.tolerations) for taint in taints)
+    return not untolerated(shape, key) and (not key.cordoned or _tolerated(_CORDON, shape.tolerations))
+
+
+def untolerated(shape: Shape, key: ClassKey) -> list[Taint]:
+    """Taints of a class that keep pods of a shape away, its cordon left out."""
+    return [taint for taint in key.taints if taint.effect in _KEEPS_AWAY and not _tolerated(taint, shape.tolerations)]
 
 
 def asks_name(shape: Shape) -> bool:

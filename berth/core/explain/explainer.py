@@ -13,10 +13,12 @@ import numpy as np
 
 from berth.core.constraints.preferences import has_preferences
 from berth.core.explain.alternatives import alternatives_of, runner_up_of
+from berth.core.explain.current_reasons import reason_of
 from berth.core.explain.evidence import LostBy
 from berth.core.explain.model import Basis, Choice, Explanation
 from berth.core.explain.nearest import Holders, nearest_domains, nearest_nodes
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
+from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.request import summary_of
 from berth.core.explain.superpod_explanation import seats_of
@@ -76,13 +78,14 @@ def _held(verdict: Verdict, placement: Placement, ledger_seq: int, at_ms: int) -
     )
 
 
-def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanation | None:
-    """As :func:`explain`, on the current state, when the history is no longer stored.
+def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int = 0) -> Explanation | None:
+    """As :func:`explain`, on the current state: of a job that waits, or when the history is no longer stored.
 
     Args:
         state: Current facts and ledger.
-        verdict: Last known verdict.
+        verdict: Last known verdict. A refusal for want of room is judged again.
         ledger_seq: Record with this verdict.
+        at_ms: The time, if it is later than that of the last record.
     """
     snapshot = NodeSnapshot(state, state.fold.settings, state.fold.at_ms)
     gang = snapshot.gang(verdict)
@@ -91,6 +94,9 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
     if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
         snapshot.give_back_all(verdict, verdict.placement)
     fold = state.fold
+    if verdict.refusal is not None and not verdict.final:
+        now = reason_of(state, snapshot.scorer, gang, verdict.refusal, at_ms=max(fold.at_ms, at_ms))
+        verdict = msgspec.structs.replace(verdict, refusal=now.refusal)
     basis = Basis(ledger_seq, state.facts_seq, fold.at_ms, fold.epoch, is_current=True)
     basis = _with_state(basis, state)
     return _explained(_Case(snapshot, gang, verdict), basis)
@@ -207,7 +213,7 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
 def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> None:
     """Add what a gang waits for."""
     snapshot, gang = case.snapshot, case.gang
-    explanation.sentence, explanation.code = sentence(refusal), refusal.code
+    explanation.sentence, explanation.code = Namer(snapshot.scorer).sentence(refusal, gang), refusal.code
     explanation.field, explanation.value, explanation.expected = refusal.field, refusal.value, refusal.expected
     explanation.ahead, explanation.start_ms = refusal.ahead, refusal.start_ms
     if refusal.code == INTERNAL:

@@ -1,11 +1,11 @@
 """Status of a job, derived from facts and ledger."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth.core.explain.recovery_status import recovery_of, waiting_backups
 from berth.core.explain.recovery_text import backup_words, ending_words, open_words, waiting_words
-from berth.core.explain.refusal_text import sentence
+from berth.core.explain.refusal_text import sentence, without_past
 from berth.core.requests.gangs import accepted_of, is_fragile
 from berth.core.requests.key_spelling import spelling_warnings
 from berth.core.state.cell import JobKey, State
@@ -13,6 +13,7 @@ from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.intake import JobRequest
 from berth.schemas.placement import SwitchPart
+from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
 
 _OVER: dict[str, Phase] = {
@@ -25,8 +26,21 @@ _NONE: Final[Mapping[str, str]] = {}
 _RUNS: frozenset[Phase] = frozenset({"placed", "bound", "running"})
 
 
+class Reason(NamedTuple):
+    """Why a gang waits."""
+
+    refusal: Refusal
+    sentence: str
+
+
 def status_of(
-    state: State, key: JobKey, *, at_ms: int, restart_held: str = "", unplaced: Mapping[str, str] = _NONE
+    state: State,
+    key: JobKey,
+    *,
+    at_ms: int,
+    restart_held: str = "",
+    unplaced: Mapping[str, str] = _NONE,
+    reason: Reason | None = None,
 ) -> JobStatus | None:
     """Status of the job with a name; None without such a job.
 
@@ -36,6 +50,7 @@ def status_of(
         at_ms: The time.
         restart_held: Why it does not restart although it is faulty; it counts only while the job has a place.
         unplaced: Why backup pods (uid), and ranks that recover (the empty name), have no place, as far as it is known.
+        reason: Why it waits, as of now, if it was refused; None: what its last refusal in the ledger says.
     """
     job = state.jobs.get(key)
     if job is None:
@@ -46,6 +61,12 @@ def status_of(
     backups = waiting_backups(state, holding, unplaced)
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
+    said = ""
+    if phase == "waiting" and reason is not None and refusal is not None:
+        refusal, said = reason
+    elif refusal is not None and phase in {"waiting", "rejected", "failed"}:
+        refusal = without_past(refusal, at_ms)
+        said = sentence(refusal)
     since_ms = max(job.at_ms, gang.at_ms if gang is not None else 0)
     if phase == "waiting":
         since_ms = _queued_ms(state, key, job, gang)
@@ -65,7 +86,7 @@ def status_of(
         attempt=gang.attempt if gang is not None else 0,
         sentence=words
         or ((open_words(recovery) or restart_held or backup_words(backups)) if phase in _RUNS else "")
-        or (sentence(refusal) if refusal is not None and phase in {"waiting", "rejected", "failed"} else ""),
+        or said,
         refusal=refusal,
         placement=holding.placement if holding is not None else None,
         ledger_seq=gang.ledger_seq if gang is not None else 0,
@@ -156,6 +177,7 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         *rank,
         status.is_plain,
         status.is_fragile,
+        status.sentence if status.phase == "waiting" else "",
         *steps,
         *((one.rank, one.uid, one.refusal) for one in status.backups),
     )

@@ -175,7 +175,7 @@ def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[l
     if explanation.basis.missing_shards:
         shards = ", ".join(map(str, explanation.basis.missing_shards))
         evidence.append(f"Scorers of shard {shards} did not answer; their nodes were not considered.")
-    if explanation.basis.is_current:
+    if explanation.basis.is_current and explanation.outcome != "waiting":
         evidence.append(
             "The history of this decision is no longer stored; scores and reasons are those of the current state."
         )

@@ -1,8 +1,11 @@
 """Refusals in words: why a job waits, in one sentence with numbers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
@@ -59,21 +62,38 @@ _SINGULAR: Final = (
 _ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
 _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
+Parts = Mapping[int, Sequence[tuple[int, str]]]
+"""By reason: numbers of nodes, each with the end of a sentence about several."""
+NO_PARTS: Final[Parts] = MappingProxyType({})
 HIDDEN_JOB: Final = "a job of another namespace"
 """Instead of the name of a job that a reader may not see."""
 _JANUARY: Final = 10
 """Index of January in a year that begins with March."""
 
 
-def sentence(refusal: Refusal) -> str:
-    """The refusal in one sentence."""
+def sentence(refusal: Refusal, parts: Parts = NO_PARTS) -> str:
+    """The refusal in one sentence.
+
+    Args:
+        refusal: The refusal.
+        parts: Nodes of a reason that have words of their own: their number, and the end of a sentence about several.
+    """
     if refusal.code == "behind":
         return f"waits behind {refusal.ahead}, which was first in the queue (queue_policy fifo)"
     if refusal.code == "reserved":
-        moment = _moment(refusal.start_ms)
-        return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead} from {moment} on, and this job would delay it"
-    words = _words(refusal)
-    return f"{words}; room is reserved for it from {_moment(refusal.start_ms)} on" if refusal.start_ms else words
+        since = f" from {moment(refusal.start_ms)} on" if refusal.start_ms else ""
+        return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead}{since}, and this job would delay it"
+    return with_start(_words(refusal, parts), refusal)
+
+
+def without_past(refusal: Refusal, at_ms: int) -> Refusal:
+    """A refusal without a start of a reservation that has passed by ``at_ms``."""
+    return msgspec.structs.replace(refusal, start_ms=0) if 0 < refusal.start_ms <= at_ms else refusal
+
+
+def with_start(words: str, refusal: Refusal) -> str:
+    """Words about a refusal, with the start of its reservation if it has one."""
+    return f"{words}; room is reserved for it from {moment(refusal.start_ms)} on" if refusal.start_ms else words
 
 
 def within(words: str, refusal: Refusal | None, namespace: str) -> str:
@@ -99,7 +119,7 @@ def _singular(recorded: str) -> str:
     return _ONE.sub(r"1 \1", recorded)
 
 
-def _moment(at_ms: int) -> str:
+def moment(at_ms: int) -> str:
     """A moment in UTC, ISO 8601."""
     days, seconds = divmod(at_ms // 1000, 86_400)
     # Years from March on: the leap day is the last one of its year, and months follow one rule.
@@ -111,15 +131,17 @@ def _moment(at_ms: int) -> str:
     return "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}Z".format(*date, seconds // 3600, seconds // 60 % 60, seconds % 60)
 
 
-def _words(refusal: Refusal) -> str:
+def _words(refusal: Refusal, parts: Parts) -> str:
     """What is wrong with the request, or missing for it."""
     if refusal.code == "no-room":
-        return _no_room(refusal)
+        return _no_room(refusal, parts)
     planned = _no_plan(refusal)
     if planned:
-        return f"{planned}{_unfit(refusal)}"
+        return f"{planned}{_unfit(refusal, parts)}"
     if refusal.code == "larger-than-cluster":
-        return f"larger than the cluster: {refusal.field} is {refusal.value}; {_singular(refusal.expected)}"
+        others = [f"{nodes} {_for(words, nodes)}" for nodes, words in parts.get(NodeReason.SELECTOR, ())]
+        more = f"; of the other nodes, {', '.join(others)}" if others else ""
+        return f"larger than the cluster: {refusal.field} is {refusal.value}; {_singular(refusal.expected)}{more}"
     if refusal.code == "bind-failed":
         return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
     if refusal.code == INTERNAL:
@@ -147,7 +169,9 @@ def _for(words: str, nodes: int) -> str:
     if nodes != 1:
         return words
     for plural, singular in _SINGULAR:
-        words = singular + words.removeprefix(plural) if words.startswith(plural) else words
+        if words.startswith(plural):
+            words = singular + words.removeprefix(plural)
+            break
     return words.replace(" or take ", " or takes ").replace("they take", "it takes")
 
 
@@ -174,14 +198,14 @@ def _no_plan(refusal: Refusal) -> str:
     return ""
 
 
-def _no_room(refusal: Refusal) -> str:
+def _no_room(refusal: Refusal, parts: Parts) -> str:
     if not refusal.nodes_total:
         return "no node is known yet"
     head = _fitting(refusal)
     if refusal.nodes_fit or refusal.pods_have:
         find = "finds" if refusal.pods_have == 1 else "find"
         head = f"{refusal.pods_have} of {pluralize(refusal.pods_need, 'pod')} {find} room, and {head}"
-    return f"{head}{_counts(refusal)}{_between_pods(refusal)}"
+    return f"{head}{_counts(refusal, parts)}{_between_pods(refusal)}"
 
 
 def _between_pods(refusal: Refusal) -> str:
@@ -191,29 +215,49 @@ def _between_pods(refusal: Refusal) -> str:
     return f"; with the pods that find room, {', '.join(found)}" if found else ""
 
 
-def _unfit(refusal: Refusal) -> str:
+def _unfit(refusal: Refusal, parts: Parts) -> str:
     """Why nodes do not fit, as a second clause of a refusal of a plan; empty when all fit."""
     if not refusal.nodes_total:
         return "; no node is known yet"
-    return "" if refusal.nodes_fit == refusal.nodes_total else f"; {_fitting(refusal)}{_counts(refusal)}"
+    if refusal.nodes_fit == refusal.nodes_total:
+        return ""
+    return f"; {_fitting(refusal)}{_counts(refusal, parts)}"
 
 
 def _fitting(refusal: Refusal) -> str:
-    noun = "node" if refusal.nodes_total == 1 else "nodes"
-    verb = "fits" if 1 in {refusal.nodes_fit, refusal.nodes_total} else "fit"
-    return f"{refusal.nodes_fit} of {refusal.nodes_total} {noun} {verb}"
+    total = refusal.nodes_total - _of_other_resource(refusal)
+    noun = "node" if total == 1 else "nodes"
+    verb = "fits" if 1 in {refusal.nodes_fit, total} else "fit"
+    return f"{refusal.nodes_fit} of {total} {noun} {verb}"
 
 
-def _counts(refusal: Refusal) -> str:
-    parts = [part for count in refusal.counts for part in _parts(count, refusal)]
-    return f": {', '.join(parts)}" if parts else ""
+def _of_other_resource(refusal: Refusal) -> int:
+    """Nodes that a refusal leaves out, because they have no chips of the resource; 0 if there are no others."""
+    others = sum(count.nodes for count in refusal.counts if count.reason == NodeReason.OTHER_RESOURCE)
+    return others if others < refusal.nodes_total else 0
 
 
-def _parts(count: ReasonCount, refusal: Refusal) -> list[str]:
-    """Nodes of a reason in words, those apart that a constraint excludes that names something."""
-    named = [one for one in refusal.constraints if one.reason == count.reason]
-    left = count.nodes - sum(one.nodes for one in named)
-    found = [f"{one.nodes} {constraint_words(one)}" for one in named]
+def _counts(refusal: Refusal, parts: Parts) -> str:
+    """Nodes by reason in words: most nodes first, and last those that the job does not select."""
+    without = NodeReason.OTHER_RESOURCE if _of_other_resource(refusal) else None
+    counts = [count for count in refusal.counts if count.reason != without]
+    ranked = sorted(counts, key=lambda one: (one.reason == NodeReason.SELECTOR, -one.nodes, one.reason))
+    found = [words for count in ranked for words in _parts(count, refusal, parts)]
+    return f": {', '.join(found)}" if found else ""
+
+
+def _parts(count: ReasonCount, refusal: Refusal, parts: Parts) -> list[str]:
+    """Nodes of a reason in words, those apart that have words of their own."""
+    found: list[str] = []
+    left = count.nodes
+    for one in refusal.constraints:
+        if one.reason == count.reason:
+            found.append(f"{one.nodes} {constraint_words(one)}")
+            left -= one.nodes
+    for nodes, words in parts.get(count.reason, ()):
+        if shown := min(nodes, left):
+            found.append(f"{shown} {_for(words, shown)}")
+            left -= shown
     return found + ([_count(ReasonCount(count.reason, left), refusal)] if left > 0 else [])
 
 

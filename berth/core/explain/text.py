@@ -1,6 +1,29 @@
-"""Numbers in sentences: a count with its noun, and lists of numbers."""
+"""Numbers in sentences: a count with its noun, lists of numbers, and what a sentence says without its numbers."""
 
+import re
 from collections.abc import Iterable
+from typing import Final
+
+_NUMBER: Final = re.compile(r"(?<![\w.:/=-])\d+(?![\w/=-])|\d{4}-\d\d-\d\dT[\d:]+Z")
+"""A number or a moment, not one inside a name."""
+_WORD: Final = re.compile(r"\w+")
+_CLAUSE: Final = re.compile(r"[,;:] ")
+_SEVERAL: Final = {
+    "belongs": "belong",
+    "chip": "chips",
+    "does": "do",
+    "finds": "find",
+    "fits": "fit",
+    "has": "have",
+    "is": "are",
+    "it": "they",
+    "lacks": "lack",
+    "node": "nodes",
+    "pod": "pods",
+    "reports": "report",
+    "takes": "take",
+}
+"""Words about one, and about several."""
 
 
 def pluralize(count: int, noun: str) -> str:
@@ -21,3 +44,9 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in parts)  # noqa: PLR2004  # two are no range
+
+
+def cause_of(sentence: str) -> frozenset[str]:
+    """Clauses of a sentence without their numbers, in any order: equal where two sentences differ in numbers alone."""
+    plain = _WORD.sub(lambda word: _SEVERAL.get(word[0], word[0]), _NUMBER.sub("#", sentence))
+    return frozenset(_CLAUSE.split(plain))

@@ -172,6 +172,11 @@ class Backfill:
         found = self._reserve_next(gang)
         return refusal if found is None else msgspec.structs.replace(refusal, start_ms=found.start_ms)
 
+    def starts(self) -> dict[str, int]:
+        """When the reservations of the gangs that are not tried in this round start (ms), by uid."""
+        self._pass(None)
+        return {one.gang.uid: one.start_ms for one in self._reservations}
+
     def kept_from(self, gang: Gang) -> KeptRoom:
         """A gang without chips leaves free what each reservation counts that begins before the gang is expected to end.
 

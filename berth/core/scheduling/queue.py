@@ -126,6 +126,22 @@ class Queue:
         """Waiting gangs of a class."""
         return self._classes[key].gangs.values()
 
+    def representatives(self, *, one_each: bool) -> Iterator[Gang]:
+        """Gangs that had a verdict: the first of each class, or all of them, class by class.
+
+        Args:
+            one_each: One gang of a class stands for all.
+        """
+        for members in self._classes.values():
+            known = members.known()
+            for _, gang in itertools.islice(known, 1) if one_each else known:
+                yield gang
+
+    def waits_aside(self, key: ClassKey) -> bool:
+        """Whether a class blocks no gang in strict order, and waits behind none."""
+        members = self._classes[key]
+        return members.never or members.is_plain
+
     def move(self, gang: Gang) -> None:
         """Give a waiting gang another class. A class that is new sleeps as the one before; else it is as it was."""
         before = self._classes[self._class_of[gang.uid]]
@@ -228,6 +244,10 @@ class Queue:
     def is_holding(self) -> bool:
         """Whether gangs are held."""
         return bool(self._held)
+
+    def is_held(self, uid: str) -> bool:
+        """Whether a gang is held."""
+        return uid in self._held
 
     def class_of(self, uid: str) -> ClassKey | None:
         """Class of a gang; None when it does not wait."""

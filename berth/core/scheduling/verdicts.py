@@ -22,6 +22,7 @@ from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
+from berth.core.state.lifecycle import Due
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import Recovery
@@ -124,6 +125,11 @@ class Decisions:
         while (found := asking.tried(decide)) is None:
             pass
         return found
+
+    def starts(self, at_ms: int) -> dict[str, int]:
+        """When room is reserved for gangs that wait (ms), by uid; empty under policies without reservations."""
+        policy = self._policy(Opening(0, at_ms, (), Due(), {}), MissingShards(), lambda _: None)
+        return policy.starts() if isinstance(policy, Backfill) else {}
 
     def rows_of_shards(self, missing: Sequence[int], shards: int) -> Fits | None:
         """Marks of the rows that silent shards own; None when none is silent."""

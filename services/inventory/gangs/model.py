@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from berth.core.explain.refusal_text import sentence, within
+from berth.core.explain.text import cause_of
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
 from berth.formats.kubernetes.owners import OwnerKey
@@ -295,7 +296,7 @@ class Part:
         self.sentence = sentence(refusal) if refusal is not None else ""
 
     def note_status(self, status: JobStatus) -> bool:
-        """Note the status of the job; returns whether anything changed."""
+        """Note the status of the job; returns whether anything changed besides numbers of its sentence."""
         if status.uid != self.uid or self.phase == "gone":
             return False
         refusal = status.refusal
@@ -305,6 +306,8 @@ class Part:
         restarts = _restarts(status)
         before = (self.phase, self.attempt, self.sentence, self.code, self.recovering, self.restarts)
         changed = (*after, recovering, restarts) != before
+        if changed and words != self.sentence and cause_of(words) == cause_of(self.sentence):
+            changed = (*after[:2], self.sentence, *after[3:], recovering, restarts) != before
         if status.attempt > self.attempt:
             for slot in self.slots:  # the earlier attempt was rolled back: new pods may take its ranks
                 slot.was_bound = slot.was_bound and slot.is_live

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from berth.core.chips.form_selection import refused_resource
+from berth.core.explain.text import cause_of
 from berth.formats.kubernetes.objects import PodGroup, PodGroupCondition
 from berth.formats.kubernetes.pods import amount_of
 from berth.formats.kubernetes.workloads import digest
@@ -169,15 +170,16 @@ def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, obje
 
 
 def same_but_numbers(group: PodGroup, wanted: Wanted) -> str | None:
-    """Time (RFC 3339) of the condition of a PodGroup that waits, if the desired one differs in amounts alone."""
+    """Time (RFC 3339) of the condition of a PodGroup that waits, if the desired one differs in numbers alone."""
     desired = _condition(wanted)
     ours = [item for item in group.status.conditions or () if item.type in _OURS]
-    if desired is None or desired[2] != ENQUEUE_FAILED or len(ours) != 1:
+    if desired is None or not wanted.why.reason or len(ours) != 1:
         return None
     (item,) = ours
-    if (item.type, item.status, item.reason) != desired[:3] or _subject(item.message) != _subject(desired[3]):
+    if (item.type, item.status, item.reason) != desired[:3]:
         return None
-    return item.last_transition_time
+    subject = _subject if desired[2] == ENQUEUE_FAILED else cause_of
+    return item.last_transition_time if subject(item.message) == subject(desired[3]) else None
 
 
 def _subject(message: str) -> str:

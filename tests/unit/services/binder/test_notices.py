@@ -13,7 +13,7 @@ import pytest
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
-from berth.runtime.kube.port import RefusedError
+from berth.runtime.kube.port import Body, PatchKind, RefusedError
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner, Rejection
 from berth.schemas.fault_facts import ReplacementsSeen
@@ -288,9 +288,9 @@ def test_a_status_may_come_before_the_members() -> None:
 class World:
     """A writer on an API server in memory."""
 
-    def __init__(self, **settings: float) -> None:
+    def __init__(self, kind: type[FakeKube] = FakeKube, **settings: float) -> None:
         self.clock = ManualClock()
-        self.kube = FakeKube(clock=self.clock)
+        self.kube = kind(clock=self.clock)
         config = BinderConfig(**{"notices_per_s": 1_000, **settings})  # type: ignore[arg-type]  # fields
         self.loop = NoticeLoop(self.kube, self.clock, config, Instruments.make(BinderMetrics))
         self.uids = [
@@ -445,22 +445,121 @@ async def test_nothing_is_written_where_the_rate_is_nought() -> None:
     assert world.kube.calls == []
 
 
-def test_a_few_sentences_that_differ_in_more_than_numbers_are_told_at_once() -> None:
+def test_another_cause_is_told_at_once_however_often_it_changes() -> None:
+    book = Book()
+    for number in range(6):
+        book.now_s += 1
+        words = ("0 of 2 nodes fit: 1 is cordoned", "0 of 2 nodes fit: 2 are faulty")[number % 2]
+        book.say("waiting", words)
+        assert {sentence for _, _, sentence in book.written()} == {words}
+
+
+def test_one_node_more_or_less_is_no_other_cause() -> None:
+    book = Book()
+    book.say("waiting", "0 of 2 nodes fit: 1 is cordoned, 1 has fewer than 8 free chips")
+    book.written()
+    book.say("waiting", "0 of 9 nodes fit: 7 have fewer than 8 free chips, 2 are cordoned")
+    assert book.written() == []
+    book.say("waiting", "0 of 9 nodes fit: 9 have fewer than 8 free chips")
+    assert len(book.written()) == 3
+
+
+def test_a_pod_that_comes_later_gets_the_numbers_of_now() -> None:
     book = Book()
     book.say("waiting", "7 of 8")
     book.written()
-    for words in ("cordoned 1", "faulty 2", "no room 3"):
-        book.now_s += 1
-        book.say("waiting", words)
-        assert {sentence for _, _, sentence in book.written()} == {words}
-    book.now_s += 1
-    book.say("waiting", "no room 4")
-    book.say("waiting", "something else")
-    assert book.written() == []
-    book.now_s += 300
-    assert {sentence for _, _, sentence in book.written()} == {"something else"}
-    book.say("waiting", "at once again")
-    assert {sentence for _, _, sentence in book.written()} == {"at once again"}
+    book.say("waiting", "6 of 8")
+    book.notices.take_members(members_of(GANG, [*PODS, (0, "p2", "u2")]), 1)
+    assert book.written() == [("p2", "waiting", "6 of 8")]
+
+
+def test_causes_are_written_before_numbers_and_the_one_that_waits_longest_first() -> None:
+    book = Book()
+    for job in ("a", "b", "c"):
+        book.notices.take_members(msgspec.structs.replace(members_of(GANG, PODS[:1]), job=job), 0)
+
+    def say(job: str, sentence: str) -> None:
+        book.notices.take_status(msgspec.structs.replace(status("waiting", sentence), name=job), book.now_s)
+
+    for job in ("a", "b", "c"):
+        say(job, "7 of 8")
+    book.written()
+    book.now_s = 400
+    say("a", "6 of 8")
+    say("b", "faulty")
+    say("c", "cordoned")
+    order = []
+    for _ in range(3):
+        write = book.notices.next(book.now_s)
+        assert write is not None
+        order.append((write.job[1], write.pod))
+    assert order == [("b", ""), ("b", "p0"), ("c", "")]
+    say("c", "drained")  # it has begun: what is due since then comes first
+    say("b", "drained")
+    rest: list[tuple[str, str]] = []
+    while (write := book.notices.next(book.now_s)) is not None:
+        rest.append((write.job[1], write.notice.sentence))
+    assert rest == [("c", "drained")] * 2 + [("b", "drained")] * 2 + [("a", "6 of 8")] * 2
+
+
+def test_a_gang_whose_cause_changes_while_it_is_written_does_not_hold_up_others() -> None:
+    book = Book()
+    book.notices.take_members(msgspec.structs.replace(members_of(GANG, PODS), job="other"), 0)
+    book.say("waiting", "faulty")
+    book.notices.take_status(msgspec.structs.replace(status("waiting", "faulty"), name="other"), 0)
+    assert [write.job[1] for _ in range(2) if (write := book.notices.next(0))] == ["job", "job"]
+    book.say("waiting", "cordoned")
+    jobs = [write.job[1] for _ in range(6) if (write := book.notices.next(0))]
+    assert jobs == ["other"] * 3 + ["job"] * 3
+
+
+async def test_a_pod_that_is_bound_is_not_told_that_it_waits() -> None:
+    world = World()
+    path = "/api/v1/namespaces/ns/pods"
+    bound = world.kube.object(f"{path}/p0")
+    world.uids[0] = str(world.kube.put(path, {**bound, "spec": {**bound["spec"], "nodeName": "n0"}})["metadata"]["uid"])
+    world.members()
+    async with world.writing():
+        world.say("waiting", "no room")
+        await until(lambda: len(world.events()) == 1, deadline_s=5, what="the other pod is told")
+    assert (world.conditions("p0"), [name for _, name, *_ in world.events()]) == ([], ["p1"])
+
+
+class BindsBeforeTheWrite(FakeKube):
+    """Pod p0 is bound between the read and the write."""
+
+    async def patch(self, path: str, body: Body, *, how: PatchKind = "merge", field_manager: str = "") -> bytes:
+        pods = "/api/v1/namespaces/ns/pods"
+        pod = self.object(f"{pods}/p0")
+        if path.endswith("p0/status") and "nodeName" not in pod["spec"]:
+            scheduled = {"type": "PodScheduled", "status": "True"}
+            now = {"spec": {**pod["spec"], "nodeName": "n0"}, "status": {"conditions": [scheduled]}}
+            self.put(pods, {**pod, **now})
+        return await super().patch(path, body, how=how, field_manager=field_manager)
+
+
+async def test_a_pod_that_is_bound_between_the_read_and_the_write_keeps_its_condition() -> None:
+    world = World(BindsBeforeTheWrite)
+    world.members()
+    async with world.writing():
+        world.say("waiting", "no room")
+        await until(lambda: world.conditions("p1"), deadline_s=5, what="the other pod is told")
+    assert world.conditions("p0") == [{"type": "PodScheduled", "status": "True"}]
+
+
+async def test_a_condition_says_as_of_when_and_since_when() -> None:
+    world = World()
+    world.members()
+    async with world.writing():
+        world.say("waiting", "no room")
+        await until(lambda: world.conditions("p1"), deadline_s=5, what="both pods are told")
+        (first,) = world.conditions("p1")
+        world.clock.advance(60)
+        world.say("waiting", "faulty")
+        await until(lambda: world.conditions("p1")[0]["message"] == "faulty", deadline_s=5, what="they are told again")
+    (second,) = world.conditions("p1")
+    assert second["lastTransitionTime"] == first["lastTransitionTime"] == first["lastProbeTime"]
+    assert second["lastProbeTime"] > first["lastProbeTime"]
 
 
 def test_what_was_placed_in_the_moment_of_the_start_is_told() -> None:
