@@ -45,9 +45,7 @@ def main() -> int:
         parser.error(f"no timelines at {timelines_folder()}; the variable BERTH_TIMELINES names the folder")
     plays = [Play(name, speed, seed) for name in names for speed in SPEEDS for seed in range(options.seeds)]
     wrong = 0
-    with concurrent.futures.ProcessPoolExecutor(
-        options.jobs, mp_context=multiprocessing.get_context("spawn")
-    ) as pool:
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for play, found in zip(plays, pool.map(found_in, plays, chunksize=4), strict=True):
             wrong += bool(found)
             for line in found:

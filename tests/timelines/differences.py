@@ -31,11 +31,8 @@ DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
             (
                 r"Pod once-\w+ is not (bound|Running|Succeeded)",
                 r"before user: deletes Job once .*: pods of Job once: .* waiting instead of 1 Failed, 5 Succeeded",
+                r"before user: deletes Job once .*: PodGroup \S+: Running instead of Completed",
             ),
-        ),
-        Difference(
-            "wrong today: a PodGroup of which one pod has failed is never Completed",
-            (r"before user: deletes Job once .*: PodGroup \S+: Running instead of Completed",),
         ),
     ),
     "deployment-annotations": (Difference(_LATE_NAME, _LATE_POD),),
