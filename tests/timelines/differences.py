@@ -97,6 +97,19 @@ DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
     ),
 }
 
+NOT_OF_NODESIM: Final = {
+    "queue-missing": "its PodGroups do not wait for their queue",
+    "vcjob-depends-on": "it does not know dependsOn",
+    "vcjob-depends-on-all": "it does not know dependsOn",
+    "vcjob-failed-retries-used-up": "it makes no PodGroup for the retry that is left out",
+    "vcjob-failed-while-controller-down": "the recorded controller is stopped for a while",
+    "vcjob-no-min-available": "it fills in minAvailable, as Volcano's webhook does",
+    "vcjob-nothing-set": "it fills in task names and the scheduler, as Volcano's webhook does",
+    "vcjob-scaled-controller-restarts": "the recorded controller is stopped for a while",
+    "vcjob-suspended": "it does not know Commands",
+}
+"""Timelines that nodesim's controllers cannot play, and why."""
+
 
 def unexplained(name: str, found: list[str]) -> list[str]:
     """What a play of a timeline found that its differences do not name."""

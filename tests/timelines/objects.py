@@ -14,6 +14,7 @@ _UID: Final = re.compile(r"uid-\d{3,}")
 _OF_SERVER: Final = ("uid", "creationTimestamp", "resourceVersion")
 _STATUS_WITH_SPEC: Final = frozenset({"PodGroup"})
 """Kinds without a resource of their own for the status: it is created with the object."""
+_ROOTS: Final = {"Pod": "/api/v1", "PodGroup": "/apis/scheduling.volcano.sh/v1beta1"}
 UNPLAYED: Final = frozenset({"Event", "ConfigMap", "Service", "ControllerRevision"})
 """Kinds that no scheduler reads."""
 _DELETING: Final = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds", "generation"})
@@ -71,9 +72,21 @@ class Played:
         """An object by the recording's uid, unless it is gone, or another one has its name."""
         try:
             found = self._kube.object(self._paths[uid])
-        except KeyError:
+        except KeyError:  # also of an object that was never there
             return None
         return found if found["metadata"]["uid"] == self._uids[uid] else None
+
+    def adopt(self, line: Line) -> None:
+        """Take the pod or PodGroup that has the name of a line's as that one, unless it is known already."""
+        if line.uid in self._uids or line.kind not in _ROOTS:
+            return
+        namespace, _, name = self.here(line.name).partition("/")
+        path = f"{_ROOTS[line.kind]}/namespaces/{namespace}/{_plural(line.kind)}/{name}"
+        try:
+            self._uids[line.uid] = self._kube.object(path)["metadata"]["uid"]
+        except KeyError:
+            return
+        self._paths[line.uid] = path
 
     def start(self, made: Made) -> None:
         """Make an object that was there before the recording."""

@@ -8,7 +8,7 @@ Which of equal pods of one owner runs is left open.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -39,6 +39,7 @@ _JITTER_S: Final = 0.05
 _LAGS_S: Final = (0.0, 0.0, 0.05, 0.3, 1.0)
 _LAGGING: Final = ("pods", "podgroups", "jobs", "replicasets", "deployments", "statefulsets")
 _GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
+_MADE: Final = {"Pod": "pods", "PodGroup": "podgroups"}
 _NOT_ADMITTED: Final = frozenset({"", "Pending"})
 _ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
 _PHASES_AFTER: Final = {"Running": ("Running", "Succeeded", "Failed"), "Succeeded": ("Succeeded",)}
@@ -60,15 +61,20 @@ class Player:
         timeline: The recording.
         speed: How many times as fast as recorded users and controllers act.
         seed: Of delays and of the order of events; 0 adds no delays.
+        controllers: Those of Volcano's that nodesim plays; what the recorded ones did is left out then.
     """
 
-    def __init__(self, timeline: Timeline, *, speed: float, seed: int) -> None:
+    def __init__(self, timeline: Timeline, *, speed: float, seed: int, controllers: Sequence[str] = ()) -> None:
         self._timeline = timeline
         self._speed = speed
         self._seed = seed
         self._rng = Random(f"{seed} {timeline.name}")  # noqa: S311  # a simulation
         inventory = {"gangs": GangSettings(scheduler_names=(SCHEDULER,))}
-        self._scene = Scene(CLUSTER, seed=seed + 1, agents=AGENTS, inventory=inventory)
+        agents = {**AGENTS, "controllers": list(controllers), "scheduler_names": [SCHEDULER]}
+        self._scene = Scene(CLUSTER, seed=seed + 1, agents=agents, inventory=inventory)
+        self._is_by_nodesim = bool(controllers)
+        self._made: Counter[tuple[str, str]] = Counter()
+        """How often a pod or PodGroup of each name was made."""
         self._recorded = Recorded()
         self._played = Played(self._scene.kube)
         self._found: dict[str, None] = {}
@@ -99,11 +105,15 @@ class Player:
                 continue
             if line.kind in {"Pod", "PodGroup"}:
                 changed_ms = line.t
-            if _is_awaited(line):
+            if self._is_by_nodesim and line.actor == "vc-controller-manager":
+                await scene.after(gap_s)
+                self._recorded.follow(line)
+            elif _is_awaited(line):
                 self._owe(line)
             else:
                 await self._do(line, gap_s)
         await self._compare("the end")
+        self._compare_made()
         await self._until(lambda: not self._left(), _REST_S)
         for one in self._left():
             self._note(f"at the end: {one}")
@@ -114,6 +124,8 @@ class Player:
         await self._await_owed()
         await self._scene.after(self._later_s(gap_s))
         self._recorded.follow(line)
+        if self._is_by_nodesim and line.verb != "added":
+            self._played.adopt(line)
         if line.verb == "added":
             name = self._played.here(line.name).rpartition("/")[2]
             if not await self._until(lambda: line.kind != "Pod" or name not in self._pods()):
@@ -178,6 +190,15 @@ class Player:
         for one in self._differences():
             self._note(f"before {when}: {one}")
 
+    def _compare_made(self) -> None:
+        """See that pods and PodGroups were made as often as in the recording."""
+        lines = [line for line in self._timeline.lines if line.verb == "added" and line.kind in _MADE]
+        wanted = Counter((_MADE[line.kind], self._played.here(line.name)) for line in lines)
+        for plural, name in sorted({*wanted, *self._made}):
+            count, found = wanted[plural, name], self._made[plural, name]
+            if count != found:
+                self._note(f"at the end: {plural} {name} was made {found} times instead of {count}")
+
     def _differences(self) -> list[str]:
         lines = []
         wanted, found = _states(self._recorded.of_kind("Pod")), _states(self._pods().values())
@@ -206,7 +227,9 @@ class Player:
         """See a change: no pod is deleted that the recording does not delete."""
         if self._see is not None:
             self._see(place, old, new)
-        if place.plural != "pods" or old is None or "deletionTimestamp" in old["metadata"]:
+        if old is None and place.plural in _MADE.values():
+            self._made[place.plural, f"{place.namespace}/{place.name}"] += 1
+        if place.plural != "pods" or old is None or self._is_by_nodesim or "deletionTimestamp" in old["metadata"]:
             return
         is_deleted = new is None or "deletionTimestamp" in new["metadata"]
         if is_deleted and old["metadata"]["uid"] not in self._played.asked:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.timelines.differences import DIFFERENCES, unexplained, unseen
+from tests.timelines.differences import DIFFERENCES, NOT_OF_NODESIM, unexplained, unseen
 from tests.timelines.player import Player
 from tests.timelines.recording import read_timeline, timeline_names, timelines_folder
 
@@ -19,6 +19,14 @@ def test_a_timeline_ends_as_with_volcanos_scheduler(name: str) -> None:
     assert {play: lines for play, all_lines in found.items() if (lines := unexplained(name, all_lines))} == {}
     # A difference that is no more is taken from the table.
     assert unseen(name, [line for lines in found.values() for line in lines]) == []
+
+
+@pytest.mark.parametrize("name", sorted({*timeline_names()} - NOT_OF_NODESIM.keys()) or [""])
+def test_the_controllers_of_nodesim_do_what_volcanos_do(name: str) -> None:
+    if not name:
+        pytest.skip(f"no timelines at {timelines_folder()}; the variable BERTH_TIMELINES names the folder")
+    player = Player(read_timeline(name), speed=1.0, seed=0, controllers=("volcano", "podgroup"))
+    assert unexplained(name, player.play()) == []
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
