@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets lint bench bench-check bench-against fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets lint bench bench-check bench-against fuzz sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the 
 N := 300
 mutants: setup ## See which of N generated faults tests detect, and write the score; SEED chooses, BASE names another checkout
 	@$(BIN)/python -m tests.mutants --count $(N) --seed $(SEED) $(addprefix --root ,$(BASE)) $(ARGS)
+
+timelines: setup ## Play recorded timelines of Volcano's controllers against cells, at three speeds with SEEDS seeds each
+	@$(BIN)/python -m tests.timelines --seeds $(SEEDS)
 
 sim-mutants: setup ## See which seeds of the simulation detect small faults, and write tests/sim/MUTANTS.md
 	@$(BIN)/python -m tests.sim.mutants $(ARGS)

@@ -52,6 +52,8 @@ class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long a backup pod may take to run."""
     controllers: list[Literal["volcano", "ascend", "podgroup"]] = []
     """Controllers to play: Volcano's of Jobs, the Ascend operator, Volcano's of PodGroups for other pods."""
+    controllers_s: Annotated[float, Meta(ge=0, le=60)] = 0.1
+    """How long a controller takes at most from a change to what it writes then; drawn by the seed each time."""
     scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["berth"])
     """The controllers manage the jobs and pods of these schedulers only, and of those none for which another controller
     has made the PodGroup or pods."""

@@ -58,6 +58,7 @@ class SimKube(FakeKube):
         weather: What goes wrong now.
         is_down: It answers nobody.
         on_change: Called with each change: place, old and new object.
+        lags: How much later than usual watches tell of a kind, in seconds, by its plural.
     """
 
     def __init__(self, loop: SimLoop, clock: Clock, rng: Random, *, unserved: tuple[str, ...] = ()) -> None:
@@ -67,6 +68,7 @@ class SimKube(FakeKube):
         self.weather = Weather()
         self.is_down = False
         self.on_change: Callable[[Place, Tree | None, Tree | None], object] | None = None
+        self.lags: dict[str, float] = {}
         self.refusals: dict[str, int] = {}
         """How often each kind of trouble was made."""
         self._random = rng.random
@@ -379,7 +381,8 @@ class SimReflection(FakeReflection[T]):
         try:
             while True:
                 await self._news.wait()
-                await asyncio.sleep(max(api.incoming.arrival_s() - loop.now_s, 0.0))
+                lag_s = api.server.lags.get(self._place.plural, 0.0)
+                await asyncio.sleep(max(api.incoming.arrival_s() - loop.now_s, 0.0) + lag_s)
                 while self._is_listing and loop.now_s < api.blind_until_s:  # less, once everything is repaired
                     await asyncio.sleep(min(api.blind_until_s - loop.now_s, _BLIND_S))
                 await self._gate.wait()

@@ -37,19 +37,21 @@ class Scene:
 
     Args:
         cluster: The topology.
+        seed: Of the order of events.
         settings: Settings of the services.
 
     Attributes:
+        observer: Checks what is stored and changed.
         deleted: Names of pods that somebody asked to end, in that order.
     """
 
-    def __init__(self, cluster: str, **settings: Any) -> None:  # noqa: ANN401 - fields of the settings
-        self._loop = SimLoop(1)
-        self.cell = SimCell(self._loop, 1, parse_cluster(cluster), CellSettings(dispatchers=1, **settings))
+    def __init__(self, cluster: str, *, seed: int = 1, **settings: Any) -> None:  # noqa: ANN401 - fields of the settings
+        self._loop = SimLoop(seed)
+        self.cell = SimCell(self._loop, seed, parse_cluster(cluster), CellSettings(dispatchers=1, **settings))
         self.kube = self.cell.kube
         self.deleted: list[str] = []
-        self._observer = Observer(self.cell.ground.cell)
-        self.cell.server.on_store = self._observer.stored
+        self.observer = Observer(self.cell.ground.cell)
+        self.cell.server.on_store = self.observer.stored
         self.kube.on_change = self._changed
 
     def play(self, script: Callable[["Scene"], Awaitable[None]]) -> None:
@@ -70,7 +72,7 @@ class Scene:
             self._loop.kill(self._loop.main)
             self._loop.bury()
             self._loop.close()
-        found = [*self._observer.failures, *self.cell.failures]
+        found = [*self.observer.failures, *self.cell.failures]
         assert not found, [(one.kind, one.details) for one in found]
 
     async def after(self, seconds: float) -> None:
@@ -125,13 +127,13 @@ class Scene:
 
     def phases(self) -> dict[str, str]:
         """Phase of each job, by name."""
-        self._observer.catch_up()
-        state = self._observer.state
+        self.observer.catch_up()
+        state = self.observer.state
         found = {name: status_of(state, (namespace, name), at_ms=0) for namespace, name in sorted(state.jobs)}
         return {name: status.phase for name, status in found.items() if status is not None}
 
     def _changed(self, place: Any, old: Tree | None, new: Tree | None) -> None:  # noqa: ANN401 - as SimKube calls it
-        self._observer.changed(place, old, new)
+        self.observer.changed(place, old, new)
         is_asked = old is not None and new is not None and "deletionTimestamp" not in old["metadata"]
         if place.plural == "pods" and is_asked and new is not None and "deletionTimestamp" in new["metadata"]:
             self.deleted.append(new["metadata"]["name"])

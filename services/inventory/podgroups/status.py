@@ -130,10 +130,13 @@ def least_of(group: PodGroup) -> int:
 
 
 def phase_after(group: PodGroup, counts: PodCounts) -> str:
-    """Phase of a PodGroup that is admitted or has enough pods on nodes, from its pods."""
+    """Phase of a PodGroup that is admitted or has enough pods on nodes, from its pods.
+
+    It is completed once as many pods as it needs have ended, well or not, and none is left.
+    """
     phase = group.status.phase
     least = least_of(group)
-    if counts.total and counts.succeeded == counts.total and counts.succeeded >= least:
+    if least <= counts.total == counts.succeeded + counts.failed:
         return "Completed"
     if counts.scheduled >= least:
         return "Running"

@@ -88,6 +88,14 @@ class DeleteGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class SetGroupSpec:
+    """Change fields of the PodGroup's spec."""
+
+    group: PodGroup
+    spec: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class SetJobStatus:
     """Write the status of the job with this uid."""
 
@@ -95,7 +103,7 @@ class SetJobStatus:
     status: dict[str, Any]
 
 
-Action: TypeAlias = MakeGroup | MakePods | DeletePods | AnnotatePod | DeleteGroup | SetJobStatus
+Action: TypeAlias = MakeGroup | MakePods | DeletePods | AnnotatePod | DeleteGroup | SetGroupSpec | SetJobStatus
 
 
 @dataclass(frozen=True, slots=True)

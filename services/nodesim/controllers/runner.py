@@ -10,6 +10,7 @@ vain, does no harm.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 from berth.formats.kubernetes.lean import Meta
@@ -32,6 +33,7 @@ from berth.services.nodesim.controllers.gang_children import (
     DeletePods,
     MakeGroup,
     MakePods,
+    SetGroupSpec,
     SetJobStatus,
 )
 from berth.services.nodesim.controllers.podgroups import PodGroupController
@@ -109,25 +111,33 @@ async def controllers_of(
         log.warning("controllers disabled: the server does not serve the kind", kind=f"{GROUPS}.{GROUP_VERSION}")
         return found
     for name in dict.fromkeys(config.agents.controllers):
+        rng = Random(f"{config.agents.seed} {name}")  # noqa: S311 - a simulation, repeatable
+        pause_s = partial(rng.uniform, 0.0, config.agents.controllers_s)
         if name == "podgroup":
-            found.append(PodGroupController(api, config.agents.scheduler_names, writes))
+            found.append(PodGroupController(api, config.agents.scheduler_names, writes, pause_s, log))
             continue
         if name == "volcano":
-            found += await _gangs(api, clock, VolcanoRules(), config.agents.scheduler_names, writes, log)
+            found += await _gangs(api, clock, VolcanoRules(), config.agents.scheduler_names, writes, pause_s, log)
             continue
         counters = RetryCounters(api) if config.agents.reads_retries else None
         rules = AscendRules(counters.times if counters is not None else None)
-        found += await _gangs(api, clock, rules, config.agents.scheduler_names, writes, log)
+        found += await _gangs(api, clock, rules, config.agents.scheduler_names, writes, pause_s, log)
         found += [counters] if counters is not None else []
     return found
 
 
 async def _gangs(
-    api: Api, clock: Clock, rules: ControllerRules[J], schedulers: Sequence[str], writes: KubeWrites, log: Logger
+    api: Api,
+    clock: Clock,
+    rules: ControllerRules[J],
+    schedulers: Sequence[str],
+    writes: KubeWrites,
+    pause_s: Callable[[], float],
+    log: Logger,
 ) -> list[Working]:
     """Controller with the given rules, unless the server does not serve the kind."""
     if await api.serves(rules.group_version, rules.plural):
-        return [GangController(api, clock, rules, schedulers, writes, log)]
+        return [GangController(api, clock, rules, schedulers, writes, pause_s, log)]
     kind = f"{rules.plural}.{rules.group_version}"
     log.warning("controller disabled: the server does not serve the kind", kind=kind)
     return []
@@ -171,6 +181,7 @@ class GangController(Generic[J]):
         rules: Its rules.
         schedulers: Schedulers whose jobs it manages.
         writes: Queue of its writes.
+        pause_s: Draws how long it takes from a change to its writes.
         log: Logger of the service.
     """
 
@@ -181,6 +192,7 @@ class GangController(Generic[J]):
         rules: ControllerRules[J],
         schedulers: Sequence[str],
         writes: KubeWrites,
+        pause_s: Callable[[], float],
         log: Logger,
     ) -> None:
         self._api = api
@@ -188,6 +200,7 @@ class GangController(Generic[J]):
         self._rules = rules
         self._schedulers = frozenset(schedulers)
         self._writes = writes
+        self._pause_s = pause_s
         self._jobs: _Store[J] = _Store(lambda job: job.metadata, self._touch_job)
         self._groups: _Store[PodGroup] = _Store(lambda group: group.metadata, self._touch_group)
         self._pods: _Store[Pod] = _Store(lambda pod: pod.metadata, self._touch_pod)
@@ -235,7 +248,7 @@ class GangController(Generic[J]):
     def _touch(self, key: _Key) -> None:
         if self._is_synced:
             name = f"{self._rules.plural} {key[0]}/{key[1]}"
-            self._writes.put(name, partial(self._work, key), is_newest=True)
+            self._writes.put_later(name, partial(self._work, key), self._pause_s())
 
     async def _work(self, key: _Key) -> None:
         """Perform the actions for a job.
@@ -309,6 +322,9 @@ class GangController(Generic[J]):
                 await make_object(self._api, groups, body)
             case DeleteGroup(group):
                 await self._api.delete(sub_path(groups, group.metadata.name), uid=group.metadata.uid)
+            case SetGroupSpec(group, spec):
+                body = {"metadata": {"uid": group.metadata.uid}, "spec": spec}
+                await self._api.patch(sub_path(groups, group.metadata.name), body)
             case MakePods(bodies):
                 await self._each([partial(self._make_pod, namespace, body) for body in bodies])
             case DeletePods(pods):

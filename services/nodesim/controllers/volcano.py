@@ -1,5 +1,8 @@
 """Volcano's controller of Jobs as schedulers see it: a PodGroup, and pods after its admission. Pure.
 
+A restart replaces the PodGroup: another one of the same name comes when the first is gone, and new pods when that one
+is admitted, whether or not old pods still end or run on. The end of a job deletes the PodGroup; ended pods stay.
+
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Volcano PodGroups"; Volcano, ``batch.volcano.sh/v1alpha1``.
 """
 
@@ -15,18 +18,22 @@ from berth.services.nodesim.controllers.gang_children import (
     DEFAULT_QUEUE,
     TASK_SPEC,
     Action,
+    AnnotatePod,
     Children,
     Counted,
     DecidedStatuses,
+    DeleteGroup,
     DeletePods,
     DesiredPod,
     MakeGroup,
     MakePods,
     PendingDeletions,
+    SetGroupSpec,
     Template,
     counted,
     delete_all,
     group_body,
+    is_ending,
     is_live,
     min_resources,
     missing,
@@ -46,6 +53,9 @@ _FINAL: Final = {
 }
 _RESTARTS: Final = frozenset({"RestartJob", "RestartTask", "RestartPod", "RestartPartition"})
 _OVER: Final = frozenset({"Aborted", "Terminated", "Completed", "Failed"})
+_RESTARTING: Final = "Restarting"
+_OUT_OF_SYNC: Final = {"volcano.sh/controller-out-of-sync": "true"}
+"""Annotation of a pod that is about to be deleted for a policy."""
 
 
 class Policy(Lean, frozen=True):
@@ -111,6 +121,8 @@ class VolcanoRules:
         """Pods whose failure was handled."""
         self._seen: dict[str, dict[str, str]] = {}
         """Task of each pod that has not succeeded, by uid of the pod, by job."""
+        self._replaced: dict[str, str] = {}
+        """PodGroup (uid) that a restart replaces, by job."""
 
     def group_name(self, job: VolcanoJob) -> str:
         """Name of a job's PodGroup."""
@@ -133,41 +145,67 @@ class VolcanoRules:
         phase, retries = _phase(job), int(job.status.get("retryCount", 0))
         own = children.own(job.metadata)
         if phase not in _OVER:
-            if children.group is None:
-                actions.append(MakeGroup(self._group(job)))
-            phase, retries = self._after_pod_events(job, own, phase, retries)
+            phase, retries = self._after_pod_events(job, children, phase, retries, actions)
+            self._pending_deletions.add(_surplus(job, own))
         actions += self._pending_deletions.deletions(own)
         counts = counted(own)
         if phase not in _OVER:
-            phase = _next_phase(job, counts)
-            wanted = missing(desired_pods_of(job), children.pods)
-            if phase not in _OVER and children.may_have_pods and wanted:
-                owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
-                group, scheduler = self.group_name(job), job.spec.scheduler_name
-                actions.append(
-                    MakePods([pod_body(desired_pod, job.metadata, owner, group, scheduler) for desired_pod in wanted])
-                )
+            is_restarting = any(self._pending_deletions.has(pod.metadata.uid) for pod in own)
+            phase = _next_phase(job, counts, phase, is_restarting=is_restarting)
+        actions += self._group_actions(job, children, is_over=phase in _OVER)
+        wanted = missing(desired_pods_of(job, retries), children.pods)
+        if phase not in _OVER and self._is_admitted(job, children) and wanted:
+            owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
+            group, scheduler = self.group_name(job), job.spec.scheduler_name
+            actions.append(
+                MakePods([pod_body(desired_pod, job.metadata, owner, group, scheduler) for desired_pod in wanted])
+            )
         status = job.status if _phase(job) in _OVER else _status(job, phase, counts, retries, now_ms)
         return [*actions, *self._decided.set(job.metadata.uid, status, observed)]
 
-    def _after_pod_events(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int]:
+    def _after_pod_events(
+        self, job: VolcanoJob, children: Children, phase: str, retries: int, actions: list[Action]
+    ) -> tuple[str, int]:
         """Phase and retries after the policies for pods that failed or vanished since the last call."""
+        own = children.own(job.metadata)
         for event in self._pod_events(job, own):
             action = _action(job, event)
             if not action:
                 continue
-            live = [pod for pod in own if is_live(pod)]
+            # The last retry is counted and not made.
+            retries += action in _RESTARTS
             if action in _FINAL or retries >= job.spec.max_retry:
-                self._pending_deletions.add(live)
+                self._pending_deletions.add(pod for pod in own if is_live(pod))
                 return _FINAL.get(action, "Failed"), retries
-            retries += 1
-            self._pending_deletions.add(
-                own if action == "RestartJob" else [pod for pod in own if pod.metadata.uid == event.uid]
-            )
+            phase = _RESTARTING
+            ended = [pod for pod in own if _is_restarted(pod, event, action)]
+            actions += [AnnotatePod(pod, dict(_OUT_OF_SYNC)) for pod in ended if not is_ending(pod)]
+            self._pending_deletions.add(ended)
+            self._handled.update(pod.metadata.uid for pod in ended)
+            if children.group is not None:
+                self._replaced[job.metadata.uid] = children.group.metadata.uid
             if action == "RestartJob":
-                self._handled.update(pod.metadata.uid for pod in own)
                 break
         return phase, retries
+
+    def _group_actions(self, job: VolcanoJob, children: Children, *, is_over: bool) -> list[Action]:
+        """Actions after which a job that is not over has the PodGroup that it wants."""
+        group, spec = children.group, self._group_spec(job)
+        if group is None:
+            return [] if is_over else [MakeGroup(self._group(job, spec))]
+        if is_over or self._replaced.get(job.metadata.uid) == group.metadata.uid:
+            return [DeleteGroup(group)]
+        found = group.spec
+        known = (found.min_member, found.min_task_member, found.min_resources)
+        if known == (spec["minMember"], spec["minTaskMember"], spec["minResources"]):
+            return []
+        return [SetGroupSpec(group, {key: spec[key] for key in ("minMember", "minTaskMember", "minResources")})]
+
+    def _is_admitted(self, job: VolcanoJob, children: Children) -> bool:
+        """Whether the scheduler has admitted the PodGroup, and no restart replaces it."""
+        group = children.group
+        is_replaced = group is not None and self._replaced.get(job.metadata.uid) == group.metadata.uid
+        return children.may_have_pods and not is_replaced
 
     def _pod_events(self, job: VolcanoJob, own: list[Pod]) -> list[_PodEvent]:
         """Pods that failed, or that were deleted by others before they finished; each once."""
@@ -191,9 +229,9 @@ class VolcanoRules:
                 found.append(_PodEvent(uid, task, "PodFailed"))
         return found
 
-    def _group(self, job: VolcanoJob) -> dict[str, Any]:
+    def _group_spec(self, job: VolcanoJob) -> dict[str, Any]:
         least = min_available(job)
-        spec = {
+        return {
             "minMember": least,
             "minTaskMember": {
                 task_name(job, index): task.replicas if task.min_available is None else task.min_available
@@ -203,11 +241,15 @@ class VolcanoRules:
             "priorityClassName": job.spec.priority_class_name,
             "minResources": min_resources(templates_of(job), least),
         }
+
+    def _group(self, job: VolcanoJob, spec: dict[str, Any]) -> dict[str, Any]:
+        """The PodGroup: the scheduler is the first to write a phase."""
         owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
         meta = job.metadata
-        return group_body(
+        body = group_body(
             self.group_name(job), meta.namespace, owner, spec, labels=meta.labels, annotations=meta.annotations
         )
+        return {**body, "status": {}}
 
 
 def task_name(job: VolcanoJob, index: int) -> str:
@@ -226,8 +268,8 @@ def templates_of(job: VolcanoJob) -> list[tuple[Template, int]]:
     return [(task.template, task.replicas) for task in job.spec.tasks]
 
 
-def desired_pods_of(job: VolcanoJob) -> list[DesiredPod]:
-    """All pods of a job, tasks in order."""
+def desired_pods_of(job: VolcanoJob, retries: int = 0) -> list[DesiredPod]:
+    """All pods of a job that has been restarted some times, tasks in order."""
     meta = job.metadata
     desired_pods = []
     for position, task in enumerate(job.spec.tasks):
@@ -249,6 +291,7 @@ def desired_pods_of(job: VolcanoJob) -> list[DesiredPod]:
                     annotations={
                         **common,
                         "volcano.sh/job-version": "0",
+                        "volcano.sh/job-retry-count": str(retries),
                         "volcano.sh/template-uid": f"{meta.name}-{name}",
                     },
                     env={"VC_TASK_INDEX": str(index), "VK_TASK_INDEX": str(index)},
@@ -272,14 +315,31 @@ def _action(job: VolcanoJob, event: _PodEvent) -> str:
     return ""
 
 
-def _next_phase(job: VolcanoJob, counts: Counted) -> str:
+def _is_restarted(pod: Pod, event: _PodEvent, action: str) -> bool:
+    """Whether an action for an event of a pod ends another pod of its job, or that one."""
+    if action == "RestartPod":
+        return pod.metadata.uid == event.uid
+    return action == "RestartJob" or pod.metadata.annotation(TASK_SPEC) == event.task
+
+
+def _surplus(job: VolcanoJob, own: list[Pod]) -> list[Pod]:
+    """Pods of a job that it wants no more, since it was made smaller."""
+    wanted = {desired_pod.name for desired_pod in desired_pods_of(job)}
+    return [pod for pod in own if pod.metadata.name not in wanted and is_live(pod)]
+
+
+def _next_phase(job: VolcanoJob, counts: Counted, phase: str, *, is_restarting: bool) -> str:
     total = sum(task.replicas for task in job.spec.tasks)
     least = min_available(job)
     ended = counts.succeeded + counts.failed
+    if is_restarting and phase == _RESTARTING:
+        return phase
     if total and ended >= total:
         enough = job.spec.min_success if job.spec.min_success is not None else least
         return "Completed" if counts.succeeded >= enough else "Failed"
-    return "Running" if counts.running + ended >= least and counts.running else _phase(job) or "Pending"
+    if counts.running + ended >= least and counts.running:
+        return "Running"
+    return "Pending" if phase in {"", _RESTARTING} else phase
 
 
 def _status(job: VolcanoJob, phase: str, counts: Counted, retries: int, now_ms: UnixMs) -> dict[str, Any]:

@@ -48,6 +48,8 @@ class KubeWrites:
         self._backoff = backoff
         self._forbidden_max_s = forbidden_max_s
         self._waiting: dict[str, deque[Write]] = {}
+        self._later: set[str] = set()
+        """Objects whose newest write waits for its time."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._log = log
         self.done = 0
@@ -72,6 +74,20 @@ class KubeWrites:
         while is_newest and len(waiting) > 1:
             waiting.pop()
         waiting.append(write)
+
+    def put_later(self, key: str, write: Write, after_s: float) -> None:
+        """Add the newest write of an object after some time; one that waits for its time already is enough."""
+        if key in self._later:
+            return
+        if after_s <= 0:
+            self.put(key, write, is_newest=True)
+            return
+        self._later.add(key)
+        asyncio.get_running_loop().call_later(after_s, self._put_now, key, write)
+
+    def _put_now(self, key: str, write: Write) -> None:
+        self._later.discard(key)
+        self.put(key, write, is_newest=True)
 
     async def run(self) -> None:
         """Write until cancelled."""

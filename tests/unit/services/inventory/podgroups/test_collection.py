@@ -366,6 +366,28 @@ def test_phases_counts_and_conditions_follow_the_pods() -> None:
     assert (world.phase(), world.shown["pg"].status.succeeded) == ("Completed", 4)
 
 
+@pytest.mark.parametrize(
+    ("phases", "phase"),
+    [
+        (["Succeeded", "Failed"], "Pending"),  # one less than it needs
+        (["Succeeded", "Failed", "Succeeded"], "Completed"),
+        (["Succeeded", "Failed", "Succeeded", "Succeeded"], "Completed"),
+        (["Succeeded", "Failed", "Succeeded", "Running"], "Running"),
+        (["Succeeded", "Failed", "Succeeded", "Succeeded", ""], "Running"),
+    ],
+)
+def test_batch_job_life_a_group_is_completed_when_its_last_pod_has_ended_well_or_not(
+    phases: list[str], phase: str
+) -> None:
+    world = GroupWorld(chips=0)
+    world.show(pending(least=3))
+    started(world, ["Running"] * len(phases))
+    world.run()
+    started(world, phases)
+    world.run(after_s=5)
+    assert world.phase() == phase
+
+
 def test_pods_that_were_bound_before_they_had_their_group_count_for_it() -> None:
     """Volcano's controller makes a PodGroup for a pod without one, and may be slower than Berth."""
     world = GroupWorld(chips=0)

@@ -18,6 +18,7 @@ from berth.services.nodesim.controllers.gang_children import (
     DeletePods,
     MakeGroup,
     MakePods,
+    SetGroupSpec,
     SetJobStatus,
 )
 from berth.services.nodesim.controllers.volcano import VolcanoJob, VolcanoRules
@@ -89,7 +90,7 @@ def test_no_pods_before_the_group_is_let_in() -> None:
     rules = VolcanoRules()
     actions = rules.reconcile(volcano(), children(phase=""), T0)
     (found,) = [action.body for action in actions if isinstance(action, MakeGroup)]
-    assert (found["metadata"]["name"], found["status"]) == ("j-u", {"phase": "Pending"})
+    assert (found["metadata"]["name"], found["status"]) == ("j-u", {})
     assert made(actions) == made(rules.reconcile(volcano(), children(phase="Pending"), T0)) == []
     assert made(rules.reconcile(volcano(), children(), T0)) == ["j-w-0", "j-w-1"]
 
@@ -117,16 +118,16 @@ def test_phases_of_a_volcano_job() -> None:
     assert phase("Succeeded", "Failed", minSuccess=1) == "Completed"
 
 
-def test_a_failed_pod_is_restarted_as_often_as_the_job_may() -> None:
+def test_a_failed_pod_is_restarted_until_the_last_retry() -> None:
     rules = VolcanoRules()
-    policies = [{"event": "PodFailed", "action": "RestartTask"}]
-    job = volcano(policies=policies, maxRetry=1)
+    policies = [{"event": "PodFailed", "action": "RestartPod"}]
+    job = volcano(policies=policies, maxRetry=2)
     first = children(pod("j-w-0", "Failed"), pod("j-w-1", "Running"))
     for _ in range(2):  # again, since neither deletion nor status need have come through
         actions = rules.reconcile(job, first, T0)
         assert deleted(actions) == ["j-w-0"]
         (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
-        assert status["retryCount"] == 1
+        assert (status["retryCount"], status["state"]["phase"]) == (1, "Restarting")
     second = children(pod("j-w-0", "Failed", uid="new"), pod("j-w-1", "Running"))
     for _ in range(2):
         actions = rules.reconcile(job, second, T0)
@@ -134,14 +135,64 @@ def test_a_failed_pod_is_restarted_as_often_as_the_job_may() -> None:
         assert deleted(actions) == ["j-w-1"]
 
 
+def test_restarting_a_task_ends_all_pods_of_the_task_and_no_others() -> None:
+    tasks = [{"name": name, "replicas": 2, "template": NPU} for name in ("w", "m")]
+    job = volcano(policies=[{"event": "PodFailed", "action": "RestartTask"}], tasks=tasks)
+    found = children(
+        *(pod(f"j-{name}-{index}", "Running", task=name) for name in "wm" for index in range(2)),
+    )
+    found = Children(found.group, {**found.pods, "j-w-0": pod("j-w-0", "Failed")})
+    assert deleted(VolcanoRules().reconcile(job, found, T0)) == ["j-w-0", "j-w-1"]
+
+
+@pytest.mark.parametrize("action", ["RestartJob", "RestartTask", "RestartPod"])
+def test_a_restart_replaces_the_group_before_new_pods_come(action: str) -> None:
+    rules, job = VolcanoRules(), volcano(policies=[{"event": "PodFailed", "action": action}])
+    found = children(pod("j-w-0", "Failed"), pod("j-w-1", "Running"))
+    actions = rules.reconcile(job, found, T0)
+    kinds = [type(one) for one in actions]
+    assert kinds.index(AnnotatePod) < kinds.index(DeletePods) < kinds.index(DeleteGroup)
+    left = {} if action == "RestartJob" else {"j-w-1": pod("j-w-1", "Running")}
+    while_it_goes = rules.reconcile(job, Children(group("Running"), left), T0)
+    assert (made(while_it_goes), DeleteGroup in map(type, while_it_goes)) == ([], True)
+    gone = rules.reconcile(job, Children(None, left), T0)
+    assert (made(gone), MakeGroup in map(type, gone)) == ([], True)
+    new = msgspec.structs.replace(group(""), metadata=Meta(name="j-u", namespace="ns", uid="new"))
+    assert made(rules.reconcile(job, Children(new, left), T0)) == []
+    new = msgspec.structs.replace(new, status=PodGroupStatus(phase="Inqueue"))
+    actions = rules.reconcile(job, Children(new, left), T0)
+    assert "j-w-0" in made(actions)
+    (bodies,) = [one.bodies for one in actions if isinstance(one, MakePods)]
+    assert bodies[0]["metadata"]["annotations"]["volcano.sh/job-retry-count"] == "1"
+
+
 def test_a_pod_that_is_taken_away_restarts_the_job_only_where_it_says_so() -> None:
-    for policies, gone in (([{"event": "PodEvicted", "action": "RestartJob"}], ["j-w-1"]), ([], [])):
+    for policies, gone, anew in (
+        ([{"event": "PodEvicted", "action": "RestartJob"}], ["j-w-1"], []),
+        ([], [], ["j-w-0"]),
+    ):
         rules, job = VolcanoRules(), volcano(policies=policies)
         rules.reconcile(job, children(pod("j-w-0", "Running"), pod("j-w-1", "Running")), T0)
         actions = rules.reconcile(job, children(pod("j-w-1", "Running")), T0)
-        assert (deleted(actions), made(actions)) == (gone, ["j-w-0"])
-        again = rules.reconcile(job, children(pod("j-w-0", "Pending", uid="new")), T0)
-        assert (deleted(again), made(again)) == ([], ["j-w-1"])
+        assert (deleted(actions), made(actions)) == (gone, anew)
+
+
+def test_a_job_that_is_made_larger_or_smaller_changes_its_group_and_its_last_pods() -> None:
+    rules, job = VolcanoRules(), volcano(minAvailable=1)
+    (body,) = [one.body for one in rules.reconcile(job, children(phase=""), T0) if isinstance(one, MakeGroup)]
+    known = msgspec.convert(
+        {**body, "metadata": {**body["metadata"], "uid": "g"}, "status": {"phase": "Running"}}, PodGroup
+    )
+    pods = {name: pod(name, "Running") for name in ("j-w-0", "j-w-1")}
+    assert [type(one) for one in rules.reconcile(job, Children(known, pods), T0)] == [SetJobStatus]
+    larger = volcano(minAvailable=3, tasks=[{"name": "w", "replicas": 3, "template": NPU}])
+    actions = rules.reconcile(larger, Children(known, pods), T0)
+    (spec,) = [one.spec for one in actions if isinstance(one, SetGroupSpec)]
+    assert (spec["minMember"], spec["minTaskMember"], made(actions)) == (3, {"w": 3}, ["j-w-2"])
+    smaller = volcano(minAvailable=1, tasks=[{"name": "w", "replicas": 1, "template": NPU}])
+    actions = rules.reconcile(smaller, Children(known, pods), T0)
+    assert (deleted(actions), phase_of(actions)) == (["j-w-1"], "Running")
+    assert made(rules.reconcile(smaller, Children(known, {"j-w-0": pods["j-w-0"]}), T0)) == []
 
 
 def test_restarting_a_job_ends_all_its_pods() -> None:
@@ -162,9 +213,9 @@ def test_a_job_that_is_gone_takes_its_children_with_it(rules: VolcanoRules | Asc
     assert [type(action) for action in actions] == [DeletePods, DeleteGroup]
 
 
-def test_a_job_that_is_over_makes_no_more_pods() -> None:
+def test_a_job_that_is_over_makes_no_more_pods_and_has_no_group() -> None:
     job = volcano(status={"state": {"phase": "Completed"}})
-    assert VolcanoRules().reconcile(job, children(), T0) == []
+    assert VolcanoRules().reconcile(job, children(), T0) == [DeleteGroup(group())]
     assert VolcanoRules().reconcile(job, children(phase=""), T0) == []
 
 

@@ -32,7 +32,9 @@ async def controlled(kube: FakeKube) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(writes.run(), name="write"),
-            group.create_task(PodGroupController(kube, ["volcano"], writes).run(), name="control"),
+            group.create_task(
+                PodGroupController(kube, ["volcano"], writes, lambda: 0.0, DEFAULT_LOG).run(), name="control"
+            ),
         ]
         yield
         for task in tasks:
@@ -116,3 +118,50 @@ async def test_a_pod_alone_has_a_group_that_it_owns() -> None:
     assert group["spec"]["minMember"] == 1
     (owner,) = group["metadata"]["ownerReferences"]
     assert (owner["apiVersion"], owner["kind"], owner["name"], owner["uid"]) == ("v1", "Pod", "p", "uid-p")
+
+
+REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
+
+
+def scale(kube: FakeKube, replicas: int) -> Tree:
+    kube.put(REPLICA_SETS, {"metadata": {"name": "o", "uid": "u"}, "spec": {"replicas": replicas}})
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": True}
+
+
+async def test_deployment_life_a_replica_set_without_replicas_loses_its_group_and_gets_another_one() -> None:
+    kube = FakeKube()
+    put_pod(kube, scale(kube, 1))
+    first = await group_of(kube, "podgroup-u")
+    async with controlled(kube):
+        scale(kube, 0)
+        await until(lambda: not kube.objects(GROUPS), deadline_s=5, what="the group to go before the pod")
+    kube.confirm(f"{PODS}/p")
+    put_pod(kube, scale(kube, 1))
+    assert (await group_of(kube, "podgroup-u"))["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_a_group_that_another_controller_has_made_stays() -> None:
+    kube = FakeKube()
+    scale(kube, 0)
+    kube.put(GROUPS, {"metadata": {"name": "podgroup-u"}})
+    async with controlled(kube):
+        path = f"{GROUPS}/podgroup-u"
+        await until(lambda: ("GET", path) in {call[:2] for call in kube.calls}, deadline_s=5, what="a look at it")
+    assert [call for call in kube.calls if call.method == "DELETE"] == []
+    assert kube.objects(GROUPS)
+
+
+@pytest.mark.parametrize(("phase", "is_kept"), [("Inqueue", False), ("Running", True)])
+async def test_deployment_life_annotations_of_others_are_lost_while_a_group_is_admitted(
+    phase: str,
+    is_kept: bool,  # noqa: FBT001 - a parameter of a test
+) -> None:
+    kube = FakeKube()
+    put_pod(kube, scale(kube, 2))
+    group = await group_of(kube, "podgroup-u")
+    notes = {**group["metadata"]["annotations"], "huawei.com/schedule_enqueue_time": "1"}
+    kube.put(GROUPS, {**group, "metadata": {**group["metadata"], "annotations": notes}, "status": {"phase": phase}})
+    kube.confirm(f"{PODS}/p")
+    put_pod(kube, scale(kube, 2))
+    found = (await group_of(kube, "podgroup-u"))["metadata"]["annotations"]
+    assert found == (notes if is_kept else group["metadata"]["annotations"])
