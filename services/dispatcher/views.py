@@ -129,7 +129,7 @@ class Views:
             if self._refusals.learn(status, is_newer=self._head is None) and self._head is not None:
                 self._touched[key] = None
             if self._head is None or key not in self._written:  # what this dispatcher wrote itself is newer
-                self._written[key] = digest(status)
+                self._written[key] = _mark(status)
         if self._head is None and len(self._written) > self._written_max:  # a follower sees jobs come and go for long
             self._forget_gone()
             self._written_max = max(2 * len(self._written), _WRITTEN_MIN)
@@ -194,7 +194,7 @@ class Views:
             with suppress(DecodeError):
                 status = decode(stored.data, JobStatus)
                 key = (status.namespace, status.name)
-                self._written[key] = digest(status)
+                self._written[key] = _mark(status)
                 self._touched[key] = None
 
     async def publish(self) -> None:
@@ -215,7 +215,7 @@ class Views:
             if status is None:
                 self._written.pop(key, None)
                 continue
-            mark = digest(status)
+            mark = _mark(status)
             is_written = self._written.get(key) == mark
             if status.phase in _OVER and (is_reviewed or not is_written):
                 heapq.heappush(self._over, (status.since_ms, key, status.uid))
@@ -341,3 +341,8 @@ class Views:
         for key, _ in batch:
             self._written.pop(key, None)
             self._touched[key] = None
+
+
+def _mark(status: JobStatus) -> tuple[object, ...]:
+    """What of a status is not written again: its digest, and why the job waits."""
+    return *digest(status), status.sentence if status.phase == "waiting" else ""

@@ -1,9 +1,12 @@
 """What must hold when a cell has come to rest, and whether it has."""
 
+import asyncio
 from collections import Counter
 
 from berth.core.errors import CoreError
+from berth.core.explain.current_reasons import reason_of
 from berth.core.explain.job_status import digest, status_of
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.formats.ascend.pod_annotations import ATTEMPT, GROUP_NAME, JOB_UID
@@ -25,6 +28,8 @@ from tests.support.watch import summary
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 _STARTS_MAX = 10
+_LOOKS_MAX = 3
+_REASON_S = 2.0
 
 
 def unrest(world: World) -> list[str]:
@@ -78,6 +83,7 @@ async def see_rest(world: World) -> None:
         raise Failure(f"at rest: {type(error).__name__}", str(error)[:2000]) from error
     await _see_start(world)
     await _see_statuses(world)
+    await _see_reasons(world)
     _see_chips(world)
     _see_pods(world)
 
@@ -112,6 +118,50 @@ async def _see_start(world: World) -> None:
         )
 
 
+async def _see_reasons(world: World) -> None:
+    """Each job that waits says why it does not fit now; a reason may be two seconds old.
+
+    Raises:
+        Failure: It is not so.
+    """
+    wrong = await _wrong_reasons(world)
+    for _ in range(_LOOKS_MAX):
+        if not wrong:
+            return
+        await asyncio.sleep(_REASON_S)
+        now = await _wrong_reasons(world)
+        wrong = {key: words for key, words in now.items() if key in wrong}
+    raise Failure("a job says why it waited before", str(wrong)[:2000])
+
+
+async def _wrong_reasons(world: World) -> dict[tuple[str, str], tuple[str, str]]:
+    """Jobs whose reason is not that of now: what they say, and what would be right."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    told = await _told(world)
+    world.observer.catch_up()
+    state, scheduler = world.observer.state, world.observer.scheduler
+    scorer, now_ms = scheduler.new_scorer(), world.cell.clocks["bus"].now_ms()
+    drained = DrainedGangs(state, now_ms)
+    for key, job in state.jobs.items():
+        said, record = told.get(key), state.fold.gangs.get(job.uid)
+        if said is None or said.refusal is None or record is None or record.refusal is None or job.request is None:
+            continue
+        if said.phase != "waiting" or record.phase != "waiting" or said.refusal.missing_shards:
+            continue
+        gang = drained.applied(scheduler.gang(job, job.request, record.attempt))
+        right = reason_of(state, scorer, gang, said.refusal, at_ms=0).sentence
+        world.observer.count["reasons"] += 1
+        if right != said.sentence:
+            found[key] = said.sentence, right
+    return found
+
+
+async def _told(world: World) -> dict[tuple[str, str], JobStatus]:
+    """Stored statuses."""
+    found = [decode(message.data, JobStatus) for message in await world.user.read(StreamName.STATUS)]
+    return {(said.namespace, said.name): said for said in found}
+
+
 async def _see_statuses(world: World) -> None:
     """Each job has the status that the ledger gives it.
 
@@ -119,10 +169,7 @@ async def _see_statuses(world: World) -> None:
         Failure: It is not so.
     """
     state = world.observer.state
-    told = {}
-    for message in await world.user.read(StreamName.STATUS):
-        said = decode(message.data, JobStatus)
-        told[said.namespace, said.name] = said
+    told = await _told(world)
     for key, job in state.jobs.items():
         now = status_of(state, key, at_ms=0)
         if now is None or job.state == "tombstone":

@@ -177,7 +177,6 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         *rank,
         status.is_plain,
         status.is_fragile,
-        status.sentence if status.phase == "waiting" else "",
         *steps,
         *((one.rank, one.uid, one.refusal) for one in status.backups),
     )

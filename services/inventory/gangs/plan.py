@@ -105,7 +105,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     wrong = context.barrier or ("its job is suspended" if _is_suspended(context) else "")
     if not wrong:
         found.gang_pods = chip_pods(gang, context.facts, least)
-        wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(least)
+        wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(gang, least)
         wrong = wrong or _partial_minimum(gang, free, context, least)
     if wrong:
         found.held = (list(free), wrong)
@@ -218,12 +218,14 @@ def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: 
     return msgspec.structs.replace(least, count=min(count, least.size))
 
 
-def _too_many(least: Minimum) -> str:
+def _too_many(gang: Gang, least: Minimum) -> str:
+    """That the minimum is larger than the job; an error only if the job was never as large; empty if it is not."""
     if not least.size or least.count <= least.size:
         return ""
-    return (
-        f"{least.name} {least.count} is more than the {pluralize(least.size, 'pod')} of the job: a configuration error"
-    )
+    words = f"{least.name} {least.count} is more than the {pluralize(least.size, 'pod')} of the job"
+    if any(part.minimum >= least.count for part in gang.parts.values()):
+        return f"{words}, which had as many before: lower the minimum, or scale the job up"
+    return f"{words}: a configuration error"
 
 
 def _partial_minimum(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> str:

@@ -317,3 +317,20 @@ def test_a_rank_is_free_again_when_its_pod_ends() -> None:
     world.gangs.drop_pod("uid-r-0")
     world.settle()
     assert [seen.hold for seen in world.members.values() if seen.hold] == []
+
+
+def test_a_minimum_that_was_right_before_the_job_was_scaled_down_is_no_configuration_error() -> None:
+    world = a_set_that_waits(4, **{LEAST: "4"})
+    runs(world, NAME, of_set(0, 4, node="n1"))
+    for pod in of_set(1, 3):
+        world.gangs.drop_pod(pod.metadata.uid)
+    world.gangs.set_owner(REPLICAS, replicas(2, **{LEAST: "4"}))
+    world.pods(*of_set(4, 1))
+    world.settle(after_s=60)
+    world.gangs.set_owner(REPLICAS, replicas(2, **{LEAST: "4"}))
+    world.settle()
+    (hold,) = [seen.hold for seen in world.members.values() if seen.hold]
+    assert hold == (
+        f"annotation {LEAST} 4 is more than the 2 pods of the job, which had as many before: lower the minimum, or scale"
+        " the job up"
+    )

@@ -472,6 +472,24 @@ def test_why_pods_wait_is_told_as_a_condition() -> None:
     assert len(condition.transition_id) == 32
 
 
+def test_a_condition_is_written_again_when_its_cause_changes_and_not_for_numbers() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=2))
+    started(world, ["", ""])
+    world.run(after_s=5)
+
+    def said(sentence: str) -> str:
+        world.status("podgroup.pg", "waiting", sentence=sentence, code="no-room")
+        world.run(after_s=5)
+        return world.condition()[2]
+
+    first = "0 of 9 nodes fit: 8 have fewer than 8 free chips, 1 is cordoned"
+    assert said(first) == first
+    assert said("0 of 9 nodes fit: 5 are cordoned, 4 have fewer than 8 free chips") == first
+    other = "0 of 9 nodes fit: 8 have fewer than 8 free chips, 1 is not ready"
+    assert said(other) == other
+
+
 def test_conditions_of_others_are_kept() -> None:
     world = GroupWorld()
     other = {"type": "Fine", "status": "True", "transitionID": "t", "reason": "r", "message": "m"}
