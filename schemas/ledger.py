@@ -98,7 +98,7 @@ class Settings(Part, frozen=True):
     escalate_superpod_ms: int = 6_000
     """How long it waits before the logical SuperPoD, or the group of level 1, around it leaves."""
     escalate_job_ms: int = 12_000
-    """How long it waits before the whole job restarts."""
+    """How long it waits before the whole job restarts; under ``plan_before_delete`` once there are places."""
     not_ready_ms: int = 0
     """How long a node is not ready before its pods are faulty."""
     restarts_at_once: int = 16

@@ -115,7 +115,7 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000
     """... before the logical SuperPoD, or the group of level 1, around it leaves."""
     escalate_job_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 12_000
-    """... before the whole job restarts."""
+    """... before the whole job restarts; with ``plan_before_delete`` once there are places."""
     not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     """How long a node is not ready before its pods are faulty."""
     hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
