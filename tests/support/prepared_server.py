@@ -1,6 +1,7 @@
 """What the tests on a real API server find there: custom resources, users with rights, and what stays after a test."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,12 +27,12 @@ class Prepared:
     kept: frozenset[str]
 
 
-def prepare(server: KubeServer) -> Prepared:
+def prepare(server: KubeServer, *, folders: Sequence[Path] = CRDS) -> Prepared:
     """See to it that all definitions are served, and that the namespaces are there which tests share."""
 
     async def make() -> Prepared:
         async with KubeApi(server) as api:
-            custom = await apply_crds(api, [crd for folder in CRDS for crd in crds_in(folder)])
+            custom = await apply_crds(api, [crd for folder in folders for crd in crds_in(folder)])
             for name in SHARED_NAMESPACES:
                 await api.post("/api/v1/namespaces", {"metadata": {"name": name}})
             return Prepared(custom, await Sweep(api, custom=custom).survey())

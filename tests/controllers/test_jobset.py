@@ -1,0 +1,185 @@
+"""JobSets with their real controller and its webhooks: gangs are whole, ranks are right, nothing stays behind."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from berth.runtime.local.kube_server import KubeServer
+from berth.schemas.simulation import BreakNode
+from tests.support.faulty_cell import break_node
+from tests.support.kube_cells import a_spec
+from tests.support.kustomize import Tree
+from tests.support.real_controllers import JOBSET, RealController
+from tests.support.real_workloads import Workloads
+
+pytestmark = pytest.mark.timeout(120)
+PODS = ("llm-leader-0-0-", "llm-workers-0-0-", "llm-workers-0-1-", "llm-workers-1-0-", "llm-workers-1-1-")
+"""Beginnings of the names of the pods of :func:`leader_and_workers`, by rank."""
+
+
+@pytest.fixture(scope="module")
+def controller(
+    kube_server: KubeServer, kube_prepared: object, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealController]:
+    assert kube_prepared
+    found = RealController(JOBSET, kube_server, tmp_path_factory.mktemp("jobset"))
+    asyncio.run(found.start())
+    try:
+        yield found
+    finally:
+        asyncio.run(found.stop())
+
+
+def replicated(name: str, jobs: int, pods: int, *, chips: int = 8, run_for: str = "", **job: Any) -> Tree:  # noqa: ANN401  # fields of a Job's spec
+    """Jobs of equal pods; a pod that fails fails its Job."""
+    notes = {"berth/run-for": run_for} if run_for else {}
+    template = {"metadata": {"annotations": notes}, "spec": a_spec(chips)}
+    spec = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template, **job}
+    return {"name": name, "replicas": jobs, "template": {"spec": spec}}
+
+
+def a_job_set(*jobs: Tree, name: str = "llm", notes: dict[str, str] | None = None, **spec: Any) -> Tree:  # noqa: ANN401  # fields of its spec
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "annotations": notes or {}},
+        "spec": {"replicatedJobs": list(jobs), **spec},
+    }
+
+
+def leader_and_workers(**spec: Any) -> Tree:  # noqa: ANN401  # fields of a JobSet's spec
+    """The shape of most samples: a leader, and Jobs of workers."""
+    return a_job_set(replicated("leader", 1, 1), replicated("workers", 2, 2), **spec)
+
+
+async def test_a_leader_and_workers_are_one_gang_in_order_of_their_indexes(workloads: Workloads) -> None:
+    body = leader_and_workers()
+    await workloads.make(body)
+    await workloads.until_whole(*PODS)
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_more_than_ten_jobs_are_ranked_by_number(workloads: Workloads) -> None:
+    body = a_job_set(replicated("w", 12, 1, chips=2))
+    await workloads.make(body)
+    await workloads.until_whole(*[f"llm-w-{number}-0-" for number in range(12)])
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_leader_without_chips_is_part_of_the_gang(workloads: Workloads) -> None:
+    body = a_job_set(replicated("driver", 1, 1, chips=0), replicated("workers", 1, 6))
+    await workloads.make(body)
+    await workloads.until_whole(*[f"llm-workers-0-{number}-" for number in range(6)], beside=["llm-driver-0-0-"])
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_set_that_succeeds_is_over(workloads: Workloads) -> None:
+    body = a_job_set(replicated("leader", 1, 1, run_for="1s"), replicated("workers", 2, 2, run_for="1s"))
+    await workloads.make(body)
+    await workloads.until_has(body, "is complete", lambda one: has_condition(one, "Completed"))
+    await workloads.until_over()
+    assert {one.phase for one in await workloads.jobs()} == {"succeeded"}
+
+
+async def test_all_pods_of_a_set_that_is_restarted_get_their_ranks_again(workloads: Workloads) -> None:
+    body = leader_and_workers(failurePolicy={"maxRestarts": 3})
+    await workloads.make(body)
+    before = await workloads.until_whole(*PODS)
+    await fail(workloads, before[3])
+    await workloads.until_whole(*PODS, without=before)
+    assert (await workloads.read(body))["status"]["restarts"] == 1
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_set_that_fails_leaves_nothing(workloads: Workloads) -> None:
+    body = leader_and_workers()
+    await workloads.make(body)
+    before = await workloads.until_whole(*PODS)
+    await fail(workloads, before[0])
+    await workloads.until_has(body, "has failed", lambda one: has_condition(one, "Failed"))
+    await workloads.until_over()
+
+
+async def test_a_suspended_set_holds_nothing_and_comes_back_whole(workloads: Workloads) -> None:
+    body = leader_and_workers(suspend=True)
+    await workloads.make(body)
+    await workloads.until_has(body, "is suspended", lambda one: has_condition(one, "Suspended"))
+    assert await workloads.pods() == []
+    await workloads.change(body, {"spec": {"suspend": False}})
+    before = await workloads.until_whole(*PODS)
+    await workloads.change(body, {"spec": {"suspend": True}})
+    await workloads.until_over()
+    await workloads.change(body, {"spec": {"suspend": False}})
+    await workloads.until_whole(*PODS, without=before)
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_pod_of_a_lost_node_comes_back_with_its_rank_and_the_others_stay(workloads: Workloads) -> None:
+    body = a_job_set(replicated("leader", 1, 1), replicated("workers", 2, 2, backoffLimit=6))
+    await workloads.make(body)
+    before = await workloads.until_whole(*PODS)
+    await lose_node(workloads, before[4]["spec"]["nodeName"])
+    await workloads.until_whole(*PODS, without=before[4:], were=before[:4])
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_set_whose_node_is_lost_restarts_whole_where_its_jobs_may_not_fail(workloads: Workloads) -> None:
+    body = leader_and_workers(failurePolicy={"maxRestarts": 3})
+    await workloads.make(body)
+    before = await workloads.until_whole(*PODS)
+    await lose_node(workloads, before[1]["spec"]["nodeName"])
+    await workloads.until_whole(*PODS, without=before)
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_set_without_room_waits_whole_and_starts_when_there_is_room(workloads: Workloads) -> None:
+    first = a_job_set(replicated("w", 1, 3), name="first")
+    second = a_job_set(replicated("w", 2, 2), name="second")
+    await workloads.make(first)
+    await workloads.until_whole("first-w-0-0-", "first-w-0-1-", "first-w-0-2-")
+    await workloads.make(second)
+    await workloads.until_told("4 pods")
+    assert not [
+        pod for pod in await workloads.pods() if "second" in pod["metadata"]["name"] and pod["spec"].get("nodeName")
+    ]
+    await workloads.drop(first)
+    await workloads.until_whole("second-w-0-0-", "second-w-0-1-", "second-w-1-0-", "second-w-1-1-")
+    await workloads.drop(second)
+    await workloads.until_over()
+
+
+async def test_a_set_of_the_same_name_is_another_gang(workloads: Workloads) -> None:
+    body = leader_and_workers()
+    await workloads.make(body)
+    before = await workloads.until_whole(*PODS)
+    await workloads.drop(body)
+    await workloads.make(body)
+    await workloads.until_whole(*PODS, without=before)
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+def has_condition(one: Any, kind: str) -> bool:  # noqa: ANN401  # an object of the API server
+    conditions = one.get("status", {}).get("conditions", ())
+    return any(item["type"] == kind and item["status"] == "True" for item in conditions)
+
+
+async def fail(workloads: Workloads, pod: Tree) -> None:
+    """Let the container of a running pod fail."""
+    meta = pod["metadata"]
+    name = f"{meta['namespace']}/{meta['name']}"
+    await break_node(workloads.world, BreakNode(pod["spec"]["nodeName"], "container", pod=name))
+
+
+async def lose_node(workloads: Workloads, node: str) -> None:
+    """Let a node leave the cluster."""
+    await break_node(workloads.world, BreakNode(node, "gone"))
