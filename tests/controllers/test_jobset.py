@@ -1,6 +1,7 @@
 """JobSets with their real controller and its webhooks: gangs are whole, ranks are right, nothing stays behind."""
 
 import asyncio
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,6 +167,105 @@ async def test_a_set_of_the_same_name_is_another_gang(workloads: Workloads) -> N
     await workloads.until_whole(*PODS, without=before)
     await workloads.drop(body)
     await workloads.until_over()
+
+
+async def test_jobs_that_start_in_order_are_ranked_as_if_they_came_together(workloads: Workloads) -> None:
+    body = leader_and_workers(startupPolicy={"startupPolicyOrder": "InOrder"})
+    await workloads.make(body)
+    await workloads.until_whole(*PODS, apart=True)
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_jobs_that_depend_on_others_follow_them(workloads: Workloads) -> None:
+    workers = replicated("workers", 2, 2) | {"dependsOn": [{"name": "leader", "status": "Ready"}]}
+    body = a_job_set(replicated("leader", 1, 1), workers)
+    await workloads.make(body)
+    await workloads.until_whole(*PODS, apart=True)
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_jobs_with_a_domain_each_follow_their_leaders(workloads: Workloads) -> None:
+    """Pods other than the first of a Job are refused until that has a node, and then must go to its domain."""
+    body = a_job_set(replicated("workers", 2, 2), notes={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})
+    await label_racks(workloads, 2)
+    await workloads.make(body)
+    pods = await workloads.until_whole(*PODS[1:], apart=True)
+    racks = [await rack_of(workloads, pod) for pod in pods]
+    assert racks[0] == racks[1] != racks[2] == racks[3]
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_job_that_is_restarted_alone_gets_its_ranks_again(workloads: Workloads) -> None:
+    body = leader_and_workers(failurePolicy={"maxRestarts": 3, "rules": [{"name": "r", "action": "RestartJob"}]})
+    await workloads.make(body)
+    before = await workloads.until_whole(*PODS)
+    await fail(workloads, before[3])
+    await workloads.until_whole(*PODS, without=before[3:], were=before[:3])
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_set_that_grows_and_shrinks_keeps_its_ranks(workloads: Workloads) -> None:
+    job = replicated("w", 1, 2, completionMode="Indexed")
+    body = a_job_set(job)
+    await workloads.make(body)
+    names = [f"llm-w-0-{number}-" for number in range(4)]
+    before = await workloads.until_whole(*names[:2])
+    await workloads.change(body, {"spec": {"replicatedJobs": [resized(job, 4)]}})
+    after = await workloads.until_whole(*names, were=before)
+    await workloads.change(body, {"spec": {"replicatedJobs": [resized(job, 1)]}})
+    await workloads.until_whole(*names[:1], without=after[1:])
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_set_gets_the_nodes_that_its_queue_chose_while_it_was_suspended(workloads: Workloads) -> None:
+    """As Kueue does it: the template gets labels of nodes together with the end of the suspension."""
+    body = a_job_set(replicated("w", 1, 2), suspend=True)
+    await label_racks(workloads, 2)
+    await workloads.make(body)
+    await workloads.until_has(body, "is suspended", lambda one: has_condition(one, "Suspended"))
+    jobs = (await workloads.read(body))["spec"]["replicatedJobs"]
+    jobs[0]["template"]["spec"]["template"]["spec"]["nodeSelector"]["rack"] = "2"
+    await workloads.change(body, {"spec": {"suspend": False, "replicatedJobs": jobs}})
+    pods = await workloads.until_whole("llm-w-0-0-", "llm-w-0-1-")
+    assert [await rack_of(workloads, pod) for pod in pods] == ["2", "2"]
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+async def test_a_set_is_restarted_by_a_controller_that_was_away(workloads: Workloads) -> None:
+    body = leader_and_workers(failurePolicy={"maxRestarts": 3})
+    await workloads.make(body)
+    before = await workloads.until_whole(*PODS)
+    await workloads.controller.kill()
+    await fail(workloads, before[4])
+    await workloads.controller.restart()
+    await workloads.until_whole(*PODS, without=before)
+    await workloads.drop(body)
+    await workloads.until_over()
+
+
+def resized(job: Tree, pods: int) -> Tree:
+    """The same Jobs with another number of pods."""
+    found = copy.deepcopy(job)
+    found["template"]["spec"] |= {"parallelism": pods, "completions": pods}
+    return found
+
+
+async def label_racks(workloads: Workloads, size: int) -> None:
+    """Label all nodes with racks of so many nodes, in order of their names."""
+    names = sorted(node["metadata"]["name"] for node in await workloads.api.items("/api/v1/nodes"))
+    for at, name in enumerate(names):
+        await workloads.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"rack": str(at // size)}}})
+
+
+async def rack_of(workloads: Workloads, pod: Tree) -> str:
+    node = await workloads.api.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
+    return str(node["metadata"]["labels"]["rack"])
 
 
 def has_condition(one: Any, kind: str) -> bool:  # noqa: ANN401  # an object of the API server

@@ -105,6 +105,7 @@ def _jobset(start: Start) -> list[str]:
         "leaderElection": {"leaderElect": False},
         "webhook": {"host": "127.0.0.1", "port": start.port, "certDir": str(start.certificates)},
         "metrics": {"bindAddress": "0"},
+        "featureGates": {"ElasticJobSet": True, "RestartJob": True},
     }
     file = start.folder / "settings.yaml"
     file.write_text(yaml.safe_dump(settings))

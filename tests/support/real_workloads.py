@@ -73,7 +73,12 @@ class Workloads:
         return await self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
 
     async def until_whole(
-        self, *names: str, beside: Sequence[str] = (), without: Sequence[Tree] = (), were: Sequence[Tree] = ()
+        self,
+        *names: str,
+        beside: Sequence[str] = (),
+        without: Sequence[Tree] = (),
+        were: Sequence[Tree] = (),
+        apart: bool = False,
     ) -> list[Tree]:
         """Wait until a gang runs whole, and nothing else does: these pods with chips, by rank.
 
@@ -85,9 +90,10 @@ class Workloads:
             beside: Beginnings of the names of the pods without chips, which have no rank.
             without: Former pods, which must be gone.
             were: Pods that must still be there; the others came while these ran.
+            apart: Pods come in turn, and are requests of their own.
 
         Raises:
-            AssertionError: They do not in time, or ranks, requests or chips are wrong; shows pods, jobs and logs.
+            AssertionError: They do not in time, or ranks, requests or chips are wrong; shows pods, jobs and a log.
         """
         gone, stay = uids(without), uids(were)
         found: list[Tree] = []
@@ -107,7 +113,7 @@ class Workloads:
         others = sorted(pod["metadata"]["name"] for pod in found if not chips_of(pod))
         assert all(name.startswith(start) for name, start in zip(others, sorted(beside), strict=True)), others
         notes = [pod["metadata"]["annotations"] for pod in found if not stay or pod["metadata"]["uid"] in stay]
-        assert len({(note[JOB], note[JOB_UID], note[ATTEMPT]) for note in notes}) == 1, notes
+        assert apart or len({(note[JOB], note[JOB_UID], note[ATTEMPT]) for note in notes}) == 1, notes
         await self.world.check_chips(self.namespace)
         return [by_rank[str(rank)] for rank in range(len(names))]
 
@@ -148,7 +154,7 @@ class Workloads:
         """Wait until something holds.
 
         Raises:
-            AssertionError: It does not in time; shows pods, jobs and logs.
+            AssertionError: It does not in time; shows pods, jobs and a log.
         """
 
         async def holds() -> bool:
@@ -160,8 +166,7 @@ class Workloads:
         except AssertionError as error:
             pods = [_line(pod) for pod in await self.pods()]
             jobs = [f"{one.name}: {one.phase} {one.sentence} {one.warning}" for one in await self.jobs()]
-            logs = [self.controller.log(), self.world.logs()]
-            raise AssertionError("\n".join([str(error), *pods, *jobs, *logs])) from error
+            raise AssertionError("\n".join([str(error), *pods, *jobs, self.controller.log()])) from error
 
     def _path(self, body: Tree) -> str:
         return path_of({**body, "metadata": {**body["metadata"], "namespace": self.namespace}})
