@@ -65,6 +65,24 @@ async def kube_api(kube_server: KubeServer, kube_prepared: Prepared) -> AsyncIte
         await Sweep(api, custom=kube_prepared.custom, kept=kube_prepared.kept).run()
 
 
+@pytest.fixture(scope="module")
+def controller(
+    request: pytest.FixtureRequest,
+    kube_server: KubeServer,
+    kube_prepared: Prepared,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RealController]:
+    """The controller that the module names as ``RELEASE``, while its tests run."""
+    assert kube_prepared
+    release = request.module.RELEASE
+    found = RealController(release, kube_server, tmp_path_factory.mktemp(release.name))
+    asyncio.run(found.start())
+    try:
+        yield found
+    finally:
+        asyncio.run(found.stop())
+
+
 @pytest.fixture
 async def workloads(
     kube_api: KubeApi,
@@ -90,7 +108,10 @@ async def workloads(
         return found
 
     with services(tmp_path, nats_server) as made:
-        settings = {"nodesim": {"run_default_s": LASTING_S}}
+        settings = {
+            "nodesim": {"run_default_s": LASTING_S, "agents": {"controllers": []}},
+            "inventory": {"gangs": {"scheduler_names": ["berth", "volcano"]}},
+        }
         world = KubeCell(
             made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings
         )

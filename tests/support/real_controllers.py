@@ -11,7 +11,7 @@ import re
 import ssl
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -120,6 +120,25 @@ JOBSET: Final = Release(
     webhooks="config/components/webhook",
     flags=_jobset,
 )
+
+
+def _kuberay(start: Start) -> list[str]:
+    return ["--enable-leader-election=false", "--metrics-addr=0", f"--health-probe-bind-address={start.probes}"]
+
+
+KUBERAY: Final = Release(
+    name="kuberay",
+    module="github.com/ray-project/kuberay/ray-operator",
+    program="ray-operator",
+    definitions="config/crd/bases",
+    webhooks="config/webhook",
+    flags=_kuberay,
+    environment={"ENABLE_WEBHOOKS": "true"},
+    port=9443,
+)
+"""Ray's operator makes a PodGroup for none of its clusters."""
+KUBERAY_WITH_GROUPS: Final = replace(KUBERAY, flags=lambda start: [*_kuberay(start), "--batch-scheduler=volcano"])
+"""Ray's operator makes a PodGroup of Volcano for each of its clusters, and names Volcano's scheduler in their pods."""
 
 
 class RealController(LocalProcesses):

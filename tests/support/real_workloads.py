@@ -5,8 +5,10 @@ from typing import Any, Final
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB, JOB_UID, RANK_INDEX
 from berth.schemas.envelope import decode
+from berth.schemas.simulation import BreakNode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
+from tests.support.faulty_cell import break_node
 from tests.support.kube_cells import KubeCell, chips_of
 from tests.support.kube_objects import collection_of, path_of
 from tests.support.kustomize import Tree
@@ -78,18 +80,20 @@ class Workloads:
         beside: Sequence[str] = (),
         without: Sequence[Tree] = (),
         were: Sequence[Tree] = (),
+        ranks: Sequence[int] = (),
         apart: bool = False,
     ) -> list[Tree]:
         """Wait until a gang runs whole, and nothing else does: these pods with chips, by rank.
 
-        Each has the rank that is its place among ``names``; all are of one attempt of one request, but for those that
-        came while others ran; no chip is held twice. Pods that are over do not count.
+        All are of one attempt of one request, but for those that came while others ran; no chip is held twice. Pods
+        that are over do not count.
 
         Args:
             names: Beginning of the name of each pod with chips, in order of rank.
             beside: Beginnings of the names of the pods without chips, which have no rank.
             without: Former pods, which must be gone.
             were: Pods that must still be there; the others came while these ran.
+            ranks: Their ranks, if not from 0 on.
             apart: Pods come in turn, and are requests of their own.
 
         Raises:
@@ -108,22 +112,45 @@ class Workloads:
         await self.until(f"{', '.join((*names, *beside))} run", run)
         by_rank = {pod["metadata"]["annotations"].get(RANK_INDEX, ""): pod for pod in found if chips_of(pod)}
         told = {rank: pod["metadata"]["name"] for rank, pod in sorted(by_rank.items())}
-        assert sorted(told) == sorted(str(rank) for rank in range(len(names))), told
-        assert all(told[str(rank)].startswith(name) for rank, name in enumerate(names)), (told, names)
+        wanted = [str(rank) for rank in ranks or range(len(names))]
+        assert sorted(told) == sorted(wanted), told
+        assert all(told[rank].startswith(name) for rank, name in zip(wanted, names, strict=True)), (told, names)
         others = sorted(pod["metadata"]["name"] for pod in found if not chips_of(pod))
         assert all(name.startswith(start) for name, start in zip(others, sorted(beside), strict=True)), others
         notes = [pod["metadata"]["annotations"] for pod in found if not stay or pod["metadata"]["uid"] in stay]
         assert apart or len({(note[JOB], note[JOB_UID], note[ATTEMPT]) for note in notes}) == 1, notes
         await self.world.check_chips(self.namespace)
-        return [by_rank[str(rank)] for rank in range(len(names))]
+        return [by_rank[rank] for rank in wanted]
 
-    async def until_told(self, words: str) -> None:
-        """Wait until a job of the namespace waits, and says so with these words."""
+    async def until_count(self, prefix: str, *, running: int, waiting: int) -> None:
+        """Wait until so many pods whose names begin so run, and so many have no node."""
+
+        async def fits() -> bool:
+            pods = [pod for pod in await self.pods() if pod["metadata"]["name"].startswith(prefix)]
+            free = [pod for pod in pods if not pod["spec"].get("nodeName")]
+            return (sum(map(_runs, pods)), len(free)) == (running, waiting)
+
+        await self.until(f"{running} {prefix} run and {waiting} wait", fits)
+
+    async def fail(self, pod: Tree) -> None:
+        """Let the containers of a running pod fail."""
+        name = f"{self.namespace}/{pod['metadata']['name']}"
+        await break_node(self.world, BreakNode(pod["spec"]["nodeName"], "container", pod=name))
+
+    async def lose_node(self, pod: Tree) -> None:
+        """Let the node of a pod leave the cluster."""
+        await break_node(self.world, BreakNode(pod["spec"]["nodeName"], "gone"))
+
+    async def until_told(self, prefix: str, words: str) -> None:
+        """Wait until a pod whose name begins so has no node, and its condition says why with these words."""
 
         async def says() -> bool:
-            return any(one.phase == "waiting" and words in one.sentence for one in await self.jobs())
+            pods = [pod for pod in await self.pods() if pod["metadata"]["name"].startswith(prefix)]
+            assert not [pod for pod in pods if pod["spec"].get("nodeName")], "it has a node"
+            said = [one for pod in pods for one in pod["status"].get("conditions") or ()]
+            return any(one["type"] == "PodScheduled" and words in one.get("message", "") for one in said)
 
-        await self.until(f"a job waits and says {words}", says)
+        await self.until(f"{prefix} waits and says {words}", says)
 
     async def until_over(self) -> None:
         """Wait until nothing of the workloads is left: no pod that is not over, no job, no chip in use, no finding."""
@@ -170,6 +197,12 @@ class Workloads:
 
     def _path(self, body: Tree) -> str:
         return path_of({**body, "metadata": {**body["metadata"], "namespace": self.namespace}})
+
+
+def has_condition(one: Mapping[str, Any], kind: str) -> bool:
+    """Whether a condition of an object is true."""
+    conditions = one.get("status", {}).get("conditions") or ()
+    return any(item["type"] == kind and item["status"] == "True" for item in conditions)
 
 
 def uids(pods: Sequence[Tree]) -> set[str]:
