@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -73,7 +73,7 @@ def controller(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RealController]:
     """The controller that the module names as ``RELEASE``, while its tests run."""
-    assert kube_prepared
+    assert kube_prepared.custom, "Volcano's definitions are there before a controller looks for them"
     release = request.module.RELEASE
     found = RealController(release, kube_server, tmp_path_factory.mktemp(release.name))
     asyncio.run(found.start())
@@ -108,7 +108,7 @@ async def workloads(
         return found
 
     with services(tmp_path, nats_server) as made:
-        settings = {
+        settings: dict[str, Mapping[str, object]] = {
             "nodesim": {"run_default_s": LASTING_S, "agents": {"controllers": []}},
             "inventory": {"gangs": {"scheduler_names": ["berth", "volcano"]}},
         }

@@ -129,11 +129,11 @@ async def test_a_set_without_room_waits_whole_and_starts_when_there_is_room(work
     first = a_job_set(replicated("w", 1, 3), name="first")
     second = a_job_set(replicated("w", 2, 2), name="second")
     await workloads.make(first)
-    await workloads.until_whole("first-w-0-0-", "first-w-0-1-", "first-w-0-2-")
+    before = await workloads.until_whole("first-w-0-0-", "first-w-0-1-", "first-w-0-2-")
     await workloads.make(second)
     await workloads.until_told("second-w-", "")
     await workloads.drop(first)
-    await workloads.until_whole("second-w-0-0-", "second-w-0-1-", "second-w-1-0-", "second-w-1-1-")
+    await workloads.until_whole("second-w-0-0-", "second-w-0-1-", "second-w-1-0-", "second-w-1-1-", without=before)
     await workloads.drop(second)
     await workloads.until_over()
 

@@ -122,11 +122,11 @@ async def test_a_cluster_without_room_waits_whole(workloads: Workloads) -> None:
     first, second = a_cluster(3), a_cluster(4)
     second["metadata"]["name"] = "second"
     await workloads.make(first)
-    await workloads.until_whole(*[WORKER] * 3, beside=HEAD)
+    before = await workloads.until_whole(*[WORKER] * 3, beside=HEAD)
     await workloads.make(second)
     await workloads.until_told("second-", "PodGroup is Pending: asks for 32 huawei.com/Ascend910, 24 are free")
     await workloads.drop(first)
-    await workloads.until_whole(*["second-w-worker-"] * 4, beside=["second-head-"])
+    await workloads.until_whole(*["second-w-worker-"] * 4, beside=["second-head-"], without=before)
     await workloads.drop(second)
     await workloads.until_over()
 

@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,6 +25,7 @@ from berth.runtime.local.ports import free_ports
 from berth.runtime.local.processes import LocalProcesses
 from tests.support.certificates import authority, certificate
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
+from tests.support.kube_objects import collection_of, path_of
 from tests.support.kustomize import Tree
 from tests.support.manifest_programs import kustomize_build
 from tests.support.waiting import until, until_true
@@ -66,6 +67,8 @@ class Release:
         flags: Arguments of the program.
         environment: More environment variables.
         port: Port of the webhooks, where the program has no flag for it.
+        needs: Objects that must be there before it starts, such as its namespace.
+        marks: Files that must exist before it starts, whatever is in them.
     """
 
     name: str
@@ -76,6 +79,8 @@ class Release:
     flags: Callable[[Start], list[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
+    needs: Sequence[Tree] = ()
+    marks: Sequence[Path] = ()
 
     @property
     def folder(self) -> Path:
@@ -141,6 +146,41 @@ KUBERAY_WITH_GROUPS: Final = replace(KUBERAY, flags=lambda start: [*_kuberay(sta
 """Ray's operator makes a PodGroup of Volcano for each of its clusters, and names Volcano's scheduler in their pods."""
 
 
+def _training(start: Start) -> list[str]:
+    return [
+        "--metrics-bind-address=0",
+        f"--health-probe-bind-address={start.probes}",
+        f"--webhook-server-port={start.port}",
+    ]
+
+
+_KUBEFLOW: Final = "kubeflow"
+TRAINING: Final = Release(
+    name="training-operator",
+    module="github.com/kubeflow/training-operator",
+    program="training-operator.v1",
+    definitions="manifests/base/crds",
+    webhooks="manifests/base/webhook",
+    flags=_training,
+    environment={"MY_POD_NAMESPACE": _KUBEFLOW},
+    needs=(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _KUBEFLOW}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "training-operator-webhook-cert", "namespace": _KUBEFLOW},
+        },
+    ),
+    # It waits until certificates that it makes itself, and that nothing here asks for, are mounted at this place.
+    marks=(Path("/tmp/k8s-webhook-server/serving-certs/tls.crt"),),  # noqa: S108  # the program has no setting for it
+)
+"""Kubeflow's operator makes a PodGroup for none of its jobs."""
+TRAINING_WITH_GROUPS: Final = replace(
+    TRAINING, flags=lambda start: [*_training(start), "--gang-scheduler-name=volcano"]
+)
+"""Kubeflow's operator makes a PodGroup of Volcano for each of its jobs, and pods when it is let in."""
+
+
 class RealController(LocalProcesses):
     """A controller beside an API server. An async context manager.
 
@@ -169,9 +209,13 @@ class RealController(LocalProcesses):
         Raises:
             AssertionError: It ended, or was not ready in time; contains the end of its log.
         """
-        ca = self._certificates()
+        ca = self._prepare()
         async with KubeApi(self._server) as api:
-            await apply_crds(api, crds_in(self.release.manifests / self.release.definitions))
+            trees = crds_in(self.release.manifests / self.release.definitions)
+            await apply_crds(api, [one for one in trees if one["kind"] == "CustomResourceDefinition"])
+            for one in self.release.needs:
+                if await api.status_of("GET", path_of(one)) != _OK:
+                    await api.post(collection_of(one), one)
             self._spawn()
             await until_true(self._is_ready, deadline_s=_DEADLINE_S, what=f"{self.release.name} is ready")
             for one in kustomize_build(self.release.manifests / self.release.webhooks):
@@ -205,8 +249,11 @@ class RealController(LocalProcesses):
     def _log(self) -> Path:
         return self._folder / f"{self.release.name}.log"
 
-    def _certificates(self) -> str:
-        """Certificates for its webhooks; returns that of the authority in Base64."""
+    def _prepare(self) -> str:
+        """Make files that it needs, and certificates for its webhooks; returns that of the authority in Base64."""
+        for mark in self.release.marks:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
         folder = self._start.certificates
         folder.mkdir(parents=True, exist_ok=True)
         ca = authority(folder)

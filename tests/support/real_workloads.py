@@ -132,10 +132,10 @@ class Workloads:
 
         await self.until(f"{running} {prefix} run and {waiting} wait", fits)
 
-    async def fail(self, pod: Tree) -> None:
+    async def fail(self, pod: Tree, *, exit_code: int = 1) -> None:
         """Let the containers of a running pod fail."""
         name = f"{self.namespace}/{pod['metadata']['name']}"
-        await break_node(self.world, BreakNode(pod["spec"]["nodeName"], "container", pod=name))
+        await break_node(self.world, BreakNode(pod["spec"]["nodeName"], "container", pod=name, exit_code=exit_code))
 
     async def lose_node(self, pod: Tree) -> None:
         """Let the node of a pod leave the cluster."""
