@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets lint bench bench-check bench-against fuzz sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 JOBS ?= $(shell expr $$(nproc) + 1)
 IN_PARALLEL = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # The programs in Go that tests start collect their garbage less often: that is a tenth of what they compute.
-quick test property test-kube test-one test-page: export GOGC = 400
+quick test property test-kube test-controllers test-one test-page: export GOGC = 400
 # COSTS names a file to which each test adds what it took.
 PYTEST = $(BIN)/pytest $(addprefix --costs=,$(COSTS)) $(addprefix --cells ,$(CELLS))
 
@@ -59,6 +59,9 @@ test-kube: JOBS = 2 # each of them has an API server
 test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
 	@$(PYTEST) $(IN_PARALLEL) tests/kube
 
+test-controllers: setup kube-assets helm-assets controllers-assets ## Run the tests of whole cells beside the real controllers of JobSet, Ray and Kubeflow
+	@$(PYTEST) tests/controllers
+
 test-one: CELLS = one
 test-one: setup ## Run some tests of whole cells with all services in one process; make test CELLS=one runs all
 	@$(PYTEST) tests/e2e/test_cli_up.py tests/e2e/test_client.py tests/e2e/test_fsck.py
@@ -74,6 +77,9 @@ kube-assets: ## Build a Kubernetes API server for tests into a cache outside thi
 
 helm-assets: ## Build Helm and kustomize for tests of the manifests, into the same cache
 	@k8s/assets/build.sh manifests
+
+controllers-assets: ## Build the controllers of JobSet, Ray and Kubeflow for tests, into the same cache, which takes up to 25 minutes once
+	@k8s/assets/build.sh controllers
 
 lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/ruff check .

@@ -2,10 +2,11 @@
 # Puts etcd, kube-apiserver, kube-controller-manager and kube-scheduler into
 # ${XDG_CACHE_HOME:-~/.cache}/berth/kube/<version>/. The scheduler is for tests, which compare the nodes that it allows
 # with those of Berth; a demo runs without it.
-#   usage: build.sh [go|debian|manifests]
+#   usage: build.sh [go|debian|manifests|controllers]
 # "go" builds the modules that are pinned, with hashes, in modules/. "debian" builds an older Kubernetes from Debian's
 # source package. Without an argument it is "go", and "debian" if no recent Go or no module proxy is available.
 # "manifests" puts Helm and kustomize, for tests of the manifests, into helm-<version> beside that folder; it needs Go.
+# "controllers" puts the controllers of JobSet, Ray and Kubeflow, with their manifests, into folders of their own there.
 # Does nothing if the binaries exist and their pins are those of this tree, or if KUBEBUILDER_ASSETS names a folder
 # with them, with or without the scheduler.
 set -euo pipefail
@@ -109,9 +110,40 @@ of_manifests() {
   say "Helm $("$cache/helm-$helm/helm" version --short), kustomize $("$cache/helm-$helm/kustomize" version), in $cache/helm-$helm"
 }
 
-case $way in "" | go | debian | manifests) ;; *) fail "unknown way $way; known are go, debian and manifests" ;; esac
+# A controller and the folders of its module that have definitions, webhooks and samples. Each has a folder of its
+# own, so that another version of one builds nothing else again.
+controller() { # folder in modules, path of the module, program, folders of manifests
+  local version wanted source folder
+  version=$(pinned "$1" "$2")
+  wanted=$(pins "modules/$1"/go.{mod,sum})
+  if complete "$cache/$1-$version" "$wanted" "$3"; then
+    say "$cache/$1-$version is up to date"
+    return 0
+  fi
+  prepare_go || return
+  say "building $1 $version with $(go env GOVERSION); this takes some minutes"
+  go -C "$here/modules/$1" build -trimpath -ldflags "-s -w" -o "$scratch/bin/" tool || return 1
+  source=$(go -C "$here/modules/$1" list -m -f '{{.Dir}}' "$2")
+  for folder in "${@:4}"; do
+    mkdir -p "$scratch/bin/manifests/$folder"
+    cp -R --no-preserve=mode "$source/$folder/." "$scratch/bin/manifests/$folder"
+  done
+  install_as "$1-$version" "$wanted" || return 1
+  mkdir "$scratch/bin"
+  say "$1 $version is in $cache/$1-$version; took $((SECONDS - began)) s"
+}
 
-if [[ $way != manifests && -n ${KUBEBUILDER_ASSETS:-} ]]; then
+of_controllers() {
+  local jobset=config/components training=manifests/base ray=config
+  controller jobset sigs.k8s.io/jobset jobset $jobset/{crd/bases,webhook} &&
+    controller kuberay github.com/ray-project/kuberay/ray-operator ray-operator $ray/{crd/bases,webhook,samples} &&
+    controller training-operator github.com/kubeflow/training-operator training-operator.v1 \
+      $training/{crds,webhook} examples
+}
+
+case $way in "" | go | debian | manifests | controllers) ;; *) fail "unknown way $way; known are go, debian, manifests and controllers" ;; esac
+
+if [[ ($way == "" || $way == go || $way == debian) && -n ${KUBEBUILDER_ASSETS:-} ]]; then
   for program in "${programs[@]}"; do
     [[ $program == kube-scheduler || -x $KUBEBUILDER_ASSETS/$program ]] || fail "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which has no program $program"
   done
@@ -130,6 +162,7 @@ mkdir "$scratch/bin"
 status=0
 case $way in
   manifests) of_manifests || status=$? ;;
+  controllers) of_controllers || status=$? ;;
   debian) with_debian || status=$? ;;
   *) with_go || status=$? ;;
 esac

@@ -23,7 +23,7 @@ from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi
 from tests.support.kube_rights import grant
 from tests.support.kube_sweep import Sweep
-from tests.support.prepared_server import USERS, Prepared, prepare
+from tests.support.prepared_server import USERS, Prepared, native_gangs, prepare
 from tests.support.processes import Service, services
 
 _numbers = count(1)
@@ -40,12 +40,13 @@ def mode_of_cells(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
-    """A server with controllers; users may do nothing until somebody gives them a role.
+    """A server with controllers and native PodGroups; users may do nothing until somebody gives them a role.
 
     They are ``berth``, ``stranger``, and one for each service that speaks with it: see
     ``tests/support/kube_rights.py``.
     """
-    server = KubeServer(tmp_path_factory.mktemp("kube"), users=dict.fromkeys(USERS, ()), start_deadline_s=50)
+    folder = tmp_path_factory.mktemp("kube")
+    server = KubeServer(folder, users=dict.fromkeys(USERS, ()), start_deadline_s=50, **native_gangs())
     asyncio.run(server.start())
     try:
         yield server

@@ -14,7 +14,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 _PAGES: Final = ("tests/contract/test_docs.py", "tests/contract/test_words.py", "tests/contract/test_sources.py")
 _TREE: Final = ("tests/contract/test_tidy.py",)
-_ELSEWHERE: Final = ("tests/kube/", "tests/page/")
+_ELSEWHERE: Final = ("tests/controllers/", "tests/kube/", "tests/page/")
 _BY_START: Final = {
     "docs/": _PAGES,
     "k8s/": (

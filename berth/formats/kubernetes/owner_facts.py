@@ -22,6 +22,7 @@ from berth.formats.kubernetes.owners import (
     OwnerKey,
     OwnerObject,
     ReplicaSet,
+    ReplicatedJob,
     StatefulSet,
     VolcanoJob,
     Workload,
@@ -31,6 +32,10 @@ from berth.formats.whole_numbers import whole_number
 _VOLCANO_FINAL: Final = frozenset({"Completed", "Failed", "Terminated"})
 """An aborted job may be resumed."""
 _JOB_FINAL: Final = frozenset({"Complete", "Failed"})
+EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+"""Annotation of a JobSet, or of jobs of it: each job has a domain of its own; the value is a label of nodes."""
+NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+"""Annotation beside it: nodes are labelled with their job beforehand, so that its pods need not wait."""
 _ASCEND_FINAL: Final = frozenset({"Succeeded", "Failed"})
 _JOB_SET_FINAL: Final = frozenset({"Completed", "Failed"})
 
@@ -210,7 +215,13 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
 
 
 def _job_set_facts(owner: JobSet) -> OwnerFacts:
-    """Jobs that start after others are not part of the gang, which consists of the jobs before the first of them."""
+    """Jobs that start after others are not part of the gang, which consists of the jobs before the first of them.
+
+    Likewise all pods but the first of a job that has a topology domain of its own: they are refused until that pod has
+    a node, and then they must go to its domain.
+
+    Source: JobSet 0.12.0, ``pkg/webhooks/pod_webhook.go``.
+    """
     jobs = owner.spec.replicated_jobs or []
     policy = owner.spec.startup_policy
     one_by_one = policy is not None and policy.startup_policy_order == "InOrder"
@@ -223,19 +234,23 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
         )
         for job in jobs
     )
-    if one_by_one:
-        first = tasks[:1]
-    else:
-        first = tuple(task for task, job in zip(tasks, jobs, strict=True) if not job.depends_on)
+    pairs = list(zip(tasks, jobs, strict=True))
+    first = pairs[:1] if one_by_one else [(task, job) for task, job in pairs if not job.depends_on]
     schedulers = (job.template.spec.template.scheduler_name for job in jobs)
     return OwnerFacts(
         kind="JobSet",
         final=_final(owner.status.conditions if owner.status is not None else None, _JOB_SET_FINAL),
         scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
-        min_count=sum(task.pods for task in first),
+        min_count=sum(_or_one(job.replicas) if _leads(owner, job) else task.pods for task, job in first),
         tasks=tasks,
     )
+
+
+def _leads(owner: JobSet, job: ReplicatedJob) -> bool:
+    """Whether the first pod of each of these jobs gets a node before the others are created."""
+    layers = [owner.metadata.annotations or {}, job.template.metadata.annotations or {}]
+    return any(EXCLUSIVE_TOPOLOGY in layer for layer in layers) and not any(NODE_SELECTOR in layer for layer in layers)
 
 
 def _workload_facts(owner: Workload, name: str) -> OwnerFacts:

@@ -224,6 +224,7 @@ class AscendJob(Lean, frozen=True):
 class JobTemplate(Lean, frozen=True):
     """Template of the jobs of a JobSet."""
 
+    metadata: Meta = Meta()
     spec: JobSpec = JobSpec()
 
 

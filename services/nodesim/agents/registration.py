@@ -27,6 +27,8 @@ from berth.services.nodesim.stamps import micro_stamp, stamp
 
 SERVER_TYPE: Final = "serverType"
 PODS_MAX: Final = 250
+DISK: Final = "1Ti"
+"""Of each node; kubelet always states it, and some operators ask for a part of it."""
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_LASTS_S: Final = 40
 NO_SUPER_DEVICE: Final = 4_294_967_295
@@ -110,7 +112,12 @@ def node_status(node: NodeDescription, allocatable: int, *, is_ready: bool, now_
         is_ready: Whether kubelet is healthy; the node controller marks a silent one.
         now_ms: The time.
     """
-    amounts = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": str(PODS_MAX)}
+    amounts = {
+        "cpu": f"{node.cpu_milli}m",
+        "memory": f"{node.memory_mib}Mi",
+        "ephemeral-storage": DISK,
+        "pods": str(PODS_MAX),
+    }
     parts = shares_of(node)
     chips = {node.resource: str(node.chips.bit_count() * parts)} if node.resource else {}
     free = {node.resource: str(allocatable * parts)} if node.resource else {}

@@ -198,6 +198,29 @@ def test_jobs_of_a_job_set_that_come_later_are_not_waited_for() -> None:
     assert facts_of(key, {"replicatedJobs": jobs, "startupPolicy": {"startupPolicyOrder": "InOrder"}}).min_count == 2
 
 
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+
+@pytest.mark.parametrize(
+    ("of_set", "of_job", "minimum"),
+    [
+        ({EXCLUSIVE: "rack"}, {}, 4),
+        ({}, {EXCLUSIVE: "rack"}, 5),
+        ({EXCLUSIVE: "rack", "alpha.jobset.sigs.k8s.io/node-selector": "true"}, {}, 8),
+    ],
+    ids=["of the set", "of a job", "nodes labelled beforehand"],
+)
+def test_of_jobs_with_a_domain_each_only_the_first_pods_start_together(
+    of_set: dict[str, str], of_job: dict[str, str], minimum: int
+) -> None:
+    jobs: list[dict[str, Any]] = [
+        {"name": "one", "replicas": 1, "template": {"spec": {"parallelism": 2}}},
+        {"name": "two", "replicas": 3, "template": {"metadata": {"annotations": of_job}, "spec": {"parallelism": 2}}},
+    ]
+    found = facts_of(OwnerKey("JobSet", "ns", "s"), {"replicatedJobs": jobs}, annotations=of_set)
+    assert found.min_count == minimum
+
+
 def test_a_leader_and_its_workers_are_a_gang_of_the_size_they_tell() -> None:
     world = GangWorld()
     for index in range(4):
