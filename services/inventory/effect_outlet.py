@@ -82,8 +82,8 @@ class EffectOutlet:
                 if not seen.rank:
                     self.policies.warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case effects.PublishRequest(request, priority_warning):
-                self.policies.judge(request, priority_warning)
+            case effects.PublishRequest(request, warnings):
+                self.policies.judge(request, warnings)
                 subject = subjects.intake_request(request.namespace, request.name)
                 self._outbound.append(OutboundMessage(subject, request))
             case effects.PublishCancel(cancel):

@@ -85,10 +85,14 @@ class Scene:
         """Change an object."""
         finished(self.kube.patch(path, body))
 
-    def pod(self, name: str, chips: int, *, owner: Tree | None = None, group: str = "") -> None:
-        """Make a pod that runs for ever, of a Volcano PodGroup if one is named."""
-        marks = {GROUP_NAME: group} if group else {}
-        metadata: Tree = {"name": name, "annotations": {**_FOREVER, **marks}, "labels": {}}
+    def pod(
+        self, name: str, chips: int, *, owner: Tree | None = None, group: str = "", marks: Tree | None = None
+    ) -> None:
+        """Make a pod that runs for ever, of a Volcano PodGroup if one is named; ``marks``: labels and annotations."""
+        given = marks or {}
+        named = {GROUP_NAME: group} if group else {}
+        annotations = {**_FOREVER, **named, **given.get("annotations", {})}
+        metadata: Tree = {"name": name, "annotations": annotations, "labels": given.get("labels", {})}
         if owner is not None:
             metadata["ownerReferences"] = [owner]
         finished(self.kube.create(PODS, {"metadata": metadata, "spec": _spec(chips)}))
@@ -141,7 +145,8 @@ def a_volcano_job(name: str, replicas: int, *, chips: int) -> Tree:
 
 
 def _spec(chips: int) -> Tree:
-    resources = {"requests": {"cpu": "1", "memory": "1Gi", CHIPS: str(chips)}, "limits": {CHIPS: str(chips)}}
+    asked = {CHIPS: str(chips)} if chips else {}
+    resources = {"requests": {"cpu": "1", "memory": "1Gi", **asked}, "limits": asked}
     return {
         "schedulerName": "berth",
         "restartPolicy": "Never",

@@ -10,6 +10,8 @@ ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
+RAY_CLUSTERS = "/apis/ray.io/v1/namespaces/ns/rayclusters"
+LEADER_WORKER_SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/ns/leaderworkersets"
 
 
 def test_02_a_running_gang_below_its_minimum_comes_before_younger_work() -> None:
@@ -87,3 +89,59 @@ def test_05_pods_without_a_controller_stay_while_the_binding_of_another_is_refus
 
     scene.play(script)
     assert (scene.deleted, scene.running()) == ([], ["p-0", "p-1"])
+
+
+def test_10_a_leader_starts_at_once_and_its_workers_together_when_it_is_ready() -> None:
+    scene = Scene(topology(3), agents=ALONE)
+    mark = "leaderworkerset.sigs.k8s.io"
+
+    async def script(scene: Scene) -> None:
+        template = {"size": 3, "workerTemplate": {}}
+        spec = {"replicas": 1, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": template}
+        scene.put(LEADER_WORKER_SETS, {"metadata": {"name": "serve"}, "spec": spec})
+        for index in range(3):
+            labels = {f"{mark}/name": "serve", f"{mark}/group-index": "0", f"{mark}/group-key": "k0"}
+            marks = {"labels": labels | {f"{mark}/worker-index": str(index)}, "annotations": {f"{mark}/size": "3"}}
+            scene.pod(f"serve-{index}", 8, marks=marks)
+            await scene.after(10)
+            assert len(scene.running()) == (1, 1, 3)[index]
+
+    scene.play(script)
+    assert scene.deleted == []
+
+
+def test_17_of_two_ray_clusters_whose_pods_come_in_turn_one_is_whole() -> None:
+    scene = Scene(topology(4), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        owners = []
+        for name in ("a", "b"):
+            groups = [{"groupName": "w", "replicas": 3, "minReplicas": 0, "maxReplicas": 9, "template": {}}]
+            made = scene.put(RAY_CLUSTERS, {"metadata": {"name": name}, "spec": {"workerGroupSpecs": groups}})
+            owners.append(owned_by(made, "RayCluster", "ray.io/v1"))
+            scene.pod(f"{name}-head", 0, owner=owners[-1], marks={"labels": {"ray.io/group": "headgroup"}})
+        for index in range(3):
+            for name, owner in zip("ab", owners, strict=True):
+                scene.pod(f"{name}-{index}", 8, owner=owner, marks={"labels": {"ray.io/group": "w"}})
+                await scene.after(0.5)
+        await scene.after(30)
+
+    scene.play(script)
+    assert scene.running() in [[f"{name}-{index}" for index in (0, 1, 2)] + [f"{name}-head"] for name in "ab"]
+
+
+def test_17_pods_of_a_kind_that_nobody_knows_start_one_by_one_and_one_event_says_so() -> None:
+    scene = Scene(topology(4), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t-1", "controller": True}
+        for index in range(3):
+            scene.pod(f"t-{index}", 8, owner=owner)
+            await scene.after(1)
+        await scene.after(30)
+
+    scene.play(script)
+    assert scene.running() == ["t-0", "t-1", "t-2"]
+    ((name, message),) = scene.events("GangUnknown")
+    assert name == "t"
+    assert "huawei.com/schedule_minAvailable" in message

@@ -159,7 +159,7 @@ class GangWorld:
         """Name, uid and reason."""
         self.looks: list[OwnerKey] = []
         self.patches: list[PatchPodGroup] = []
-        self.priority_warnings: list[str] = []
+        self.warnings: list[dict[str, str]] = []
         """Of each request that was published."""
 
     def pods(self, *pods: Pod) -> None:
@@ -174,8 +174,8 @@ class GangWorld:
             match effect:
                 case PublishMembers(members):
                     self.members[members.job] = members
-                case PublishRequest(request, warning):
-                    self.priority_warnings.append(warning)
+                case PublishRequest(request, warnings):
+                    self.warnings.append(dict(warnings))
                     assert self.members[request.name].uid == request.uid, "told before it is published"
                     self.requests[request.name] = request
                     self.published.append(request)

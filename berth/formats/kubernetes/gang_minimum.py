@@ -53,7 +53,7 @@ def minimum(
     """Number of pods of a gang that must start together.
 
     A rollout makes the pods of an owner step by step: while one is under way, no more pods than the owner has replicas
-    must start together, or the rollout would wait for itself.
+    must start together, or the rollout would wait for itself. Nor do pods that are made after others are ready.
 
     Args:
         key: The gang.
@@ -64,11 +64,24 @@ def minimum(
         has_chips: Its pods request chips.
     """
     least = _minimum(key, group=group, facts=facts, pod=pod, size=size, has_chips=has_chips)
-    if facts is None or not facts.rollout or least.wrong:
+    if facts is None or least.wrong:
+        return least
+    least = _without_later(least, facts)
+    if not facts.rollout:
         return least
     count = max(min(least.count, facts.replicas or 0), 1)
     by_task = least.by_task if count == least.count else ()
     return msgspec.structs.replace(least, count=count, by_task=by_task, rollout=facts.rollout)
+
+
+def _without_later(least: Minimum, facts: OwnerFacts) -> Minimum:
+    """A minimum without the pods that the owner makes only when others are ready: these would never be."""
+    first = facts.first_pods
+    if first is None:
+        return least
+    later = {task.name.lower() for task in facts.tasks if task.is_later}
+    by_task = tuple((task, count) for task, count in least.by_task if task.lower() not in later)
+    return msgspec.structs.replace(least, count=max(min(least.count, first), 1), by_task=by_task)
 
 
 def _minimum(
@@ -114,14 +127,12 @@ def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None
     if facts is None:
         return _annotated([group, pod], 0) or Minimum()
     known = _size(facts)
-    if facts.ordered:
-        return Minimum(size=known)
     annotated = _annotated([group, facts, pod], known)
     if annotated is not None:
         return annotated
-    if facts.kind in {"VolcanoJob", "AscendJob"}:
+    if facts.kind not in _OWN_RULES:
         count = facts.min_count if facts.min_count is not None else known
-        return Minimum(count=max(count, 1), size=known, name="minAvailable")
+        return Minimum(count=max(count, 1), size=known, name=facts.min_name)
     is_gang = has_chips if facts.kind in {"ReplicaSet", "StatefulSet"} else facts.indexed
     return Minimum(count=max(known, 1) if is_gang else 1, size=known)
 

@@ -4,21 +4,27 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 "Resolution of the gang".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 import msgspec
 
 from berth.formats.gang_keys import DESIRED_REPLICAS, REPLICA_TYPES
-from berth.formats.kubernetes.owners import (
+from berth.formats.kubernetes.operator_jobs import (
     AscendJob,
+    KubeflowJob,
+    OwnerCondition,
+    RayCluster,
+    ReplicaSpec,
+    RunPolicy,
+)
+from berth.formats.kubernetes.owners import (
     CoPodGroup,
     Job,
     JobSet,
     LeaderWorkerSet,
     NativePodGroup,
     NativePolicy,
-    OwnerCondition,
     OwnerKey,
     OwnerObject,
     ReplicaSet,
@@ -33,6 +39,10 @@ _VOLCANO_FINAL: Final = frozenset({"Completed", "Failed", "Terminated"})
 _JOB_FINAL: Final = frozenset({"Complete", "Failed"})
 _ASCEND_FINAL: Final = frozenset({"Succeeded", "Failed"})
 _JOB_SET_FINAL: Final = frozenset({"Completed", "Failed"})
+_LAUNCHER: Final = "Launcher"
+_AFTER_WORKERS: Final = "WaitForWorkersReady"
+_RAY_HEAD: Final = "headgroup"
+"""Label ``ray.io/group`` of the head."""
 
 
 class TaskFacts(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +56,8 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
     there."""
     has_chips: bool | None = None
     """Whether its pods ask for chips; None when its template does not say what its containers need."""
+    is_later: bool = False
+    """Its pods are made only when those of another task are ready, or have ended."""
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -72,12 +84,23 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     suspended: bool = False
     min_count: int | None = None
     """Pods that must start together."""
+    min_name: str = "minAvailable"
+    """Field with that number."""
     tasks: tuple[TaskFacts, ...] = ()
     """In order of rank."""
     is_ending: bool = False
     """It is being deleted."""
     final: str = ""
     """State in which it makes no pods any more, whatever becomes of them; empty in any other."""
+
+    @property
+    def first_pods(self) -> int | None:
+        """Pods that it makes before any is ready; None if it waits for none."""
+        if self.ordered:
+            return 1
+        if not any(task.is_later for task in self.tasks):
+            return None
+        return sum(task.pods for task in self.tasks if not task.is_later)
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -89,13 +112,15 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
             facts = _job_facts(owner)
         case VolcanoJob():
             facts = _volcano_facts(owner)
-        case AscendJob():
-            facts = _ascend_facts(owner)
+        case AscendJob() | KubeflowJob() | RayCluster():
+            facts = _operator_facts(key, owner)
         case JobSet():
             facts = _job_set_facts(owner)
         case Workload():
             facts = _workload_facts(owner, key.part)
-        case LeaderWorkerSet() | NativePodGroup() | CoPodGroup():
+        case LeaderWorkerSet():
+            facts = _leader_worker_facts(owner)
+        case NativePodGroup() | CoPodGroup():
             facts = OwnerFacts(kind=key.kind, min_count=_minimum(owner))
         case _:
             assert_never(owner)
@@ -110,14 +135,21 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
     )
 
 
-def _minimum(owner: LeaderWorkerSet | NativePodGroup | CoPodGroup) -> int | None:
+def _minimum(owner: NativePodGroup | CoPodGroup) -> int | None:
     match owner:
-        case LeaderWorkerSet():
-            return owner.spec.leader_worker_template.size
         case NativePodGroup():
             return _native_minimum(owner.spec.scheduling_policy)
         case CoPodGroup():
             return owner.spec.min_member
+
+
+def _leader_worker_facts(owner: LeaderWorkerSet) -> OwnerFacts:
+    """With start-up policy ``LeaderReady`` the workers of a group are made when its leader is ready."""
+    size = _or_one(owner.spec.leader_worker_template.size)
+    tasks: tuple[TaskFacts, ...] = ()
+    if owner.spec.startup_policy == "LeaderReady":
+        tasks = (TaskFacts("leader", 1), TaskFacts("worker", size - 1, is_later=True))
+    return OwnerFacts(kind="LeaderWorkerSet", min_count=size, tasks=tasks)
 
 
 def _set_facts(owner: ReplicaSet | StatefulSet) -> OwnerFacts:
@@ -180,31 +212,108 @@ def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
         tasks=tuple(
             TaskFacts(
                 task.name or f"default{index}",
-                1 if task.replicas is None else task.replicas,
+                _or_one(task.replicas),
                 has_chips=task.template.has_chips,
+                is_later=task.depends_on is not None and bool(task.depends_on.name),
             )
             for index, task in enumerate(tasks)
         ),
     )
 
 
+def _operator_facts(key: OwnerKey, owner: AscendJob | KubeflowJob | RayCluster) -> OwnerFacts:
+    match owner:
+        case AscendJob():
+            return _ascend_facts(owner)
+        case KubeflowJob():
+            return _kubeflow_facts(key.kind, owner)
+        case RayCluster():
+            return _ray_facts(owner)
+
+
 def _ascend_facts(owner: AscendJob) -> OwnerFacts:
     specs = owner.spec.replica_specs or {}
-    policy = owner.spec.run_policy
-    wishes = policy.scheduling_policy if policy is not None else None
     known = [kind for kind in REPLICA_TYPES if kind in specs]
-    kinds = [*known, *sorted(kind for kind in specs if kind not in REPLICA_TYPES)]
-    scheduler = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
-    return OwnerFacts(
-        kind="AscendJob",
+    facts = _replica_facts("AscendJob", specs, known, owner.spec.run_policy)
+    return msgspec.structs.replace(
+        facts,
         final=_final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL),
-        scheduler_name=owner.spec.scheduler_name or scheduler,
+        scheduler_name=owner.spec.scheduler_name or facts.scheduler_name,
+    )
+
+
+def _kubeflow_facts(kind: str, owner: KubeflowJob) -> OwnerFacts:
+    """An elastic job starts with its fewest workers. A launcher waits for the workers, so they do not wait for it.
+
+    Source: Kubeflow, ``RunPolicy``, ``ElasticPolicy``, whose bounds are those of the autoscaler of the workers, and
+    ``LauncherCreationPolicy``.
+    """
+    specs = owner.spec.replica_specs
+    known = [name for name in (_LAUNCHER, *REPLICA_TYPES) if name in specs]
+    facts = _replica_facts(kind, specs, known, owner.spec.run_policy)
+    launcher = _LAUNCHER.lower()
+    is_later = owner.spec.launcher_creation_policy == _AFTER_WORKERS
+    tasks = tuple(msgspec.structs.replace(task, is_later=is_later and task.name == launcher) for task in facts.tasks)
+    together = sum(task.pods for task in tasks if task.name != launcher)
+    least, name = facts.min_count, facts.min_name
+    elastic = owner.spec.elastic_policy
+    if least is None and elastic is not None and elastic.min_replicas is not None:
+        others = sum(task.pods for task in tasks if task.name not in {launcher, "worker"})
+        least, name = elastic.min_replicas + others, "elasticPolicy.minReplicas"
+    if _LAUNCHER in specs:
+        least = together if least is None else min(least, together)
+    return msgspec.structs.replace(
+        facts,
+        final=_final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL),
+        min_count=least,
+        min_name=name,
+        tasks=tasks,
+    )
+
+
+def _replica_facts(
+    kind: str, specs: dict[str, ReplicaSpec], known: Sequence[str], policy: RunPolicy | None
+) -> OwnerFacts:
+    """Facts of a job of replica types.
+
+    Args:
+        kind: Kind of the job.
+        specs: Its replica types.
+        known: Those of them that come first, in order of rank; the others follow by name.
+        policy: How it runs.
+    """
+    wishes = policy.scheduling_policy if policy is not None else None
+    kinds = [*known, *sorted(name for name in specs if name not in known)]
+    return OwnerFacts(
+        kind=kind,
+        scheduler_name=next((found for name in kinds if (found := specs[name].template.scheduler_name)), ""),
         queue=wishes.queue if wishes is not None else "",
         min_count=wishes.min_available if wishes is not None else None,
         suspended=bool(policy.suspend) if policy is not None else False,
         tasks=tuple(
-            TaskFacts(kind.lower(), _or_one(specs[kind].replicas), has_chips=specs[kind].template.has_chips)
-            for kind in kinds
+            TaskFacts(name.lower(), _or_one(specs[name].replicas), has_chips=specs[name].template.has_chips)
+            for name in kinds
+        ),
+    )
+
+
+def _ray_facts(owner: RayCluster) -> OwnerFacts:
+    """A Ray cluster starts with its head and all workers; with autoscaling, with the fewest workers.
+
+    Source: KubeRay, ``CalculateMinReplicas`` and ``CalculateDesiredReplicas``.
+    """
+    spec = owner.spec
+    groups = spec.worker_group_specs or []
+    templates = [spec.head_group_spec.template, *(group.template for group in groups)]
+    return OwnerFacts(
+        kind="RayCluster",
+        scheduler_name=next((one.scheduler_name for one in templates if one.scheduler_name), ""),
+        suspended=bool(spec.suspend),
+        min_count=1 + sum(group.least for group in groups) if spec.enable_in_tree_autoscaling else None,
+        min_name="minReplicas",
+        tasks=(
+            TaskFacts(_RAY_HEAD, 1, has_chips=spec.head_group_spec.template.has_chips),
+            *(TaskFacts(group.group_name, group.pods, has_chips=group.template.has_chips) for group in groups),
         ),
     )
 
@@ -220,20 +329,17 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
             _or_one(job.replicas) * job.template.spec.width,
             job.template.spec.width,
             job.template.spec.template.has_chips,
+            is_later=bool(job.depends_on) or (one_by_one and place > 0),
         )
-        for job in jobs
+        for place, job in enumerate(jobs)
     )
-    if one_by_one:
-        first = tasks[:1]
-    else:
-        first = tuple(task for task, job in zip(tasks, jobs, strict=True) if not job.depends_on)
     schedulers = (job.template.spec.template.scheduler_name for job in jobs)
     return OwnerFacts(
         kind="JobSet",
         final=_final(owner.status.conditions if owner.status is not None else None, _JOB_SET_FINAL),
         scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
-        min_count=sum(task.pods for task in first),
+        min_count=sum(task.pods for task in tasks if not task.is_later),
         tasks=tasks,
     )
 

@@ -29,6 +29,7 @@ from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
 from berth.services.inventory.gangs.owner_reads import (
+    owner_in_turn,
     read_for_missing,
     read_for_waiting,
     read_owner,
@@ -36,7 +37,7 @@ from berth.services.inventory.gangs.owner_reads import (
     see_changes,
 )
 from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan
-from berth.services.inventory.gangs.priorities import Priorities
+from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
 from berth.services.inventory.gangs.request_lifecycle import (
@@ -52,6 +53,7 @@ from berth.services.inventory.gangs.request_lifecycle import (
 )
 from berth.services.inventory.gangs.requests import queue_of, request_of, requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.gangs.warnings import GANG_UNKNOWN, unknown_kind
 
 Name = tuple[str, str]
 """Namespace and name of a job request."""
@@ -155,7 +157,7 @@ class Resolver:
         effects += self._publish_members(gang, wanted, now_ms)
         effects += [PublishReplacements(fact) for fact in changed_replacements(gang, now_ms)]
         effects += [
-            PublishRequest(part.request, self._priority_warning(gang, part, group))
+            PublishRequest(part.request, self._warnings(gang, part, context))
             for part in (*again, *new)
             if part.request is not None
         ]
@@ -185,7 +187,8 @@ class Resolver:
             gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
         elif gang.look is not None:
             lookup = self.lookups.lookup(gang.key, now_ms)
-            gang.ended, gang.finished = lookup.ended, lookup.finished
+            is_sized = any(member.place.size is not None for member in gang.members.values())
+            gang.ended, gang.finished = "" if is_sized else lookup.ended, lookup.finished
 
     def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
         """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
@@ -210,8 +213,8 @@ class Resolver:
             gang.due(grace_ends_ms)
         if look is None:
             return GangContext(group, barrier=barrier, is_reading=bool(grace_ends_ms))
-        if not barrier and lookup.is_known and (lookup.ended or lookup.facts is None):
-            barrier = lookup.ended or unreadable(look, group)
+        if not barrier and lookup.is_known and (gang.ended or lookup.facts is None):
+            barrier = gang.ended or unreadable(look, group, gang.members.values())
         return GangContext(
             group,
             lookup.facts,
@@ -226,7 +229,7 @@ class Resolver:
     def _new_parts(self, gang: Gang, found: Plan, base: str, context: GangContext) -> list[Part]:
         """Requests for pods that have none."""
         batches = [(found.first, True)] if found.first else []
-        batches += [([member], False) for member in found.single]
+        batches += [(members, False) for members in (*found.later, *([member] for member in found.single))]
         parts: list[Part] = []
         lost, below = lost_ranks(gang), is_below(gang, found.minimum)
         for members, is_first in batches:
@@ -294,9 +297,13 @@ class Resolver:
             beside=request_with_chips(gang, part),
         )
 
-    def _priority_warning(self, gang: Gang, part: Part, group: PodGroup | None) -> str:
+    def _warnings(self, gang: Gang, part: Part, context: GangContext) -> dict[str, str]:
         members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
-        return self.priorities.warning(members, group)
+        found = {
+            PRIORITY_ASSUMED: self.priorities.warning(members, context.group),
+            GANG_UNKNOWN: unknown_kind(members, context.facts),
+        }
+        return {reason: sentence for reason, sentence in found.items() if sentence}
 
     def _withdraw(self, part: Part, reason: str, now_ms: int) -> Effect:
         """Withdraw a request. Its name is free at once unless the request has chips, which must be released first."""
@@ -377,7 +384,7 @@ def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
         return gang.look
     if gang.key.kind == "podgroup":
         return group_owner(group) if group is not None else None
-    return next((member.place.look for member in gang.members.values()), gang.look)
+    return next((member.place.look or owner_in_turn(gang) for member in gang.members.values()), gang.look)
 
 
 def _owner(gang: Gang, context: GangContext) -> GangOwner:
