@@ -10,6 +10,7 @@ ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
+NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/ns/podgroups"
 RAY_CLUSTERS = "/apis/ray.io/v1/namespaces/ns/rayclusters"
 LEADER_WORKER_SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/ns/leaderworkersets"
 
@@ -110,6 +111,38 @@ def test_10_a_leader_starts_at_once_and_its_workers_together_when_it_is_ready() 
     assert scene.deleted == []
 
 
+def test_11_a_native_group_with_a_constraint_on_the_topology_is_held_and_the_field_is_named() -> None:
+    scene = Scene(topology(4), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        constraint = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+        scene.put(NATIVE_GROUPS, {"metadata": {"name": "g"}, "spec": policy | constraint})
+        for name in ("p-0", "p-1"):
+            scene.pod(name, 8, spec={"schedulingGroup": {"podGroupName": "g"}})
+        await scene.after(30)
+
+    scene.play(script)
+    assert scene.running() == []
+    named = "PodGroup g has spec.schedulingConstraints.topology[0].key rack"
+    assert all(named in scene.why(name) for name in ("p-0", "p-1"))
+
+
+@pytest.mark.parametrize(("nodes", "there"), [(8, 6), (5, 5), (3, 0)])
+def test_11_pods_beyond_the_minimum_of_a_native_group_start_with_it_where_they_fit(nodes: int, there: int) -> None:
+    scene = Scene(topology(nodes), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        scene.put(NATIVE_GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}})
+        for index in range(6):
+            scene.pod(f"p-{index}", 8, spec={"schedulingGroup": {"podGroupName": "g"}})
+        await scene.after(30)
+
+    scene.play(script)
+    assert len(scene.running()) == there
+    assert (list(scene.phases()) == ["native.g"]) == (there in {0, 6})
+
+
 def test_17_of_two_ray_clusters_whose_pods_come_in_turn_one_is_whole() -> None:
     scene = Scene(topology(4), agents=ALONE)
 
@@ -145,3 +178,17 @@ def test_17_pods_of_a_kind_that_nobody_knows_start_one_by_one_and_one_event_says
     ((name, message),) = scene.events("GangUnknown")
     assert name == "t"
     assert "huawei.com/schedule_minAvailable" in message
+
+
+def test_18_of_a_volcano_group_with_a_hard_network_topology_an_event_says_that_it_is_not_held() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        scene.group("g", 2, spec={"networkTopology": {"mode": "hard", "highestTierAllowed": 1}})
+        for name in ("p-0", "p-1"):
+            scene.pod(name, 8, group="g")
+        await scene.after(30)
+
+    scene.play(script)
+    assert scene.running() == ["p-0", "p-1"]
+    assert [name for name, said in scene.events("ConstraintIgnored") if "spec.networkTopology.mode" in said] == ["g"]

@@ -106,6 +106,7 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
     uid: str = "",
     deleting: bool = False,
     priority_class: str = "",
+    spec: dict[str, Any] | None = None,
 ) -> PodGroup:
     """A Volcano PodGroup."""
     tree: dict[str, Any] = {
@@ -130,7 +131,8 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
             "minResources": resources,
             "queue": queue,
             "priorityClassName": priority_class,
-        },
+        }
+        | (spec or {}),
         "status": {"phase": phase} | (status or {}),
     }
     return msgspec.convert(tree, PodGroup)

@@ -23,6 +23,8 @@ _TOLD: Final = {
     "cosched": ("PodGroup", "minMember"),
 }
 """Kinds of gangs whose object has the number: its kind, and the name of the number there."""
+_EXPLICIT: Final = frozenset({f"annotation {MIN_AVAILABLE}", f"annotation {GROUP_MIN_MEMBER}"})
+"""Names of minima that count only pods that Berth places."""
 
 
 class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -66,12 +68,23 @@ def minimum(
     least = _minimum(key, group=group, facts=facts, pod=pod, size=size, has_chips=has_chips)
     if facts is None or least.wrong:
         return least
-    least = _without_later(least, facts)
+    own = facts.seen_by(pod.spec.scheduler_name)
+    if group is None and least.name not in _EXPLICIT:
+        least = _without_others(least, facts, own)
+    least = _without_later(least, own)
     if not facts.rollout:
         return least
     count = max(min(least.count, facts.replicas or 0), 1)
     by_task = least.by_task if count == least.count else ()
     return msgspec.structs.replace(least, count=count, by_task=by_task, rollout=facts.rollout)
+
+
+def _without_others(least: Minimum, facts: OwnerFacts, own: OwnerFacts) -> Minimum:
+    """A minimum without the pods of the owner that another scheduler places; those are ``facts`` without ``own``."""
+    others = [task for task in facts.tasks if all(task.name != one.name for one in own.tasks)]
+    count = least.count - sum(task.pods for task in others if not task.is_later)
+    size = least.size - sum(task.pods for task in others)
+    return msgspec.structs.replace(least, count=max(count, 1), size=max(size, 0))
 
 
 def _without_later(least: Minimum, facts: OwnerFacts) -> Minimum:

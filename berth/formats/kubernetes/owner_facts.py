@@ -40,7 +40,6 @@ _JOB_FINAL: Final = frozenset({"Complete", "Failed"})
 _ASCEND_FINAL: Final = frozenset({"Succeeded", "Failed"})
 _JOB_SET_FINAL: Final = frozenset({"Completed", "Failed"})
 _LAUNCHER: Final = "Launcher"
-_AFTER_WORKERS: Final = "WaitForWorkersReady"
 _RAY_HEAD: Final = "headgroup"
 """Label ``ray.io/group`` of the head."""
 
@@ -58,6 +57,8 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
     """Whether its pods ask for chips; None when its template does not say what its containers need."""
     is_later: bool = False
     """Its pods are made only when those of another task are ready, or have ended."""
+    scheduler_name: str = ""
+    """Scheduler of its pods; empty where the template does not name it."""
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -88,6 +89,10 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Field with that number."""
     tasks: tuple[TaskFacts, ...] = ()
     """In order of rank."""
+    priority: int | None = None
+    """Priority of all of its pods, whatever they state."""
+    refused: str = ""
+    """What it asks for and Berth does not hold, as a sentence; empty for nothing."""
     is_ending: bool = False
     """It is being deleted."""
     final: str = ""
@@ -101,6 +106,21 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if not any(task.is_later for task in self.tasks):
             return None
         return sum(task.pods for task in self.tasks if not task.is_later)
+
+    def seen_by(self, scheduler: str) -> "OwnerFacts":
+        """The facts without the tasks whose pods another scheduler places.
+
+        Where no template names the scheduler, something else gives it to the pods, and all are its own.
+
+        Args:
+            scheduler: Scheduler of the pods that are seen.
+        """
+        own = [task for task in self.tasks if task.scheduler_name == scheduler]
+        if not own or len(own) == len(self.tasks):
+            return self
+        if all(task.is_later for task in own):
+            own[0] = msgspec.structs.replace(own[0], is_later=False)
+        return msgspec.structs.replace(self, tasks=tuple(own))
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -120,8 +140,10 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
             facts = _workload_facts(owner, key.part)
         case LeaderWorkerSet():
             facts = _leader_worker_facts(owner)
-        case NativePodGroup() | CoPodGroup():
-            facts = OwnerFacts(kind=key.kind, min_count=_minimum(owner))
+        case NativePodGroup():
+            facts = _native_facts(owner)
+        case CoPodGroup():
+            facts = OwnerFacts(kind=key.kind, min_count=owner.spec.min_member)
         case _:
             assert_never(owner)
     meta = owner.metadata
@@ -135,20 +157,47 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
     )
 
 
-def _minimum(owner: NativePodGroup | CoPodGroup) -> int | None:
-    match owner:
-        case NativePodGroup():
-            return _native_minimum(owner.spec.scheduling_policy)
-        case CoPodGroup():
-            return owner.spec.min_member
+def _native_facts(owner: NativePodGroup) -> OwnerFacts:
+    """Its priority counts for all of its pods.
+
+    Source: Kubernetes, scheduling.k8s.io, ``PodGroupSpec``.
+    """
+    spec = owner.spec
+    found = [
+        (f"schedulingConstraints.{kind}[{index}].key", one.key)
+        for kind, constraints in (spec.scheduling_constraints or {}).items()
+        for index, one in enumerate(constraints or ())
+    ]
+    if spec.parent_composite_pod_group_name:
+        found.append(("parentCompositePodGroupName", spec.parent_composite_pod_group_name))
+    refused = next(
+        (
+            f"PodGroup {owner.metadata.name} has spec.{field} {value}: expected none, it is not held"
+            for field, value in found
+        ),
+        "",
+    )
+    least = _native_minimum(spec.scheduling_policy)
+    return OwnerFacts(kind="NativePodGroup", min_count=least, priority=spec.priority, refused=refused)
 
 
 def _leader_worker_facts(owner: LeaderWorkerSet) -> OwnerFacts:
     """With start-up policy ``LeaderReady`` the workers of a group are made when its leader is ready."""
-    size = _or_one(owner.spec.leader_worker_template.size)
-    tasks: tuple[TaskFacts, ...] = ()
-    if owner.spec.startup_policy == "LeaderReady":
-        tasks = (TaskFacts("leader", 1), TaskFacts("worker", size - 1, is_later=True))
+    group = owner.spec.leader_worker_template
+    size = _or_one(group.size)
+    workers = group.worker_template
+    leader = group.leader_template or workers
+    is_later = owner.spec.startup_policy == "LeaderReady"
+    tasks = (
+        TaskFacts("leader", 1, has_chips=leader.has_chips, scheduler_name=leader.scheduler_name),
+        TaskFacts(
+            "worker",
+            size - 1,
+            has_chips=workers.has_chips,
+            is_later=is_later,
+            scheduler_name=workers.scheduler_name,
+        ),
+    )
     return OwnerFacts(kind="LeaderWorkerSet", min_count=size, tasks=tasks)
 
 
@@ -234,34 +283,25 @@ def _operator_facts(key: OwnerKey, owner: AscendJob | KubeflowJob | RayCluster) 
 def _ascend_facts(owner: AscendJob) -> OwnerFacts:
     specs = owner.spec.replica_specs or {}
     known = [kind for kind in REPLICA_TYPES if kind in specs]
-    facts = _replica_facts("AscendJob", specs, known, owner.spec.run_policy)
-    return msgspec.structs.replace(
-        facts,
-        final=_final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL),
-        scheduler_name=owner.spec.scheduler_name or facts.scheduler_name,
-    )
+    facts = _replica_facts("AscendJob", specs, known, owner.spec.run_policy, owner.spec.scheduler_name)
+    final = _final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL)
+    return msgspec.structs.replace(facts, final=final)
 
 
 def _kubeflow_facts(kind: str, owner: KubeflowJob) -> OwnerFacts:
-    """An elastic job starts with its fewest workers. A launcher waits for the workers, so they do not wait for it.
+    """An elastic job starts with its fewest workers. A launcher waits for the workers, so it comes after them.
 
-    Source: Kubeflow, ``RunPolicy``, ``ElasticPolicy``, whose bounds are those of the autoscaler of the workers, and
-    ``LauncherCreationPolicy``.
+    Source: Kubeflow, ``RunPolicy`` and ``ElasticPolicy``, whose bounds are those of the autoscaler of the workers.
     """
     specs = owner.spec.replica_specs
     known = [name for name in (_LAUNCHER, *REPLICA_TYPES) if name in specs]
     facts = _replica_facts(kind, specs, known, owner.spec.run_policy)
-    launcher = _LAUNCHER.lower()
-    is_later = owner.spec.launcher_creation_policy == _AFTER_WORKERS
-    tasks = tuple(msgspec.structs.replace(task, is_later=is_later and task.name == launcher) for task in facts.tasks)
-    together = sum(task.pods for task in tasks if task.name != launcher)
+    tasks = tuple(msgspec.structs.replace(task, is_later=task.name == _LAUNCHER.lower()) for task in facts.tasks)
     least, name = facts.min_count, facts.min_name
     elastic = owner.spec.elastic_policy
     if least is None and elastic is not None and elastic.min_replicas is not None:
-        others = sum(task.pods for task in tasks if task.name not in {launcher, "worker"})
+        others = sum(task.pods for task in tasks if task.name != "worker")
         least, name = elastic.min_replicas + others, "elasticPolicy.minReplicas"
-    if _LAUNCHER in specs:
-        least = together if least is None else min(least, together)
     return msgspec.structs.replace(
         facts,
         final=_final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL),
@@ -272,7 +312,11 @@ def _kubeflow_facts(kind: str, owner: KubeflowJob) -> OwnerFacts:
 
 
 def _replica_facts(
-    kind: str, specs: dict[str, ReplicaSpec], known: Sequence[str], policy: RunPolicy | None
+    kind: str,
+    specs: dict[str, ReplicaSpec],
+    known: Sequence[str],
+    policy: RunPolicy | None,
+    scheduler_name: str = "",
 ) -> OwnerFacts:
     """Facts of a job of replica types.
 
@@ -281,17 +325,24 @@ def _replica_facts(
         specs: Its replica types.
         known: Those of them that come first, in order of rank; the others follow by name.
         policy: How it runs.
+        scheduler_name: Scheduler of all pods, whatever their templates say; empty if the job names none.
     """
     wishes = policy.scheduling_policy if policy is not None else None
     kinds = [*known, *sorted(name for name in specs if name not in known)]
+    schedulers = {name: scheduler_name or specs[name].template.scheduler_name for name in kinds}
     return OwnerFacts(
         kind=kind,
-        scheduler_name=next((found for name in kinds if (found := specs[name].template.scheduler_name)), ""),
+        scheduler_name=next((name for name in schedulers.values() if name), ""),
         queue=wishes.queue if wishes is not None else "",
         min_count=wishes.min_available if wishes is not None else None,
         suspended=bool(policy.suspend) if policy is not None else False,
         tasks=tuple(
-            TaskFacts(name.lower(), _or_one(specs[name].replicas), has_chips=specs[name].template.has_chips)
+            TaskFacts(
+                name.lower(),
+                _or_one(specs[name].replicas),
+                has_chips=specs[name].template.has_chips,
+                scheduler_name=schedulers[name],
+            )
             for name in kinds
         ),
     )
@@ -304,16 +355,26 @@ def _ray_facts(owner: RayCluster) -> OwnerFacts:
     """
     spec = owner.spec
     groups = spec.worker_group_specs or []
-    templates = [spec.head_group_spec.template, *(group.template for group in groups)]
+    head = spec.head_group_spec.template
     return OwnerFacts(
         kind="RayCluster",
-        scheduler_name=next((one.scheduler_name for one in templates if one.scheduler_name), ""),
+        scheduler_name=next(
+            (one.scheduler_name for one in (head, *(group.template for group in groups)) if one.scheduler_name), ""
+        ),
         suspended=bool(spec.suspend),
         min_count=1 + sum(group.least for group in groups) if spec.enable_in_tree_autoscaling else None,
         min_name="minReplicas",
         tasks=(
-            TaskFacts(_RAY_HEAD, 1, has_chips=spec.head_group_spec.template.has_chips),
-            *(TaskFacts(group.group_name, group.pods, has_chips=group.template.has_chips) for group in groups),
+            TaskFacts(_RAY_HEAD, 1, has_chips=head.has_chips, scheduler_name=head.scheduler_name),
+            *(
+                TaskFacts(
+                    group.group_name,
+                    group.pods,
+                    has_chips=group.template.has_chips,
+                    scheduler_name=group.template.scheduler_name,
+                )
+                for group in groups
+            ),
         ),
     )
 
@@ -330,6 +391,7 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
             job.template.spec.width,
             job.template.spec.template.has_chips,
             is_later=bool(job.depends_on) or (one_by_one and place > 0),
+            scheduler_name=job.template.spec.template.scheduler_name,
         )
         for place, job in enumerate(jobs)
     )

@@ -199,9 +199,11 @@ class JobSet(Lean, frozen=True):
 
 
 class LeaderWorkerTemplate(Lean, frozen=True):
-    """A leader and its workers."""
+    """A leader and its workers; a leader without a template of its own has that of the workers."""
 
     size: Int32 | None = None
+    leader_template: Template | None = None
+    worker_template: Template = Template()
 
 
 class LeaderWorkerSetSpec(Lean, frozen=True):
@@ -224,6 +226,12 @@ class GangPolicy(Lean, frozen=True):
     min_count: Int32 | None = None
 
 
+class TopologyConstraint(Lean, frozen=True):
+    """A constraint on the nodes of a native group."""
+
+    key: str = ""
+
+
 class NativePolicy(Lean, frozen=True):
     """Policy of a native group; without ``gang`` each of its pods starts alone."""
 
@@ -231,9 +239,12 @@ class NativePolicy(Lean, frozen=True):
 
 
 class NativePodGroupSpec(Lean, frozen=True):
-    """Spec of a native PodGroup."""
+    """Spec of a native PodGroup. Of what is not supported only that it is there is read."""
 
     scheduling_policy: NativePolicy | None = None
+    priority: Int32 | None = None
+    scheduling_constraints: dict[str, list[TopologyConstraint] | None] | None = None
+    parent_composite_pod_group_name: str = ""
 
 
 class NativePodGroup(Lean, frozen=True):

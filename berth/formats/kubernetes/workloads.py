@@ -128,6 +128,12 @@ def membership(pod: Pod) -> Membership:
     )
 
 
+def group_of(pod: Pod) -> GangKey | None:
+    """Gang that a field, annotation or label of a pod names; None for a pod that only its controller has."""
+    found = _declared(pod, Owner()) or _labelled(pod, Owner())
+    return found.key if found is not None else None
+
+
 def _claimed_twice(pod: Pod) -> str:
     """Which two PodGroups a pod names; empty when it names one at most. One name in two places is one PodGroup."""
     group = pod.spec.scheduling_group

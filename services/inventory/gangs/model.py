@@ -372,6 +372,7 @@ class Gang:
         arrivals: Reads of the owner that had begun when a pod was first seen, by the pod's uid.
         group_spec: Spec of its PodGroup that was seen last.
         group_reads: Reads of the owner that had begun when that changed; -1 if it did not.
+        starts_least: There is no room for all of its pods: those that must start together are requested first.
         is_succeeded: Its controller was created again with another uid, and that has pods.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
         finished: Why its owner makes no pods any more, as a sentence: what waits for pods of it is withdrawn.
@@ -400,6 +401,7 @@ class Gang:
     arrivals: dict[str, int] = field(default_factory=dict)
     group_spec: PodGroupSpec | None = None
     group_reads: int = -1
+    starts_least: bool = False
     is_succeeded: bool = False
     ended: str = ""
     finished: str = ""

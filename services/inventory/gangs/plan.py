@@ -9,7 +9,7 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,6 +43,7 @@ class GangContext:
         is_old: The facts of its owner are too old for a first request.
         read: Number of the read of the owner that the facts are from; None without an owner, and before it was read.
         again_ms: Time at which the owner is read again while pods are missing; None when nothing is to be read.
+        elsewhere: Number of pods of the gang that other schedulers place, by scheduler.
     """
 
     group: PodGroup | None = None
@@ -53,6 +54,7 @@ class GangContext:
     is_old: bool = False
     read: int | None = None
     again_ms: int | None = None
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tasks(self) -> dict[str, int]:
@@ -106,6 +108,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         return found
     least = _minimum(gang, free[0], context)
     wrong = context.barrier or ("its job is suspended" if _is_suspended(context) else "")
+    wrong = wrong or _refused_by_group(gang, free, context)
     if not wrong:
         found.gang_pods = chip_pods(gang, context.facts, least)
         wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(least)
@@ -126,6 +129,30 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     elif refused := _refused(gang):
         found.held = (list(free), refused)
     return found
+
+
+def _refused_by_group(gang: Gang, free: Sequence[Member], context: GangContext) -> str:
+    """What of a PodGroup of Kubernetes is not held: constraints, or pods of several schedulers; empty for nothing."""
+    if gang.key.kind == "native" and (others := _others(context)):
+        own = free[0].pod.spec.scheduler_name
+        return f"the pods of PodGroup {gang.key.name} name several schedulers, {own} and {others}: expected one"
+    return context.facts.refused if context.facts is not None else ""
+
+
+def _others(context: GangContext) -> str:
+    """Schedulers of the pods of a gang that Berth does not place; empty for none."""
+    return ", ".join(sorted(name for name, count in context.elsewhere.items() if count))
+
+
+def _named_elsewhere(context: GangContext) -> str:
+    """Pods of a gang that wait elsewhere, as the end of a sentence about those that are missing."""
+    count = sum(context.elsewhere.values())
+    return f"; {count} more {'names' if count == 1 else 'name'} scheduler {_others(context)}" if count else ""
+
+
+def stated_priority(context: GangContext) -> int | None:
+    """Priority that the PodGroup of Kubernetes gives to all of its pods; None if it gives none."""
+    return context.facts.priority if context.facts is not None else None
 
 
 def _may_have_changed(gang: Gang, free: Sequence[Member], context: GangContext) -> bool:
@@ -274,8 +301,11 @@ def _plan_first(
     by_task = {task.lower(): count for task, count in least.by_task} if not succeeded else {}
     first = chosen(ready, need, by_task)
     hold = _shortage(ready, need, least) if first is None else _mixed_resources(first)
+    if first is not None and gang.key.kind == "native" and need > 1 and not gang.starts_least:
+        first = first if _mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
     if first is None or hold:
-        found.held = (free, _with_reasons(hold, free, refusals))
+        why = _with_reasons(hold, free, refusals)
+        found.held = (free, why if why != hold else hold + _named_elsewhere(context))
         found.is_short = True
         return
     if context.is_old:

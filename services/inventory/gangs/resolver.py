@@ -4,7 +4,8 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 "Resolution of the gang".
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
@@ -36,7 +37,7 @@ from berth.services.inventory.gangs.owner_reads import (
     read_unread,
     see_changes,
 )
-from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan
+from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan, stated_priority
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
@@ -49,11 +50,17 @@ from berth.services.inventory.gangs.request_lifecycle import (
     resized,
     see_pods,
     settle_parts,
+    too_large,
     unassigned,
 )
 from berth.services.inventory.gangs.requests import queue_of, request_of, requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
-from berth.services.inventory.gangs.warnings import GANG_UNKNOWN, unknown_kind
+from berth.services.inventory.gangs.warnings import (
+    CONSTRAINT_IGNORED,
+    GANG_UNKNOWN,
+    ignored_constraints,
+    unknown_kind,
+)
 
 Name = tuple[str, str]
 """Namespace and name of a job request."""
@@ -107,13 +114,16 @@ class Resolver:
         holder = self._holders.get(name)
         return holder is not None and holder.uid == uid and not holder.is_over
 
-    def settle(self, gang: Gang, group: PodGroup | None, now_ms: int) -> list[Effect]:
+    def settle(
+        self, gang: Gang, group: PodGroup | None, now_ms: int, elsewhere: Mapping[str, int] | None = None
+    ) -> list[Effect]:
         """Effects that are due for a gang.
 
         Args:
             gang: The gang; it is changed.
             group: Its Volcano PodGroup, if there is one.
             now_ms: The time.
+            elsewhere: Number of its pods that other schedulers place, by scheduler.
         """
         # 1. Update the slots from the pods; end requests that are over, vanished or not admitted any more.
         gang.due_ms = None
@@ -125,7 +135,7 @@ class Resolver:
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
-        context = self._context(gang, group, now_ms)
+        context = replace(self._context(gang, group, now_ms), elsewhere=elsewhere or {})
         see_size(gang)
         back += self._outdated(gang, group, context)
         again, lost = self._rebuild(gang, context)
@@ -197,8 +207,10 @@ class Resolver:
         for part, reason in changed_precedence(gang, least):
             back.append((part, reason))
             dissolve(gang, part)
-        if group is not None:
-            back += reprioritised(gang, lambda members: self.priorities.of(members, group))
+        back += too_large(gang, least)
+        stated = stated_priority(context)
+        if group is not None or stated is not None:
+            back += reprioritised(gang, lambda members: self.priorities.of(members, group, stated))
         if not context.is_unread and (gang.look is None or context.facts is not None):
             back += requeued(gang, lambda members: queue_of(group, context.facts, members))
         return back
@@ -293,15 +305,16 @@ class Resolver:
             members,
             group=context.group,
             facts=context.facts,
-            priority=self.priorities.of(members, context.group),
+            priority=self.priorities.of(members, context.group, stated_priority(context)),
             beside=request_with_chips(gang, part),
         )
 
     def _warnings(self, gang: Gang, part: Part, context: GangContext) -> dict[str, str]:
         members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
         found = {
-            PRIORITY_ASSUMED: self.priorities.warning(members, context.group),
+            PRIORITY_ASSUMED: self.priorities.warning(members, context.group, stated_priority(context)),
             GANG_UNKNOWN: unknown_kind(members, context.facts),
+            CONSTRAINT_IGNORED: ignored_constraints(context.group),
         }
         return {reason: sentence for reason, sentence in found.items() if sentence}
 

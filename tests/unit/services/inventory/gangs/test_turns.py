@@ -147,8 +147,7 @@ def test_workers_of_an_mpi_job_do_not_wait_for_a_launcher_that_waits_for_them() 
         labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": str(index)}
         world.pods(a_pod(f"w-{index}", owner=owner, group="pg", labels=labels))
     world.settle()
-    policy = {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": specs}
-    world.gangs.set_owner(key, facts_of(key, policy))
+    world.gangs.set_owner(key, facts_of(key, {"mpiReplicaSpecs": specs}))
     world.settle()
     assert world.requests["mpijob.llm"].min_available == 2
 
