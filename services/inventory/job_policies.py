@@ -17,12 +17,14 @@ class JobPolicies:
     Args:
         gangs: The gangs.
         on_change: Called when something changed.
+        make_queue: Makes a queue of Volcano that is missing.
     """
 
-    def __init__(self, gangs: Gangs, on_change: Callable[[], None]) -> None:
+    def __init__(self, gangs: Gangs, on_change: Callable[[], None], make_queue: Callable[[str], None]) -> None:
         self.warnings = RequestWarnings()
         self._gangs = gangs
         self._on_change = on_change
+        self._make_queue = make_queue
         self._classes: dict[str, PriorityClass] = {}
         self._queues = Queues()
         self._requested: dict[str, Counter[str]] | None = None
@@ -72,6 +74,8 @@ class JobPolicies:
 
     def _judge_queues(self) -> None:
         self.begin_turn()
+        for name in self._queues.missing():
+            self._make_queue(name)
         for request in self._gangs.open_requests():
             self.judge(request)
         self._on_change()

@@ -202,7 +202,7 @@ NEEDED: Final[dict[str, Needs]] = {
         ("scheduling.x-k8s.io", "podgroups"): "get",
         ("scheduling.k8s.io", "podgroups"): "get",
         ("scheduling.k8s.io", "priorityclasses"): "list watch",
-        ("scheduling.volcano.sh", "queues"): "list watch",
+        ("scheduling.volcano.sh", "queues"): "list watch create",
         ("scheduling.k8s.io", "workloads"): "get",
         ("", "namespaces"): "list watch",
         ("", "persistentvolumeclaims"): "list watch",

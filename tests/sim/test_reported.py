@@ -4,11 +4,12 @@ import pytest
 
 from berth.runtime.kube.port import RefusedError
 from tests.sim.kube import finished
-from tests.sim.scene import PODS, Scene, a_volcano_job, owned_by, topology
+from tests.sim.scene import NAMESPACE, PODS, Scene, a_volcano_job, owned_by, topology
 
 ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/ns/podgroups"
 RAY_CLUSTERS = "/apis/ray.io/v1/namespaces/ns/rayclusters"
@@ -192,3 +193,44 @@ def test_18_of_a_volcano_group_with_a_hard_network_topology_an_event_says_that_i
     scene.play(script)
     assert scene.running() == ["p-0", "p-1"]
     assert [name for name, said in scene.events("ConstraintIgnored") if "spec.networkTopology.mode" in said] == ["g"]
+
+
+@pytest.mark.parametrize(("scheduler", "made"), [("volcano", ["default", "root"]), ("berth", [])])
+def test_in_place_of_the_scheduler_of_volcano_the_queues_are_made_that_its_controllers_need(
+    scheduler: str, made: list[str]
+) -> None:
+    scene = Scene(topology(1), agents=ALONE, gangs={"scheduler_names": ("berth", scheduler)})
+
+    async def script(scene: Scene) -> None:
+        scene.put(QUEUES, {"metadata": {"name": "gold"}, "spec": {"weight": 1}})
+        await scene.after(60)
+        for queue in made:
+            finished(scene.kube.delete(f"{QUEUES}/{queue}"))
+        await scene.after(10)
+
+    scene.play(script)
+    assert sorted(queue["metadata"]["name"] for queue in scene.kube.objects(QUEUES)) == sorted([*made, "gold"])
+
+
+def test_a_replica_set_that_is_scaled_down_and_removed_gets_no_warning() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        body = {"metadata": {"name": "web"}, "spec": {"replicas": 3, "template": {}}}
+        owner = owned_by(scene.put(REPLICA_SETS, body), "ReplicaSet", "apps/v1")
+        for index in range(3):
+            scene.pod(f"web-{index}", 2, owner=owner)
+        await scene.after(10)
+        assert len(scene.running()) == 3
+        for index, replicas in ((2, 2), (1, 0), (0, 0)):
+            scene.patch(f"{REPLICA_SETS}/web", {"spec": {"replicas": replicas}})
+            if index != 1:  # a container that ends by SIGTERM has failed
+                scene.patch(f"{PODS}/web-{index}/status", {"status": {"phase": "Failed"}})
+                await scene.after(1)
+            finished(scene.kube.delete(f"{PODS}/web-{index}"))
+            await scene.after(15)
+
+    scene.play(script)
+    assert scene.running() == []
+    events = scene.kube.objects(f"{NAMESPACE}/events")
+    assert [one["message"] for one in events if one["type"] == "Warning"] == []

@@ -118,8 +118,8 @@ def _minimum(
     if owned and (spec.min_member or 0) <= 1:
         return _minimum_of_owner(facts, pod, group, has_chips=has_chips)
     known = _size(facts) if facts is not None else 0
-    if spec.min_member is None:
-        return Minimum(count=max(known, 1), size=known)
+    if spec.min_member is None:  # as Volcano's controllers write 0: they have it from a job without a minimum
+        return Minimum(size=known)
     by_task = tuple(sorted((spec.min_task_member or {}).items()))
     if sum(count for _, count in by_task) > spec.min_member:
         by_task = ()  # Volcano checks tasks only if the minimum of the gang covers all of them.
@@ -144,7 +144,9 @@ def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None
     if annotated is not None:
         return annotated
     if facts.kind not in _OWN_RULES:
-        count = facts.min_count if facts.min_count is not None else known
+        # Volcano's webhook writes the minimum of a job that has none; without webhooks such a job starts what fits.
+        otherwise = 1 if facts.kind == "VolcanoJob" else known
+        count = facts.min_count if facts.min_count is not None else otherwise
         return Minimum(count=max(count, 1), size=known, name=facts.min_name)
     is_gang = has_chips if facts.kind in {"ReplicaSet", "StatefulSet"} else facts.indexed
     return Minimum(count=max(known, 1) if is_gang else 1, size=known)

@@ -7,7 +7,7 @@ import pytest
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, kind_of
 from berth.services.inventory.gangs.warnings import GANG_UNKNOWN
-from tests.support.gang_world import GangWorld, a_pod, facts_of
+from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 
 RAY: Final = ("ray.io/v1", "RayCluster", "llm", "ray-1")
 TYPE: Final = "training.kubeflow.org/replica-type"
@@ -174,3 +174,20 @@ def test_nothing_is_said_of_pods_that_are_alone_or_say_how_many_they_are(pod: Po
     world.pods(pod)
     world.settle()
     assert world.warnings == [{}]
+
+
+VCJOB: Final = ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")
+
+
+@pytest.mark.parametrize("least", [None, 0])
+def test_a_volcano_job_without_a_minimum_starts_what_fits(least: int | None) -> None:
+    key = OwnerKey("VolcanoJob", "ns", "llm")
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=least, owner=VCJOB, by_task={"worker": 3}))
+    for index in range(3):
+        marks = {"volcano.sh/task-spec": "worker", "volcano.sh/task-index": str(index)}
+        world.pods(a_pod(f"w-{index}", owner=VCJOB, group="pg", annotations=marks))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, {"tasks": [{"name": "worker", "replicas": 3}]}))
+    world.settle()
+    assert [request.min_available for request in world.published] == [1, 1, 1]
