@@ -102,7 +102,8 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     found = Plan()
     if not free or context.is_reading:
         return found
-    doubts = not context.barrier and (_is_suspended(context) or _is_contradicted(gang, free, context))
+    is_aged = context.is_old and not is_fresh(gang)  # the owner may have changed while its pods run, unseen
+    doubts = not context.barrier and (is_aged or _is_suspended(context) or _is_contradicted(gang, free, context))
     if doubts and _may_have_changed(gang, free, context):
         found.needs_owner = True
         return found
