@@ -4,7 +4,7 @@ import pytest
 
 from berth.runtime.kube.port import RefusedError
 from tests.sim.kube import finished
-from tests.sim.scene import NAMESPACE, PODS, Scene, a_volcano_job, owned_by, topology
+from tests.sim.scene import GROUPS, NAMESPACE, PODS, Scene, a_volcano_job, owned_by, topology
 
 ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
@@ -142,6 +142,25 @@ def test_11_pods_beyond_the_minimum_of_a_native_group_start_with_it_where_they_f
     scene.play(script)
     assert len(scene.running()) == there
     assert (list(scene.phases()) == ["native.g"]) == (there in {0, 6})
+
+
+def test_12_a_podgroup_whose_pods_are_collected_one_by_one_is_completed_and_stays_it() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        scene.group("pg", 2)
+        for name, lasts in (("p-0", "5s"), ("p-1", "40s")):
+            scene.pod(name, 8, group="pg", marks={"annotations": {"berth/run-for": lasts}})
+        await scene.after(20)
+        finished(scene.kube.delete(f"{PODS}/p-0"))
+        await scene.after(10)
+        assert scene.kube.object(f"{GROUPS}/pg")["status"]["phase"] == "Running"
+        await scene.after(40)
+        finished(scene.kube.delete(f"{PODS}/p-1"))
+        await scene.after(10)
+
+    scene.play(script)
+    assert scene.kube.object(f"{GROUPS}/pg")["status"]["phase"] == "Completed"
 
 
 def test_17_of_two_ray_clusters_whose_pods_come_in_turn_one_is_whole() -> None:

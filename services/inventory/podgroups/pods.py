@@ -21,6 +21,7 @@ class GroupPods:
         why: Why its pods wait.
         again_ms: When its owner is to be read again, because it could not be read; None for never.
         replicas: Pods that its owner has while a rollout is going on; None without one.
+        succeeded: Pods (uid) that have succeeded.
     """
 
     is_ours: bool | None
@@ -30,6 +31,7 @@ class GroupPods:
     why: Why = NO_REASON
     again_ms: int | None = None
     replicas: int | None = None
+    succeeded: frozenset[str] = frozenset()
 
 
 def group_pods(
@@ -74,6 +76,7 @@ def group_pods(
         is_placed=bool(latecomers) or any(part.is_placed for part in gang.parts.values()),
         why=_why(gang, published_members) if unscheduled else NO_REASON,
         replicas=facts.replicas if facts is not None and facts.rollout else None,
+        succeeded=frozenset(member.uid for member in members if member.pod.status.phase == "Succeeded"),
     )
 
 
