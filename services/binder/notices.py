@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from berth.core.explain.job_status import OF_PODS
 from berth.core.explain.recovery_text import backup_words, unplaced_words
 from berth.core.explain.refusal_text import sentence, within
 from berth.core.explain.text import cause_of, pluralize
@@ -285,6 +286,8 @@ def _notices_of(status: JobStatus) -> dict[str, Notice]:
     if status.rejection is not None:
         found[status.rejection.uid] = Notice("rejected", sentence(status.rejection.refusal))
     kind = _KIND_OF_PHASE.get(status.phase)
+    if status.sentence in OF_PODS:
+        kind = None  # they end in every scale-down and rollout, and their controller says more
     if kind is not None and status.sentence:
         found[status.uid] = Notice(kind, within(status.sentence, status.refusal, status.namespace))
     elif status.phase in _PLACED and status.restart_held:

@@ -21,8 +21,11 @@ from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.queues import new_queue
 
 GROUP_VERSION: Final = "scheduling.volcano.sh/v1beta1"
+_VOLCANO: Final = "volcano"
+"""Name of Volcano's scheduler: where Berth has it, there is no other."""
 
 
 class EffectOutlet:
@@ -66,7 +69,7 @@ class EffectOutlet:
         self._outbound: deque[OutboundMessage] = deque()
         self._logged: set[str] = set()
         self.waiting = AdmissionReasons()
-        self.policies = JobPolicies(gangs, on_change)
+        self.policies = JobPolicies(gangs, on_change, self._make_queue)
 
     @property
     def has_request(self) -> bool:
@@ -82,8 +85,8 @@ class EffectOutlet:
                 if not seen.rank:
                     self.policies.warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case effects.PublishRequest(request, priority_warning):
-                self.policies.judge(request, priority_warning)
+            case effects.PublishRequest(request, warnings):
+                self.policies.judge(request, warnings)
                 subject = subjects.intake_request(request.namespace, request.name)
                 self._outbound.append(OutboundMessage(subject, request))
             case effects.PublishCancel(cancel):
@@ -138,6 +141,26 @@ class EffectOutlet:
         if what not in self._logged:
             self._logged.add(what)
             self._log.warning(what, reason=str(error))
+
+    def _make_queue(self, name: str) -> None:
+        """Make a queue that Volcano's scheduler makes, in place of which Berth works: its controllers need it."""
+        if _VOLCANO in self._config.gangs.scheduler_names:
+            made = partial(self._create_queue, name)
+            self._api_tasks.put(
+                ApiTask(("queue", name), f"create queue {name}", made, tries_max=self._config.call_tries_max)
+            )
+
+    async def _create_queue(self, name: str) -> None:
+        """Create a queue unless it exists.
+
+        Raises:
+            RefusedError: The server does not take it.
+        """
+        try:
+            await self._api.create(api_path(GROUP_VERSION, "queues"), new_queue(name))
+        except RefusedError as error:
+            if not error.is_conflict:
+                raise
 
     async def _patch_podgroup(self, effect: effects.PatchPodGroup) -> None:
         """Patch a PodGroup. A concurrent change or a deletion arrives through the watch.

@@ -1,6 +1,7 @@
 """Effects of the gang resolver. The caller performs them in order and retries each one that fails."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from berth.formats.kubernetes.owners import OwnerKey
@@ -22,11 +23,11 @@ class PublishRequest:
 
     Attributes:
         request: The request.
-        priority_warning: What is wrong with its priority, as a sentence; empty when nothing is.
+        warnings: What is to be said of it, as sentences by reason of the Event; empty ones count as none.
     """
 
     request: JobRequest
-    priority_warning: str = ""
+    warnings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """PriorityClasses and queues, and what is said of jobs that are accepted otherwise than their objects state."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.kube.port import Change
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.collection import Gangs
-from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED, Queues, amounts
 from berth.services.inventory.publishing.warnings import RequestWarnings
 
@@ -18,12 +17,14 @@ class JobPolicies:
     Args:
         gangs: The gangs.
         on_change: Called when something changed.
+        make_queue: Makes a queue of Volcano that is missing.
     """
 
-    def __init__(self, gangs: Gangs, on_change: Callable[[], None]) -> None:
+    def __init__(self, gangs: Gangs, on_change: Callable[[], None], make_queue: Callable[[str], None]) -> None:
         self.warnings = RequestWarnings()
         self._gangs = gangs
         self._on_change = on_change
+        self._make_queue = make_queue
         self._classes: dict[str, PriorityClass] = {}
         self._queues = Queues()
         self._requested: dict[str, Counter[str]] | None = None
@@ -59,20 +60,22 @@ class JobPolicies:
         """Note that requests may have come or gone."""
         self._requested = None
 
-    def judge(self, request: JobRequest, priority_warning: str = "") -> None:
+    def judge(self, request: JobRequest, warnings: Mapping[str, str] | None = None) -> None:
         """Take a request that is published, or of whose queue something has changed.
 
         Args:
             request: The request.
-            priority_warning: What is wrong with its priority; empty when nothing is.
+            warnings: What else is to be said of it, as sentences by reason.
         """
         members = self._gangs.published_members(request.namespace, request.name)
         queue_warning = self._queues.warning(request.queue, lambda: self._requested_in(request.queue))
-        others = {PRIORITY_ASSUMED: priority_warning, QUEUE_IGNORED: queue_warning}
+        others = {**(warnings or {}), QUEUE_IGNORED: queue_warning}
         self.warnings.judge(request, members, self._gangs.group_uid, others)
 
     def _judge_queues(self) -> None:
         self.begin_turn()
+        for name in self._queues.missing():
+            self._make_queue(name)
         for request in self._gangs.open_requests():
             self.judge(request)
         self._on_change()

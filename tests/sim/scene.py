@@ -87,24 +87,51 @@ class Scene:
         """Change an object."""
         finished(self.kube.patch(path, body))
 
-    def pod(self, name: str, chips: int, *, owner: Tree | None = None, group: str = "") -> None:
-        """Make a pod that runs for ever, of a Volcano PodGroup if one is named."""
-        marks = {GROUP_NAME: group} if group else {}
-        metadata: Tree = {"name": name, "annotations": {**_FOREVER, **marks}, "labels": {}}
+    def pod(
+        self,
+        name: str,
+        chips: int,
+        *,
+        owner: Tree | None = None,
+        group: str = "",
+        marks: Tree | None = None,
+        spec: Tree | None = None,
+    ) -> None:
+        """Make a pod that runs for ever.
+
+        Args:
+            name: Its name.
+            chips: Chips that it asks for.
+            owner: Its controller.
+            group: Volcano PodGroup that it names; empty for none.
+            marks: More labels and annotations.
+            spec: More fields of its spec.
+        """
+        given = marks or {}
+        named = {GROUP_NAME: group} if group else {}
+        annotations = {**_FOREVER, **named, **given.get("annotations", {})}
+        metadata: Tree = {"name": name, "annotations": annotations, "labels": given.get("labels", {})}
         if owner is not None:
             metadata["ownerReferences"] = [owner]
-        finished(self.kube.create(PODS, {"metadata": metadata, "spec": _spec(chips)}))
+        finished(self.kube.create(PODS, {"metadata": metadata, "spec": _spec(chips) | (spec or {})}))
 
-    def group(self, name: str, least: int, *, owner: Tree | None = None) -> None:
-        """Make a Volcano PodGroup."""
+    def group(self, name: str, least: int, *, owner: Tree | None = None, spec: Tree | None = None) -> None:
+        """Make a Volcano PodGroup; ``spec``: more fields of its spec."""
         metadata: Tree = {"name": name, "annotations": {}, "labels": {}}
         if owner is not None:
             metadata["ownerReferences"] = [owner]
-        self.put(GROUPS, {"metadata": metadata, "spec": {"minMember": least}, "status": {"phase": "Pending"}})
+        self.put(
+            GROUPS, {"metadata": metadata, "spec": {"minMember": least} | (spec or {}), "status": {"phase": "Pending"}}
+        )
 
     def node_of(self, pod: str) -> str:
         """Node of a pod; empty without one."""
         return str(self.kube.object(f"{PODS}/{pod}")["spec"].get("nodeName", ""))
+
+    def why(self, pod: str) -> str:
+        """Why a pod is not scheduled, as its condition says; empty without one."""
+        conditions = self.kube.object(f"{PODS}/{pod}").get("status", {}).get("conditions", [])
+        return next((one["message"] for one in conditions if one["type"] == "PodScheduled"), "")
 
     def running(self) -> list[str]:
         """Pods that run on a node, sorted."""
@@ -150,7 +177,8 @@ def a_volcano_job(name: str, replicas: int, *, chips: int) -> Tree:
 
 
 def _spec(chips: int) -> Tree:
-    resources = {"requests": {"cpu": "1", "memory": "1Gi", CHIPS: str(chips)}, "limits": {CHIPS: str(chips)}}
+    asked = {CHIPS: str(chips)} if chips else {}
+    resources = {"requests": {"cpu": "1", "memory": "1Gi", **asked}, "limits": asked}
     return {
         "schedulerName": "berth",
         "restartPolicy": "Never",

@@ -106,6 +106,7 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
     uid: str = "",
     deleting: bool = False,
     priority_class: str = "",
+    spec: dict[str, Any] | None = None,
 ) -> PodGroup:
     """A Volcano PodGroup."""
     tree: dict[str, Any] = {
@@ -130,7 +131,8 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
             "minResources": resources,
             "queue": queue,
             "priorityClassName": priority_class,
-        },
+        }
+        | (spec or {}),
         "status": {"phase": phase} | (status or {}),
     }
     return msgspec.convert(tree, PodGroup)
@@ -159,7 +161,7 @@ class GangWorld:
         """Name, uid and reason."""
         self.looks: list[OwnerKey] = []
         self.patches: list[PatchPodGroup] = []
-        self.priority_warnings: list[str] = []
+        self.warnings: list[dict[str, str]] = []
         """Of each request that was published."""
 
     def pods(self, *pods: Pod) -> None:
@@ -174,8 +176,8 @@ class GangWorld:
             match effect:
                 case PublishMembers(members):
                     self.members[members.job] = members
-                case PublishRequest(request, warning):
-                    self.priority_warnings.append(warning)
+                case PublishRequest(request, warnings):
+                    self.warnings.append(dict(warnings))
                     assert self.members[request.name].uid == request.uid, "told before it is published"
                     self.requests[request.name] = request
                     self.published.append(request)

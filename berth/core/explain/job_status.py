@@ -22,6 +22,10 @@ _OVER: dict[str, Phase] = {
     "cancelled": "cancelled",
     "vanished": "failed",
 }
+_POD_FAILED: Final = "a pod failed"
+_PODS_GONE: Final = "its pods are gone"
+OF_PODS: Final = frozenset({_POD_FAILED, _PODS_GONE})
+"""Sentences about jobs that ended by what their pods did."""
 _NONE: Final[Mapping[str, str]] = {}
 _RUNS: frozenset[Phase] = frozenset({"placed", "bound", "running"})
 

@@ -102,8 +102,8 @@ def decisions_after(
     """Names of the documented decisions that can change the plan.
 
     D-10: running pods are moved, or nodes are set aside for that. D-3: a block is opened that is not needed. D-5: more
-    nodes are taken than are missing. D-8: a new piece has the id of a block that stays. The others are those of the
-    selection.
+    nodes are taken than are missing, or a piece moves though its SuperPoD has room for it. D-8: a new piece has the id
+    of a block that stays. The others are those of the selection.
     """
     reference = _first_pass(pool, demand, rules._replace(parity=True), failure)
     if not isinstance(reference, _FirstPass):
@@ -115,6 +115,9 @@ def decisions_after(
             names["D-5"] = None
         if any(allocation.block_id in reference.settled for allocation in allocations):
             names["D-8"] = None
+    pieces = (held for held in failure.held if held.block_id not in reference.settled)
+    if any(not held.runs and len(held.rows) < demand.block for held in pieces):
+        names["D-5"] = None
     if _unneeded_ids(demand, failure):
         names["D-3"] = None
     if reference.is_overdrawn or any(held.runs and held.block_id not in reference.settled for held in failure.held):
@@ -193,10 +196,9 @@ def _corrected_pass(
             owed[block.held.superpod] += lacking
     if stuck:
         return _stuck(free_nodes, demand, stuck, owed)
-    owed_counts = Counter(owed)
     for held in damaged:
         left = free_nodes.free(held.superpod) - owed[held.superpod]
-        if not held.runs and left + owed_counts[held.superpod] >= demand.block and left >= len(held.rows):
+        if not held.runs and left >= len(held.rows):  # a piece of a soft gang has fewer nodes than a block
             block = _DecidedBlock(held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "rebuilt")
             owed[held.superpod] += block.rows.count(NOWHERE)
             partial.append(block)

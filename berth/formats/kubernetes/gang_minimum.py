@@ -23,6 +23,8 @@ _TOLD: Final = {
     "cosched": ("PodGroup", "minMember"),
 }
 """Kinds of gangs whose object has the number: its kind, and the name of the number there."""
+_EXPLICIT: Final = frozenset({f"annotation {MIN_AVAILABLE}", f"annotation {GROUP_MIN_MEMBER}"})
+"""Names of minima that count only pods that Berth places."""
 
 
 class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -53,7 +55,7 @@ def minimum(
     """Number of pods of a gang that must start together.
 
     A rollout makes the pods of an owner step by step: while one is under way, no more pods than the owner has replicas
-    must start together, or the rollout would wait for itself.
+    must start together, or the rollout would wait for itself. Nor do pods that are made after others are ready.
 
     Args:
         key: The gang.
@@ -64,11 +66,35 @@ def minimum(
         has_chips: Its pods request chips.
     """
     least = _minimum(key, group=group, facts=facts, pod=pod, size=size, has_chips=has_chips)
-    if facts is None or not facts.rollout or least.wrong:
+    if facts is None or least.wrong:
+        return least
+    own = facts.seen_by(pod.spec.scheduler_name)
+    if group is None and least.name not in _EXPLICIT:
+        least = _without_others(least, facts, own)
+    least = _without_later(least, own)
+    if not facts.rollout:
         return least
     count = max(min(least.count, facts.replicas or 0), 1)
     by_task = least.by_task if count == least.count else ()
     return msgspec.structs.replace(least, count=count, by_task=by_task, rollout=facts.rollout)
+
+
+def _without_others(least: Minimum, facts: OwnerFacts, own: OwnerFacts) -> Minimum:
+    """A minimum without the pods of the owner that another scheduler places; those are ``facts`` without ``own``."""
+    others = [task for task in facts.tasks if all(task.name != one.name for one in own.tasks)]
+    count = least.count - sum(task.pods for task in others if not task.is_later)
+    size = least.size - sum(task.pods for task in others)
+    return msgspec.structs.replace(least, count=max(count, 1), size=max(size, 0))
+
+
+def _without_later(least: Minimum, facts: OwnerFacts) -> Minimum:
+    """A minimum without the pods that the owner makes only when others are ready: these would never be."""
+    first = facts.first_pods
+    if first is None:
+        return least
+    later = {task.name.lower() for task in facts.tasks if task.is_later}
+    by_task = tuple((task, count) for task, count in least.by_task if task.lower() not in later)
+    return msgspec.structs.replace(least, count=max(min(least.count, first), 1), by_task=by_task)
 
 
 def _minimum(
@@ -92,8 +118,8 @@ def _minimum(
     if owned and (spec.min_member or 0) <= 1:
         return _minimum_of_owner(facts, pod, group, has_chips=has_chips)
     known = _size(facts) if facts is not None else 0
-    if spec.min_member is None:
-        return Minimum(count=max(known, 1), size=known)
+    if spec.min_member is None:  # as Volcano's controllers write 0: they have it from a job without a minimum
+        return Minimum(size=known)
     by_task = tuple(sorted((spec.min_task_member or {}).items()))
     if sum(count for _, count in by_task) > spec.min_member:
         by_task = ()  # Volcano checks tasks only if the minimum of the gang covers all of them.
@@ -114,14 +140,14 @@ def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None
     if facts is None:
         return _annotated([group, pod], 0) or Minimum()
     known = _size(facts)
-    if facts.ordered:
-        return Minimum(size=known)
     annotated = _annotated([group, facts, pod], known)
     if annotated is not None:
         return annotated
-    if facts.kind in {"VolcanoJob", "AscendJob"}:
-        count = facts.min_count if facts.min_count is not None else known
-        return Minimum(count=max(count, 1), size=known, name="minAvailable")
+    if facts.kind not in _OWN_RULES:
+        # Volcano's webhook writes the minimum of a job that has none; without webhooks such a job starts what fits.
+        otherwise = 1 if facts.kind == "VolcanoJob" else known
+        count = facts.min_count if facts.min_count is not None else otherwise
+        return Minimum(count=max(count, 1), size=known, name=facts.min_name)
     is_gang = has_chips if facts.kind in {"ReplicaSet", "StatefulSet"} else facts.indexed
     return Minimum(count=max(known, 1) if is_gang else 1, size=known)
 

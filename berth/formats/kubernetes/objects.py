@@ -141,6 +141,18 @@ class ConfigMap(Lean, frozen=True):
     data: dict[str, str] | None = None
 
 
+class NetworkTopology(Lean, frozen=True):
+    """Network topology of a Volcano PodGroup, as far as it is named."""
+
+    mode: str = ""
+
+
+class SubGroup(Lean, frozen=True):
+    """Policy of a part of a Volcano PodGroup, as far as it is named."""
+
+    name: str = ""
+
+
 class PodGroupSpec(Lean, frozen=True):
     """Spec of a Volcano PodGroup."""
 
@@ -149,6 +161,8 @@ class PodGroupSpec(Lean, frozen=True):
     queue: str = ""
     priority_class_name: str = ""
     min_resources: dict[str, str | int | float] | None = None
+    network_topology: NetworkTopology | None = None
+    sub_group_policy: list[SubGroup] | None = None
 
 
 class PodGroupCondition(Lean, frozen=True):

@@ -4,21 +4,27 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 "Resolution of the gang".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 import msgspec
 
 from berth.formats.gang_keys import DESIRED_REPLICAS, REPLICA_TYPES
-from berth.formats.kubernetes.owners import (
+from berth.formats.kubernetes.operator_jobs import (
     AscendJob,
+    KubeflowJob,
+    OwnerCondition,
+    RayCluster,
+    ReplicaSpec,
+    RunPolicy,
+)
+from berth.formats.kubernetes.owners import (
     CoPodGroup,
     Job,
     JobSet,
     LeaderWorkerSet,
     NativePodGroup,
     NativePolicy,
-    OwnerCondition,
     OwnerKey,
     OwnerObject,
     ReplicaSet,
@@ -38,6 +44,9 @@ NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
 """Annotation beside it: nodes are labelled with their job beforehand, so that its pods need not wait."""
 _ASCEND_FINAL: Final = frozenset({"Succeeded", "Failed"})
 _JOB_SET_FINAL: Final = frozenset({"Completed", "Failed"})
+_LAUNCHER: Final = "Launcher"
+_RAY_HEAD: Final = "headgroup"
+"""Label ``ray.io/group`` of the head."""
 
 
 class TaskFacts(msgspec.Struct, frozen=True, gc=False):
@@ -51,6 +60,10 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
     there."""
     has_chips: bool | None = None
     """Whether its pods ask for chips; None when its template does not say what its containers need."""
+    is_later: bool = False
+    """Its pods are made only when those of another task are ready, or have ended."""
+    scheduler_name: str = ""
+    """Scheduler of its pods; empty where the template does not name it."""
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -77,12 +90,42 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     suspended: bool = False
     min_count: int | None = None
     """Pods that must start together."""
+    min_name: str = "minAvailable"
+    """Field with that number."""
     tasks: tuple[TaskFacts, ...] = ()
     """In order of rank."""
+    priority: int | None = None
+    """Priority of all of its pods, whatever they state."""
+    refused: str = ""
+    """What it asks for and Berth does not hold, as a sentence; empty for nothing."""
     is_ending: bool = False
     """It is being deleted."""
     final: str = ""
     """State in which it makes no pods any more, whatever becomes of them; empty in any other."""
+
+    @property
+    def first_pods(self) -> int | None:
+        """Pods that it makes before any is ready; None if it waits for none."""
+        if self.ordered:
+            return 1
+        if not any(task.is_later for task in self.tasks):
+            return None
+        return sum(task.pods for task in self.tasks if not task.is_later)
+
+    def seen_by(self, scheduler: str) -> "OwnerFacts":
+        """The facts without the tasks whose pods another scheduler places.
+
+        Where no template names the scheduler, something else gives it to the pods, and all are its own.
+
+        Args:
+            scheduler: Scheduler of the pods that are seen.
+        """
+        own = [task for task in self.tasks if task.scheduler_name == scheduler]
+        if not own or len(own) == len(self.tasks):
+            return self
+        if all(task.is_later for task in own):
+            own[0] = msgspec.structs.replace(own[0], is_later=False)
+        return msgspec.structs.replace(self, tasks=tuple(own))
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -94,14 +137,18 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
             facts = _job_facts(owner)
         case VolcanoJob():
             facts = _volcano_facts(owner)
-        case AscendJob():
-            facts = _ascend_facts(owner)
+        case AscendJob() | KubeflowJob() | RayCluster():
+            facts = _operator_facts(key, owner)
         case JobSet():
             facts = _job_set_facts(owner)
         case Workload():
             facts = _workload_facts(owner, key.part)
-        case LeaderWorkerSet() | NativePodGroup() | CoPodGroup():
-            facts = OwnerFacts(kind=key.kind, min_count=_minimum(owner))
+        case LeaderWorkerSet():
+            facts = _leader_worker_facts(owner)
+        case NativePodGroup():
+            facts = _native_facts(owner)
+        case CoPodGroup():
+            facts = OwnerFacts(kind=key.kind, min_count=owner.spec.min_member)
         case _:
             assert_never(owner)
     meta = owner.metadata
@@ -115,14 +162,48 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
     )
 
 
-def _minimum(owner: LeaderWorkerSet | NativePodGroup | CoPodGroup) -> int | None:
-    match owner:
-        case LeaderWorkerSet():
-            return owner.spec.leader_worker_template.size
-        case NativePodGroup():
-            return _native_minimum(owner.spec.scheduling_policy)
-        case CoPodGroup():
-            return owner.spec.min_member
+def _native_facts(owner: NativePodGroup) -> OwnerFacts:
+    """Its priority counts for all of its pods.
+
+    Source: Kubernetes, scheduling.k8s.io, ``PodGroupSpec``.
+    """
+    spec = owner.spec
+    found = [
+        (f"schedulingConstraints.{kind}[{index}].key", one.key)
+        for kind, constraints in (spec.scheduling_constraints or {}).items()
+        for index, one in enumerate(constraints or ())
+    ]
+    if spec.parent_composite_pod_group_name:
+        found.append(("parentCompositePodGroupName", spec.parent_composite_pod_group_name))
+    refused = next(
+        (
+            f"PodGroup {owner.metadata.name} has spec.{field} {value}: expected none, it is not held"
+            for field, value in found
+        ),
+        "",
+    )
+    least = _native_minimum(spec.scheduling_policy)
+    return OwnerFacts(kind="NativePodGroup", min_count=least, priority=spec.priority, refused=refused)
+
+
+def _leader_worker_facts(owner: LeaderWorkerSet) -> OwnerFacts:
+    """With start-up policy ``LeaderReady`` the workers of a group are made when its leader is ready."""
+    group = owner.spec.leader_worker_template
+    size = _or_one(group.size)
+    workers = group.worker_template
+    leader = group.leader_template or workers
+    is_later = owner.spec.startup_policy == "LeaderReady"
+    tasks = (
+        TaskFacts("leader", 1, has_chips=leader.has_chips, scheduler_name=leader.scheduler_name),
+        TaskFacts(
+            "worker",
+            size - 1,
+            has_chips=workers.has_chips,
+            is_later=is_later,
+            scheduler_name=workers.scheduler_name,
+        ),
+    )
+    return OwnerFacts(kind="LeaderWorkerSet", min_count=size, tasks=tasks)
 
 
 def _set_facts(owner: ReplicaSet | StatefulSet) -> OwnerFacts:
@@ -185,31 +266,120 @@ def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
         tasks=tuple(
             TaskFacts(
                 task.name or f"default{index}",
-                1 if task.replicas is None else task.replicas,
+                _or_one(task.replicas),
                 has_chips=task.template.has_chips,
+                is_later=task.depends_on is not None and bool(task.depends_on.name),
             )
             for index, task in enumerate(tasks)
         ),
     )
 
 
+def _operator_facts(key: OwnerKey, owner: AscendJob | KubeflowJob | RayCluster) -> OwnerFacts:
+    match owner:
+        case AscendJob():
+            return _ascend_facts(owner)
+        case KubeflowJob():
+            return _kubeflow_facts(key.kind, owner)
+        case RayCluster():
+            return _ray_facts(owner)
+
+
 def _ascend_facts(owner: AscendJob) -> OwnerFacts:
     specs = owner.spec.replica_specs or {}
-    policy = owner.spec.run_policy
-    wishes = policy.scheduling_policy if policy is not None else None
     known = [kind for kind in REPLICA_TYPES if kind in specs]
-    kinds = [*known, *sorted(kind for kind in specs if kind not in REPLICA_TYPES)]
-    scheduler = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
-    return OwnerFacts(
-        kind="AscendJob",
+    facts = _replica_facts("AscendJob", specs, known, owner.spec.run_policy, owner.spec.scheduler_name)
+    final = _final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL)
+    return msgspec.structs.replace(facts, final=final)
+
+
+def _kubeflow_facts(kind: str, owner: KubeflowJob) -> OwnerFacts:
+    """An elastic job starts with its fewest workers. A launcher waits for the workers, so it comes after them.
+
+    Source: Kubeflow, ``RunPolicy`` and ``ElasticPolicy``, whose bounds are those of the autoscaler of the workers.
+    """
+    specs = owner.spec.replica_specs
+    known = [name for name in (_LAUNCHER, *REPLICA_TYPES) if name in specs]
+    facts = _replica_facts(kind, specs, known, owner.spec.run_policy)
+    tasks = tuple(msgspec.structs.replace(task, is_later=task.name == _LAUNCHER.lower()) for task in facts.tasks)
+    least, name = facts.min_count, facts.min_name
+    elastic = owner.spec.elastic_policy
+    if least is None and elastic is not None and elastic.min_replicas is not None:
+        others = sum(task.pods for task in tasks if task.name != "worker")
+        least, name = elastic.min_replicas + others, "elasticPolicy.minReplicas"
+    return msgspec.structs.replace(
+        facts,
         final=_final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL),
-        scheduler_name=owner.spec.scheduler_name or scheduler,
+        min_count=least,
+        min_name=name,
+        tasks=tasks,
+    )
+
+
+def _replica_facts(
+    kind: str,
+    specs: dict[str, ReplicaSpec],
+    known: Sequence[str],
+    policy: RunPolicy | None,
+    scheduler_name: str = "",
+) -> OwnerFacts:
+    """Facts of a job of replica types.
+
+    Args:
+        kind: Kind of the job.
+        specs: Its replica types.
+        known: Those of them that come first, in order of rank; the others follow by name.
+        policy: How it runs.
+        scheduler_name: Scheduler of all pods, whatever their templates say; empty if the job names none.
+    """
+    wishes = policy.scheduling_policy if policy is not None else None
+    kinds = [*known, *sorted(name for name in specs if name not in known)]
+    schedulers = {name: scheduler_name or specs[name].template.scheduler_name for name in kinds}
+    return OwnerFacts(
+        kind=kind,
+        scheduler_name=next((name for name in schedulers.values() if name), ""),
         queue=wishes.queue if wishes is not None else "",
         min_count=wishes.min_available if wishes is not None else None,
         suspended=bool(policy.suspend) if policy is not None else False,
         tasks=tuple(
-            TaskFacts(kind.lower(), _or_one(specs[kind].replicas), has_chips=specs[kind].template.has_chips)
-            for kind in kinds
+            TaskFacts(
+                name.lower(),
+                _or_one(specs[name].replicas),
+                has_chips=specs[name].template.has_chips,
+                scheduler_name=schedulers[name],
+            )
+            for name in kinds
+        ),
+    )
+
+
+def _ray_facts(owner: RayCluster) -> OwnerFacts:
+    """A Ray cluster starts with its head and all workers; with autoscaling, with the fewest workers.
+
+    Source: KubeRay, ``CalculateMinReplicas`` and ``CalculateDesiredReplicas``.
+    """
+    spec = owner.spec
+    groups = spec.worker_group_specs or []
+    head = spec.head_group_spec.template
+    return OwnerFacts(
+        kind="RayCluster",
+        scheduler_name=next(
+            (one.scheduler_name for one in (head, *(group.template for group in groups)) if one.scheduler_name), ""
+        ),
+        suspended=bool(spec.suspend),
+        min_count=1 + sum(group.least for group in groups) if spec.enable_in_tree_autoscaling else None,
+        min_name="minReplicas",
+        tasks=(
+            TaskFacts(_RAY_HEAD, 1, has_chips=head.has_chips, scheduler_name=head.scheduler_name),
+            *(
+                TaskFacts(
+                    group.group_name,
+                    group.pods,
+                    has_chips=group.template.has_chips,
+                    scheduler_name=group.template.scheduler_name,
+                )
+                for group in groups
+            ),
         ),
     )
 
@@ -231,18 +401,22 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
             _or_one(job.replicas) * job.template.spec.width,
             job.template.spec.width,
             job.template.spec.template.has_chips,
+            is_later=bool(job.depends_on) or (one_by_one and place > 0),
+            scheduler_name=job.template.spec.template.scheduler_name,
         )
-        for job in jobs
+        for place, job in enumerate(jobs)
     )
-    pairs = list(zip(tasks, jobs, strict=True))
-    first = pairs[:1] if one_by_one else [(task, job) for task, job in pairs if not job.depends_on]
     schedulers = (job.template.spec.template.scheduler_name for job in jobs)
     return OwnerFacts(
         kind="JobSet",
         final=_final(owner.status.conditions if owner.status is not None else None, _JOB_SET_FINAL),
         scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
-        min_count=sum(_or_one(job.replicas) if _leads(owner, job) else task.pods for task, job in first),
+        min_count=sum(
+            _or_one(job.replicas) if _leads(owner, job) else task.pods
+            for task, job in zip(tasks, jobs, strict=True)
+            if not task.is_later
+        ),
         tasks=tasks,
     )
 

@@ -3,21 +3,19 @@
 Every kind is read on demand, one object at a time: watching all of them costs too much for the few numbers that are
 read.
 
-Longer than 400 lines because every kind of owner has its own fields, and all of them are read in one way.
-
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang"; Kubernetes, apps/v1, batch/v1, scheduling.k8s.io; Volcano, batch.volcano.sh/v1alpha1;
-MindCluster, mindxdl.gitee.com/v1; JobSet, jobset.x-k8s.io/v1alpha2; LeaderWorkerSet, leaderworkerset.x-k8s.io/v1;
-scheduler-plugins, scheduling.x-k8s.io/v1alpha1.
+JobSet, jobset.x-k8s.io/v1alpha2; LeaderWorkerSet, leaderworkerset.x-k8s.io/v1; scheduler-plugins,
+scheduling.x-k8s.io/v1alpha1.
 """
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.operator_jobs import AscendJob, ConditionsStatus, KubeflowJob, OwnerCondition, RayCluster
 from berth.formats.kubernetes.paths import api_path
-from berth.formats.kubernetes.pod_spec import Container, Requirements
+from berth.formats.kubernetes.pod_spec import Template
 from berth.formats.whole_numbers import Int32
-from berth.products.resources import is_npu
 
 OwnerKind: TypeAlias = Literal[
     "ReplicaSet",
@@ -30,6 +28,14 @@ OwnerKind: TypeAlias = Literal[
     "NativePodGroup",
     "Workload",
     "CoPodGroup",
+    "RayCluster",
+    "PyTorchJob",
+    "TFJob",
+    "MPIJob",
+    "XGBoostJob",
+    "MXJob",
+    "PaddleJob",
+    "JAXJob",
 ]
 """Kinds that can be read; if two APIs have a kind of one name, the entry names the API."""
 
@@ -42,35 +48,6 @@ class OwnerKey(NamedTuple):
     name: str
     part: str = ""
     """Group of a Workload, which has several."""
-
-
-class TemplateSpec(Lean, frozen=True):
-    """Spec of a pod template."""
-
-    scheduler_name: str = ""
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-
-
-class Template(Lean, frozen=True):
-    """A pod template."""
-
-    spec: TemplateSpec | None = None
-
-    @property
-    def scheduler_name(self) -> str:
-        """Scheduler of the pods; empty if not set."""
-        return self.spec.scheduler_name if self.spec is not None else ""
-
-    @property
-    def has_chips(self) -> bool | None:
-        """Whether the pods ask for chips; None if it has no containers."""
-        if self.spec is None or not self.spec.containers:
-            return None
-        containers = (*self.spec.containers, *(self.spec.init_containers or ()))
-        asked = (container.resources or Requirements() for container in containers)
-        amounts = ((one.limits or {}) | (one.requests or {}) for one in asked)
-        return any(is_npu(key) and value not in {0, "0"} for one in amounts for key, value in one.items())
 
 
 class SetSpec(Lean, frozen=True):
@@ -119,13 +96,6 @@ class JobSpec(Lean, frozen=True):
         return parallelism if self.completions is None else min(parallelism, self.completions)
 
 
-class OwnerCondition(Lean, frozen=True):
-    """Condition of an owner, as far as it is read."""
-
-    type: str = ""
-    status: str = ""
-
-
 class JobState(Lean, frozen=True):
     """Status of a Job."""
 
@@ -141,12 +111,19 @@ class Job(Lean, frozen=True):
     status: JobState | None = None
 
 
+class TaskDependency(Lean, frozen=True):
+    """Tasks that must start first."""
+
+    name: list[str] | None = None
+
+
 class VolcanoTask(Lean, frozen=True):
     """A task of a Volcano job."""
 
     name: str = ""
     replicas: Int32 | None = None
     template: Template = Template()
+    depends_on: TaskDependency | None = None
 
 
 class VolcanoJobSpec(Lean, frozen=True):
@@ -176,49 +153,6 @@ class VolcanoJob(Lean, frozen=True):
     metadata: Meta = Meta()
     spec: VolcanoJobSpec = VolcanoJobSpec()
     status: VolcanoJobStatus | None = None
-
-
-class ReplicaSpec(Lean, frozen=True):
-    """A replica type of an Ascend job."""
-
-    replicas: Int32 | None = None
-    template: Template = Template()
-
-
-class SchedulingPolicy(Lean, frozen=True):
-    """Scheduling policy of an Ascend job."""
-
-    min_available: Int32 | None = None
-    queue: str = ""
-
-
-class RunPolicy(Lean, frozen=True):
-    """Run policy of an Ascend job."""
-
-    scheduling_policy: SchedulingPolicy | None = None
-    suspend: bool | None = None
-
-
-class AscendJobSpec(Lean, frozen=True):
-    """Spec of an Ascend job."""
-
-    scheduler_name: str = ""
-    run_policy: RunPolicy | None = None
-    replica_specs: dict[str, ReplicaSpec] | None = None
-
-
-class ConditionsStatus(Lean, frozen=True):
-    """Status of an owner of which only the conditions are read."""
-
-    conditions: list[OwnerCondition] | None = None
-
-
-class AscendJob(Lean, frozen=True):
-    """An Ascend job."""
-
-    metadata: Meta = Meta()
-    spec: AscendJobSpec = AscendJobSpec()
-    status: ConditionsStatus | None = None
 
 
 class JobTemplate(Lean, frozen=True):
@@ -266,14 +200,17 @@ class JobSet(Lean, frozen=True):
 
 
 class LeaderWorkerTemplate(Lean, frozen=True):
-    """A leader and its workers."""
+    """A leader and its workers; a leader without a template of its own has that of the workers."""
 
     size: Int32 | None = None
+    leader_template: Template | None = None
+    worker_template: Template = Template()
 
 
 class LeaderWorkerSetSpec(Lean, frozen=True):
     """Spec of a LeaderWorkerSet."""
 
+    startup_policy: str = ""
     leader_worker_template: LeaderWorkerTemplate = LeaderWorkerTemplate()
 
 
@@ -290,6 +227,12 @@ class GangPolicy(Lean, frozen=True):
     min_count: Int32 | None = None
 
 
+class TopologyConstraint(Lean, frozen=True):
+    """A constraint on the nodes of a native group."""
+
+    key: str = ""
+
+
 class NativePolicy(Lean, frozen=True):
     """Policy of a native group; without ``gang`` each of its pods starts alone."""
 
@@ -297,9 +240,12 @@ class NativePolicy(Lean, frozen=True):
 
 
 class NativePodGroupSpec(Lean, frozen=True):
-    """Spec of a native PodGroup."""
+    """Spec of a native PodGroup. Of what is not supported only that it is there is read."""
 
     scheduling_policy: NativePolicy | None = None
+    priority: Int32 | None = None
+    scheduling_constraints: dict[str, list[TopologyConstraint] | None] | None = None
+    parent_composite_pod_group_name: str = ""
 
 
 class NativePodGroup(Lean, frozen=True):
@@ -355,7 +301,20 @@ OwnerObject: TypeAlias = (
     | NativePodGroup
     | Workload
     | CoPodGroup
+    | RayCluster
+    | KubeflowJob
 )
+
+_KUBEFLOW: Final[dict[OwnerKind, str]] = {
+    "PyTorchJob": "pytorchjobs",
+    "TFJob": "tfjobs",
+    "MPIJob": "mpijobs",
+    "XGBoostJob": "xgboostjobs",
+    "MXJob": "mxjobs",
+    "PaddleJob": "paddlejobs",
+    "JAXJob": "jaxjobs",
+}
+"""Jobs of Kubeflow, with their names in paths."""
 
 OWNER_TYPES: Final[dict[OwnerKind, type[OwnerObject]]] = {
     "ReplicaSet": ReplicaSet,
@@ -368,6 +327,8 @@ OWNER_TYPES: Final[dict[OwnerKind, type[OwnerObject]]] = {
     "NativePodGroup": NativePodGroup,
     "Workload": Workload,
     "CoPodGroup": CoPodGroup,
+    "RayCluster": RayCluster,
+    **dict.fromkeys(_KUBEFLOW, KubeflowJob),
 }
 """Struct of each kind."""
 
@@ -385,6 +346,9 @@ _PLACES: Final[dict[OwnerKind, tuple[tuple[str, ...], str]]] = {
     "NativePodGroup": (_NATIVE, "podgroups"),
     "Workload": (_NATIVE, "workloads"),
     "CoPodGroup": (("scheduling.x-k8s.io/v1alpha1",), "podgroups"),
+    "RayCluster": (("ray.io/v1", "ray.io/v1alpha1"), "rayclusters"),
+    **{kind: (("kubeflow.org/v1",), plural) for kind, plural in _KUBEFLOW.items()},
+    "MPIJob": (("kubeflow.org/v2beta1", "kubeflow.org/v1"), "mpijobs"),
 }
 KINDS: Final[dict[tuple[str, str], OwnerKind]] = {
     ("apps", "ReplicaSet"): "ReplicaSet",
@@ -394,6 +358,8 @@ KINDS: Final[dict[tuple[str, str], OwnerKind]] = {
     ("mindxdl.gitee.com", "AscendJob"): "AscendJob",
     ("jobset.x-k8s.io", "JobSet"): "JobSet",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "LeaderWorkerSet",
+    ("ray.io", "RayCluster"): "RayCluster",
+    **{("kubeflow.org", kind): kind for kind in _KUBEFLOW},
 }
 """Kinds of controllers by API group and kind."""
 
@@ -405,6 +371,8 @@ def paths(key: OwnerKey) -> tuple[str, ...]:
 
 
 def kind_of(api_version: str, kind: str) -> OwnerKind | None:
-    """Kind of a controller that can be read; None for any other."""
+    """Kind of a controller that can be read; None for any other, and for a version of an operator's API that is not."""
     group = api_version.rpartition("/")[0]
-    return KINDS.get((group, kind))
+    found = KINDS.get((group, kind))
+    is_read = found is None or group not in {"ray.io", "kubeflow.org"} or api_version in _PLACES[found][0]
+    return found if is_read else None

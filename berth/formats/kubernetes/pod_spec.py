@@ -9,6 +9,7 @@ import msgspec
 
 from berth.formats.kubernetes.lean import LabelSelector, Lean, NodeSelector, SelectorTerm
 from berth.formats.whole_numbers import Int32
+from berth.products.resources import is_npu
 
 ENV_READ: Final = frozenset({"MASTER_ADDR", "VC_TASK_INDEX"})
 """Variables of a container that are read: the master of a job, and the index that Volcano sets in a pod."""
@@ -191,3 +192,32 @@ class PodSpec(Lean, frozen=True):
     resources: Requirements | None = None
     """Of the whole pod, in place of the sum of its containers."""
     resource_claims: list[ResourceClaimUse] | None = None
+
+
+class TemplateSpec(Lean, frozen=True):
+    """Spec of a pod template."""
+
+    scheduler_name: str = ""
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+
+
+class Template(Lean, frozen=True):
+    """A pod template."""
+
+    spec: TemplateSpec | None = None
+
+    @property
+    def scheduler_name(self) -> str:
+        """Scheduler of the pods; empty if not set."""
+        return self.spec.scheduler_name if self.spec is not None else ""
+
+    @property
+    def has_chips(self) -> bool | None:
+        """Whether the pods ask for chips; None if it has no containers."""
+        if self.spec is None or not self.spec.containers:
+            return None
+        containers = (*self.spec.containers, *(self.spec.init_containers or ()))
+        asked = (container.resources or Requirements() for container in containers)
+        amounts = ((one.limits or {}) | (one.requests or {}) for one in asked)
+        return any(is_npu(key) and value not in {0, "0"} for one in amounts for key, value in one.items())

@@ -34,6 +34,7 @@ CO_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+RAY_GROUP: Final = "ray.io/group"
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 TASK_SPEC: Final = "volcano.sh/task-spec"
 TASK_INDEX: Final = "volcano.sh/task-index"
@@ -51,7 +52,7 @@ _BASE_LENGTH_MAX: Final = 253 - 1 - 16
 """The name of a request has at most 253 characters; the suffix of a part needs 17."""
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _LAST_NUMBER: Final = re.compile(r"^(.*?)([0-9]{1,9})$")
-_HEADS: Final = ("launcher", "leader", *(kind.lower() for kind in REPLICA_TYPES if kind != "Worker"))
+_HEADS: Final = ("launcher", "leader", "headgroup", *(kind.lower() for kind in REPLICA_TYPES if kind != "Worker"))
 _ROLES: Final = {role: place for place, role in enumerate(_HEADS)}
 """Tasks to which the others report, in order of rank."""
 
@@ -125,6 +126,12 @@ def membership(pod: Pod) -> Membership:
         local=local,
         wrong=_claimed_twice(pod),
     )
+
+
+def group_of(pod: Pod) -> GangKey | None:
+    """Gang that a field, annotation or label of a pod names; None for a pod that only its controller has."""
+    found = _declared(pod, Owner()) or _labelled(pod, Owner())
+    return found.key if found is not None else None
 
 
 def _claimed_twice(pod: Pod) -> str:
@@ -235,7 +242,7 @@ def _label_or_annotation(pod: Pod, key: str) -> str:
 
 def _task(pod: Pod) -> str:
     """Task of a pod within its gang."""
-    for key in (TASK_SPEC, REPLICA_TYPE, JOBSET_TASK):
+    for key in (TASK_SPEC, REPLICA_TYPE, JOBSET_TASK, RAY_GROUP):
         if name := _label_or_annotation(pod, key):
             return name.lower()
     if pod.metadata.label(LWS_NAME) and pod.metadata.label(LWS_WORKER_INDEX) == "0":

@@ -1,10 +1,13 @@
 """Barriers: why no request is made for a gang, whatever its pods. Each is a sentence, empty without a barrier."""
 
+from collections.abc import Iterable
 from typing import Final
 
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.owners import KINDS, OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
+from berth.services.inventory.gangs.model import Member
 from berth.services.inventory.gangs.requests import unix_ms
 
 NOT_ADMITTED: Final = frozenset({"", "Pending"})
@@ -13,6 +16,8 @@ PENDING_AGAIN: Final = "its PodGroup is Pending again"
 """Reason of a cancellation that no user requested: the pods are requested again after their PodGroup is admitted."""
 _ADMISSION_GRACE_MS: Final = 5_000
 _MUST_BE_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
+_HAVE_SIZE: Final = frozenset(KINDS.values()) - {"JobSet", "LeaderWorkerSet"}
+"""Controllers that state the size of the gang of their pods; that of the others is in the labels of the pods."""
 
 
 def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
@@ -44,11 +49,11 @@ def pending_again(group: PodGroup | None) -> str:
     return PENDING_AGAIN
 
 
-def unreadable(look: OwnerKey, group: PodGroup | None) -> str:
+def unreadable(look: OwnerKey, group: PodGroup | None, members: Iterable[Member]) -> str:
     """Why an owner that cannot be read holds its gang: no other source states the gang's size."""
+    annotations = (member.pod.metadata.annotations or {} for member in members)
+    if any(MIN_AVAILABLE in one or GROUP_MIN_MEMBER in one for one in annotations):
+        return ""
     minimum = group.spec.min_member if group is not None else None
-    if look.kind in _MUST_BE_READ:
-        is_known = (minimum or 0) > 1
-    else:
-        is_known = group is not None or look.kind not in {"VolcanoJob", "AscendJob"}
+    is_known = (minimum or 0) > 1 if look.kind in _MUST_BE_READ else group is not None or look.kind not in _HAVE_SIZE
     return "" if is_known else f"{look.kind} {look.name} does not exist or cannot be read"

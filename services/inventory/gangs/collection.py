@@ -8,15 +8,15 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 
-from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.policies import PriorityClass
-from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
+from berth.formats.kubernetes.workloads import GangKey, base_name, group_of, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
@@ -54,9 +54,9 @@ class Gangs:
         self._due: list[tuple[int, GangKey]] = []
         self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
-        self._foreign: dict[str, Name] = {}
-        """PodGroup of each pod of another scheduler, by uid of the pod."""
-        self._foreign_pods: dict[Name, int] = {}
+        self._foreign: dict[str, tuple[GangKey, str]] = {}
+        """Group of each pod of another scheduler that names one, and the scheduler, by uid of the pod."""
+        self._foreign_pods: dict[GangKey, Counter[str]] = {}
         self._restored: dict[Name, tuple[MembersSeen, JobSeen | None]] = {}
         self._early_notes: list[JobSeen | JobStatus | OutcomeSeen] | None = []
         """Notes that arrive before the first :meth:`settle`, which assigns requests to their gangs; None afterwards."""
@@ -102,12 +102,13 @@ class Gangs:
 
     def drop_pod(self, uid: str) -> None:
         """Take the deletion of a pod."""
-        group = self._foreign.pop(uid, None)
-        if group is not None:
-            self._foreign_pods[group] -= 1
-            if not self._foreign_pods[group]:
+        found = self._foreign.pop(uid, None)
+        if found is not None:
+            group, scheduler = found
+            self._foreign_pods[group][scheduler] -= 1
+            if not self._foreign_pods[group].total():
                 del self._foreign_pods[group]
-            self._groups.touch(group)
+            self._touch_group(group)
         self._index.drop(uid)
 
     def set_group(self, group: PodGroup) -> None:
@@ -273,7 +274,7 @@ class Gangs:
             return []
         self._settling.note_processed(gang, now_ms)
         gang.latecomers = self._index.latecomers(key)
-        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms)
+        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, self._foreign_pods.get(key, Counter()))
         if gang.is_past:
             self._index.release(gang)
         if gang.due_ms is not None:
@@ -307,7 +308,7 @@ class Gangs:
             priority, published = self._resolver.priorities.of(members, group), self._resolver.published_members
             facts = self._resolver.lookups.lookup(key, now_ms).facts
             return group_pods(gang, members, published, priority=priority, facts=facts)
-        if name in self._foreign_pods:
+        if key in self._foreign_pods:
             return GroupPods(is_ours=False)
         look, made_by = group_owner(group), group.metadata.controller
         self._resolver.lookups.use(key, look, made_by.uid if made_by is not None else "")
@@ -328,15 +329,21 @@ class Gangs:
         return "volcano" in self._schedulers if configured is None else configured
 
     def _set_foreign(self, pod: Pod) -> None:
-        """Take a pod of another scheduler; its PodGroup belongs to that scheduler too."""
-        uid, name = pod.metadata.uid, pod.metadata.annotation(GROUP_NAME)
-        group = (pod.metadata.namespace, name) if name else None
-        if uid in self._index or self._foreign.get(uid, group) != group:
+        """Take a pod of another scheduler; a PodGroup of which Berth places no pod belongs to that scheduler too."""
+        uid, group = pod.metadata.uid, group_of(pod)
+        found = (group, pod.spec.scheduler_name) if group is not None else None
+        if uid in self._index or self._foreign.get(uid, found) != found:
             self.drop_pod(uid)
-        if group is not None and uid not in self._foreign:
-            self._foreign[uid] = group
-            self._foreign_pods[group] = self._foreign_pods.get(group, 0) + 1
-            self._groups.touch(group)
+        if group is not None and found is not None and uid not in self._foreign:
+            self._foreign[uid] = found
+            self._foreign_pods.setdefault(group, Counter())[pod.spec.scheduler_name] += 1
+            self._touch_group(group)
+
+    def _touch_group(self, key: GangKey) -> None:
+        """Process a group again, whether or not Berth places one of its pods."""
+        self._touch(key)
+        if key.kind == "podgroup":
+            self._groups.touch((key.namespace, key.name))
 
     def _adopt_request(self, job: JobSeen) -> None:
         """Adopt a request that no gang has: its pods vanished, and the process ended before the withdrawal."""

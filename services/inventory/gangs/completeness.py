@@ -61,10 +61,11 @@ def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, look
 def _declared(gang: Gang, group: PodGroup | None, count: int) -> int:
     """Pods of a gang without a controller, as its PodGroup declares them; -1 when no number is declared.
 
-    Pods beyond the minimum are like pods that come later: no object says that there will be any.
+    Pods beyond the minimum are like pods that come later: no object says that there will be any. Those of a PodGroup of
+    Kubernetes belong to its first request if they are there, so it waits for them.
     """
     has_controller = group is not None and group.metadata.controller is not None
     if has_controller or any(member.place.owner.kind for member in gang.members.values()):
         return -1
     is_declared = group is not None and group.spec.min_member is not None
-    return count if is_declared or gang.key.kind in {"native", "workload", "cosched"} else -1
+    return count if is_declared or gang.key.kind in {"workload", "cosched"} else -1

@@ -2,13 +2,14 @@
 
 The first request of a gang holds its minimum. Pods beyond the minimum, and pods that are created while others run, are
 requests of their own. They wait until the first request has its chips, so that they never take chips from it. If that
-was rejected or cancelled, they are held with its reason.
+was rejected or cancelled, they are held with its reason. A task whose pods are created only when others are ready
+starts together, in a request of its own.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +19,7 @@ from berth.core.explain.text import pluralize
 from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.owner_facts import OwnerFacts, TaskFacts
 from berth.formats.kubernetes.pods import GATED
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
@@ -42,6 +43,7 @@ class GangContext:
         is_old: The facts of its owner are too old for a first request.
         read: Number of the read of the owner that the facts are from; None without an owner, and before it was read.
         again_ms: Time at which the owner is read again while pods are missing; None when nothing is to be read.
+        elsewhere: Number of pods of the gang that other schedulers place, by scheduler.
     """
 
     group: PodGroup | None = None
@@ -52,6 +54,7 @@ class GangContext:
     is_old: bool = False
     read: int | None = None
     again_ms: int | None = None
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tasks(self) -> dict[str, int]:
@@ -66,6 +69,7 @@ class Plan:
 
     Attributes:
         first: Pods of the gang's first request, in order.
+        later: Pods of each later request for several of them.
         single: Pods that are requests of their own.
         held: Pods that wait together, and the reason.
         held_single: Pods that wait, each with its own reason.
@@ -76,6 +80,7 @@ class Plan:
     """
 
     first: list[Member] = field(default_factory=list)
+    later: list[list[Member]] = field(default_factory=list)
     single: list[Member] = field(default_factory=list)
     held: tuple[list[Member], str] | None = None
     held_single: list[tuple[Member, str]] = field(default_factory=list)
@@ -97,12 +102,14 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     found = Plan()
     if not free or context.is_reading:
         return found
-    doubts = not context.barrier and (_is_suspended(context) or _is_contradicted(gang, free, context))
+    is_aged = context.is_old and not is_fresh(gang)  # the owner may have changed while its pods run, unseen
+    doubts = not context.barrier and (is_aged or _is_suspended(context) or _is_contradicted(gang, free, context))
     if doubts and _may_have_changed(gang, free, context):
         found.needs_owner = True
         return found
     least = _minimum(gang, free[0], context)
     wrong = context.barrier or ("its job is suspended" if _is_suspended(context) else "")
+    wrong = wrong or _refused_by_group(gang, free, context)
     if not wrong:
         found.gang_pods = chip_pods(gang, context.facts, least)
         wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(gang, least)
@@ -118,10 +125,35 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         _plan_first(gang, list(free), context, least, refusals, found, now_ms)
         return found
     if least.count <= 1 or not _is_blocked(gang):
-        _plan_single(gang, free, refusals, found, now_ms)
+        rest = _plan_later(gang, free, context, least, refusals, found, now_ms)
+        _plan_single(gang, rest, refusals, found, now_ms)
     elif refused := _refused(gang):
         found.held = (list(free), refused)
     return found
+
+
+def _refused_by_group(gang: Gang, free: Sequence[Member], context: GangContext) -> str:
+    """What of a PodGroup of Kubernetes is not held: constraints, or pods of several schedulers; empty for nothing."""
+    if gang.key.kind == "native" and (others := _others(context)):
+        own = free[0].pod.spec.scheduler_name
+        return f"the pods of PodGroup {gang.key.name} name several schedulers, {own} and {others}: expected one"
+    return context.facts.refused if context.facts is not None else ""
+
+
+def _others(context: GangContext) -> str:
+    """Schedulers of the pods of a gang that Berth does not place; empty for none."""
+    return ", ".join(sorted(name for name, count in context.elsewhere.items() if count))
+
+
+def _named_elsewhere(context: GangContext) -> str:
+    """Pods of a gang that wait elsewhere, as the end of a sentence about those that are missing."""
+    count = sum(context.elsewhere.values())
+    return f"; {count} more {'names' if count == 1 else 'name'} scheduler {_others(context)}" if count else ""
+
+
+def stated_priority(context: GangContext) -> int | None:
+    """Priority that the PodGroup of Kubernetes gives to all of its pods; None if it gives none."""
+    return context.facts.priority if context.facts is not None else None
 
 
 def _may_have_changed(gang: Gang, free: Sequence[Member], context: GangContext) -> bool:
@@ -208,7 +240,7 @@ def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: 
 
     Source: docs/reference/superpods.md, "Terms of SuperPoDs" and "Before the selection".
     """
-    comes_in_turn = gang.key.kind == "jobset" or (context.facts is not None and context.facts.ordered)
+    comes_in_turn = context.facts is not None and context.facts.first_pods is not None
     has_chips = any(member.ask.chips for member in gang.members.values())
     if least.size <= least.count or comes_in_turn or not has_chips:
         return least
@@ -268,8 +300,11 @@ def _plan_first(
     by_task = {task.lower(): count for task, count in least.by_task} if not succeeded else {}
     first = chosen(ready, need, by_task)
     hold = _shortage(ready, need, least) if first is None else _mixed_resources(first)
+    if first is not None and gang.key.kind == "native" and need > 1 and not gang.starts_least:
+        first = first if _mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
     if first is None or hold:
-        found.held = (free, _with_reasons(hold, free, refusals))
+        why = _with_reasons(hold, free, refusals)
+        found.held = (free, why if why != hold else hold + _named_elsewhere(context))
         found.is_short = True
         return
     if context.is_old:
@@ -279,6 +314,54 @@ def _plan_first(
     if need == 1:
         taken = {member.uid for member in first}
         _plan_single(gang, [member for member in free if member.uid not in taken], refusals, found, now_ms)
+
+
+def _plan_later(
+    gang: Gang,
+    free: Sequence[Member],
+    context: GangContext,
+    least: Minimum,
+    refusals: dict[str, str],
+    found: Plan,
+    now_ms: int,
+) -> list[Member]:
+    """Plan tasks whose pods come when others are ready: each starts together; returns the other pods.
+
+    Of a task that runs, or has a request, a pod that comes in place of another one starts alone.
+    """
+    rest = list(free)
+    for task in context.facts.tasks if context.facts is not None else ():
+        name = task.name.lower()
+        mine = [member for member in rest if member.place.task == name]
+        others = [member for member in gang.members.values() if member.place.task == name and member not in mine]
+        requested = {slot.task for part in gang.parts.values() for slot in part.slots}
+        has_begun = name in requested or any(member.is_bound and member.is_live for member in others)
+        need = _size_of_later(gang, task, context) - sum(1 for one in others if one.pod.status.phase == "Succeeded")
+        if not task.is_later or not mine or has_begun or need <= 1:
+            continue
+        rest = [member for member in rest if member not in mine]
+        ready = [member for member in mine if member.waits and not _reason(member, refusals)]
+        hold = "" if len(ready) >= need else f"task {task.name}: {_shortage(ready, need, least)}"
+        if not hold and any(_is_backing_off(gang, member, now_ms) for member in ready):
+            hold = _backoff_text(gang)
+        hold = hold or _mixed_resources(ready[:need])
+        if hold:
+            found.held_single += [(member, _with_reasons(hold, mine, refusals)) for member in mine]
+            found.is_short = True
+        elif context.is_old:
+            found.needs_owner = True
+        else:
+            found.later.append(ready[:need])
+            rest += [member for member in mine if member not in ready[:need]]
+    return rest
+
+
+def _size_of_later(gang: Gang, task: TaskFacts, context: GangContext) -> int:
+    """Pods of a task; where a pod states the size of its gang, that counts instead of what the owner says now."""
+    size = next((member.place.size for member in gang.members.values()), None)
+    if size is None or context.facts is None:
+        return task.pods
+    return size - sum(other.pods for other in context.facts.tasks if other.name != task.name)
 
 
 def _is_backing_off(gang: Gang, member: Member, now_ms: int) -> bool:

@@ -33,20 +33,30 @@ class Priorities:
         """Value of a class; None if it is not known."""
         return self._values.get(name)
 
-    def of(self, members: Sequence[Member], group: PodGroup | None) -> int:
+    def of(self, members: Sequence[Member], group: PodGroup | None, stated: int | None = None) -> int:
         """Priority of a job: the highest of its pods if one of them names a class, otherwise that of its PodGroup.
 
         Admission writes the global default into pods that name no class, so that class does not count as named.
+
+        Args:
+            members: Its pods.
+            group: Its Volcano PodGroup, if there is one.
+            stated: Priority of its PodGroup of Kubernetes, which counts whatever the pods have; None without one.
         """
+        if stated is not None:
+            return stated
         highest = max((member.pod.spec.priority or 0 for member in members), default=0)
         if any(member.pod.spec.priority_class_name not in {"", self._default} for member in members):
             return highest
         found = self.value(group.spec.priority_class_name) if group is not None else None
         return highest if found is None else found
 
-    def warning(self, members: Sequence[Member], group: PodGroup | None) -> str:
+    def warning(self, members: Sequence[Member], group: PodGroup | None, stated: int | None = None) -> str:
         """What is wrong with the priorities of a job, and which one counts, as a sentence; empty when nothing is."""
-        counts = f"priority {self.of(members, group)} counts"
+        counts = f"priority {self.of(members, group, stated)} counts"
+        other = next((one for one in members if stated is not None and (one.pod.spec.priority or 0) != stated), None)
+        if other is not None:
+            return f"its PodGroup has priority {stated}, pod {other.name} has {other.pod.spec.priority or 0}: {counts}"
         by_value: dict[int, str] = {}
         for member in members:
             by_value.setdefault(member.pod.spec.priority or 0, member.name)

@@ -127,6 +127,23 @@ def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
     return back
 
 
+def too_large(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
+    """Withdraw the first request of a gang that asks for more pods than must start together and has no room for them.
+
+    Args:
+        gang: The gang.
+        minimum: Pods that must start together now; 0 when unknown.
+    """
+    back: list[tuple[Part, str]] = []
+    for part in list(gang.parts.values()) if minimum and gang.key.kind == "native" else ():
+        waits = part.is_first and part.phase == "waiting" and part.state == "open"
+        if waits and part.code and len(part.slots) > minimum:
+            gang.starts_least = True
+            back.append((part, f"there is no room for all of its {len(part.slots)} pods: {minimum} start first"))
+            dissolve(gang, part)
+    return back
+
+
 def reprioritised(gang: Gang, priority_of: Callable[[Sequence[Member]], int]) -> list[tuple[Part, str]]:
     """Withdraw requests of a gang that wait with another priority than they have now; with the reasons.
 

@@ -9,8 +9,10 @@ Source: docs/reference/kubernetes.md, "Labels of jobs".
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from math import gcd
 from typing import Final
 
+from berth.core.superpods.validation import RA_BLOCK, SP_BLOCK
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import PodAsk, near_of
@@ -64,6 +66,8 @@ def request_of(
         _selected(facts.annotations) if facts is not None else {},
         *(_selected(member.pod.metadata.annotations or {}) for member in firsts),
     )
+    if facts is not None and facts.first_pods is not None:
+        annotations |= _smaller_blocks(annotations, members)
     annotations[GANG_PODS] = str(part.gang_pods)
     if beside:
         annotations[BESIDE] = beside
@@ -86,6 +90,20 @@ def request_of(
         since_seq=part.since_seq,
         is_fragile=part.is_fragile,
     )
+
+
+def _smaller_blocks(annotations: Mapping[str, str], members: Sequence[Member]) -> dict[str, str]:
+    """Sizes of blocks for some pods of a gang whose pods come in turn: the largest that are parts of the given ones.
+
+    A whole block of them never waits at the same time.
+    """
+    chips = [member.ask.chips for member in members if member.ask.chips]
+    found: dict[str, str] = {}
+    for key in (SP_BLOCK, RA_BLOCK):
+        given = whole_number(annotations.get(key, ""))
+        if given and chips and (size := gcd(given, sum(chips))) % chips[0] == 0:
+            found[key] = str(size)
+    return found
 
 
 def requested_gang_pods(request: JobRequest, otherwise: int) -> int:

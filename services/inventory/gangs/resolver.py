@@ -4,7 +4,8 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 "Resolution of the gang".
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
@@ -29,14 +30,15 @@ from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
 from berth.services.inventory.gangs.owner_reads import (
+    owner_in_turn,
     read_for_missing,
     read_for_waiting,
     read_owner,
     read_unread,
     see_changes,
 )
-from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan
-from berth.services.inventory.gangs.priorities import Priorities
+from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan, stated_priority
+from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
 from berth.services.inventory.gangs.request_lifecycle import (
@@ -48,10 +50,17 @@ from berth.services.inventory.gangs.request_lifecycle import (
     resized,
     see_pods,
     settle_parts,
+    too_large,
     unassigned,
 )
 from berth.services.inventory.gangs.requests import queue_of, request_of, requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.gangs.warnings import (
+    CONSTRAINT_IGNORED,
+    GANG_UNKNOWN,
+    ignored_constraints,
+    unknown_kind,
+)
 
 Name = tuple[str, str]
 """Namespace and name of a job request."""
@@ -105,13 +114,16 @@ class Resolver:
         holder = self._holders.get(name)
         return holder is not None and holder.uid == uid and not holder.is_over
 
-    def settle(self, gang: Gang, group: PodGroup | None, now_ms: int) -> list[Effect]:
+    def settle(
+        self, gang: Gang, group: PodGroup | None, now_ms: int, elsewhere: Mapping[str, int] | None = None
+    ) -> list[Effect]:
         """Effects that are due for a gang.
 
         Args:
             gang: The gang; it is changed.
             group: Its Volcano PodGroup, if there is one.
             now_ms: The time.
+            elsewhere: Number of its pods that other schedulers place, by scheduler.
         """
         # 1. Update the slots from the pods; end requests that are over, vanished or not admitted any more.
         gang.due_ms = None
@@ -123,7 +135,7 @@ class Resolver:
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
-        context = self._context(gang, group, now_ms)
+        context = replace(self._context(gang, group, now_ms), elsewhere=elsewhere or {})
         see_size(gang)
         back += self._outdated(gang, group, context)
         again, lost = self._rebuild(gang, context)
@@ -155,7 +167,7 @@ class Resolver:
         effects += self._publish_members(gang, wanted, now_ms)
         effects += [PublishReplacements(fact) for fact in changed_replacements(gang, now_ms)]
         effects += [
-            PublishRequest(part.request, self._priority_warning(gang, part, group))
+            PublishRequest(part.request, self._warnings(gang, part, context))
             for part in (*again, *new)
             if part.request is not None
         ]
@@ -189,7 +201,8 @@ class Resolver:
             gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
         elif gang.look is not None:
             lookup = self.lookups.lookup(gang.key, now_ms)
-            gang.ended, gang.finished = lookup.ended, lookup.finished
+            is_sized = any(member.place.size is not None for member in gang.members.values())
+            gang.ended, gang.finished = "" if is_sized else lookup.ended, lookup.finished
 
     def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
         """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
@@ -198,8 +211,10 @@ class Resolver:
         for part, reason in changed_precedence(gang, least):
             back.append((part, reason))
             dissolve(gang, part)
-        if group is not None:
-            back += reprioritised(gang, lambda members: self.priorities.of(members, group))
+        back += too_large(gang, least)
+        stated = stated_priority(context)
+        if group is not None or stated is not None:
+            back += reprioritised(gang, lambda members: self.priorities.of(members, group, stated))
         if not context.is_unread and (gang.look is None or context.facts is not None):
             back += requeued(gang, lambda members: queue_of(group, context.facts, members))
         return back
@@ -214,8 +229,8 @@ class Resolver:
             gang.due(grace_ends_ms)
         if look is None:
             return GangContext(group, barrier=barrier, is_reading=bool(grace_ends_ms))
-        if not barrier and lookup.is_known and (lookup.ended or lookup.facts is None):
-            barrier = lookup.ended or unreadable(look, group)
+        if not barrier and lookup.is_known and (gang.ended or lookup.facts is None):
+            barrier = gang.ended or unreadable(look, group, gang.members.values())
         return GangContext(
             group,
             lookup.facts,
@@ -230,7 +245,7 @@ class Resolver:
     def _new_parts(self, gang: Gang, found: Plan, base: str, context: GangContext) -> list[Part]:
         """Requests for pods that have none."""
         batches = [(found.first, True)] if found.first else []
-        batches += [([member], False) for member in found.single]
+        batches += [(members, False) for members in (*found.later, *([member] for member in found.single))]
         parts: list[Part] = []
         lost, below = lost_ranks(gang), is_below(gang, found.minimum)
         for members, is_first in batches:
@@ -294,13 +309,18 @@ class Resolver:
             members,
             group=context.group,
             facts=context.facts,
-            priority=self.priorities.of(members, context.group),
+            priority=self.priorities.of(members, context.group, stated_priority(context)),
             beside=request_with_chips(gang, part),
         )
 
-    def _priority_warning(self, gang: Gang, part: Part, group: PodGroup | None) -> str:
+    def _warnings(self, gang: Gang, part: Part, context: GangContext) -> dict[str, str]:
         members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
-        return self.priorities.warning(members, group)
+        found = {
+            PRIORITY_ASSUMED: self.priorities.warning(members, context.group, stated_priority(context)),
+            GANG_UNKNOWN: unknown_kind(members, context.facts),
+            CONSTRAINT_IGNORED: ignored_constraints(context.group),
+        }
+        return {reason: sentence for reason, sentence in found.items() if sentence}
 
     def _withdraw(self, part: Part, reason: str, now_ms: int) -> Effect:
         """Withdraw a request. Its name is free at once unless the request has chips, which must be released first."""
@@ -379,7 +399,7 @@ def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
         return gang.look
     if gang.key.kind == "podgroup":
         return group_owner(group) if group is not None else None
-    return next((member.place.look for member in gang.members.values()), gang.look)
+    return next((member.place.look or owner_in_turn(gang) for member in gang.members.values()), gang.look)
 
 
 def _owner(gang: Gang) -> GangOwner:

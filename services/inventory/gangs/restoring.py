@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
+from berth.formats.kubernetes.lean import OwnerReference
+from berth.formats.kubernetes.owners import KINDS, OwnerKey, OwnerKind
+from berth.formats.kubernetes.workloads import short_kind
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
@@ -10,13 +12,7 @@ from berth.services.inventory.gangs.model import NO_INDEX, Gang, Part, Slot, nee
 from berth.services.inventory.gangs.requests import as_pod_ask, requested_gang_pods
 
 _KINDS: Final[dict[str, OwnerKind]] = {
-    "acjob": "AscendJob",
-    "job": "Job",
-    "jobset": "JobSet",
-    "lws": "LeaderWorkerSet",
-    "replicaset": "ReplicaSet",
-    "statefulset": "StatefulSet",
-    "vcjob": "VolcanoJob",
+    short_kind(OwnerReference(api_version=f"{group}/v1", kind=kind)): found for (group, kind), found in KINDS.items()
 }
 """Kinds of controllers by the first word of the names of their requests."""
 

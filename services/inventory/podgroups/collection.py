@@ -10,7 +10,7 @@ Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Vol
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from berth.core.explain.text import pluralize
@@ -39,6 +39,7 @@ from berth.services.inventory.podgroups.status import (
     phase_after,
     same_but_numbers,
     status_patch,
+    with_collected,
 )
 
 Name = tuple[str, str]
@@ -94,6 +95,27 @@ class _Group:
     retry_at_ms: int = 0
     """No patch before that time: the last one failed permanently."""
     due_ms: int | None = None
+
+    succeeded: frozenset[str] = frozenset()
+    """Pods (uid) that have succeeded while it runs, whether they are there or not."""
+    collected_before: int | None = None
+    """Pods that had succeeded and were gone when this process first saw that it runs; None while it does not."""
+
+    def collected(self, pods: GroupPods) -> int:
+        """Pods that have succeeded and are gone, of a PodGroup that runs.
+
+        Nothing makes the pods of a PodGroup without a controller anew: it has come to its end when each of them has,
+        whether they are removed together or one by one. A controller counts its own pods.
+        """
+        status = self.observed.status
+        runs = status.phase in {"Running", "Unknown"} and self.observed.metadata.controller is None
+        if not runs or not pods.is_ours:
+            self.succeeded, self.collected_before = frozenset(), None
+            return 0
+        if self.collected_before is None:
+            self.collected_before = max(status.succeeded - len(pods.succeeded), 0)
+        self.succeeded |= pods.succeeded
+        return self.collected_before + len(self.succeeded - pods.succeeded)
 
     def due(self, at_ms: int) -> None:
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
@@ -207,7 +229,8 @@ class Groups:
     def _examine(self, name: Name, pods_of: Callable[[PodGroup], GroupPods], now_ms: int) -> None:
         """Note the state of a PodGroup's pods, and whether it waits or claims."""
         group = self._groups[name]
-        group.pods = pods_of(group.observed)
+        pods = pods_of(group.observed)
+        group.pods = replace(pods, counts=with_collected(pods.counts, group.collected(pods)))
         group.due_ms = group.pods.again_ms
         if group.due_ms is None:
             self._due.pop(name, None)

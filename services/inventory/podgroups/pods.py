@@ -32,6 +32,7 @@ class GroupPods:
         again_ms: When its owner is to be read again, because it could not be read; None for never.
         replicas: Pods that its owner has while a rollout is going on; None without one.
         held: Resources that its pods on nodes have, as in :class:`MinResources`: it does not need them once more.
+        succeeded: Pods (uid) that have succeeded.
     """
 
     is_ours: bool | None
@@ -42,6 +43,7 @@ class GroupPods:
     again_ms: int | None = None
     replicas: int | None = None
     held: Mapping[str, int] = field(default_factory=dict)
+    succeeded: frozenset[str] = frozenset()
 
 
 def group_pods(
@@ -91,6 +93,7 @@ def group_pods(
         why=_why(gang, published_members) if unscheduled else NO_REASON,
         replicas=facts.replicas if facts is not None and facts.rollout else None,
         held=held,
+        succeeded=frozenset(member.uid for member in members if member.pod.status.phase == "Succeeded"),
     )
 
 

@@ -5,7 +5,7 @@ Source: docs/reference/kubernetes.md, "Labels of jobs" and "Volcano PodGroups".
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -127,6 +127,16 @@ def reason_of(code: str) -> str:
 def least_of(group: PodGroup) -> int:
     """How many of its pods a PodGroup needs; at least 1."""
     return max(group.spec.min_member or 0, 1)
+
+
+def with_collected(counts: PodCounts, collected: int) -> PodCounts:
+    """Pods of a PodGroup, with those that have succeeded and are gone."""
+    return replace(
+        counts,
+        total=counts.total + collected,
+        succeeded=counts.succeeded + collected,
+        scheduled=counts.scheduled + collected,
+    )
 
 
 def phase_after(group: PodGroup, counts: PodCounts) -> str:

@@ -13,8 +13,9 @@ from berth.schemas.intake import JobRequest
 
 QUEUE_IGNORED: Final = "QueueIgnored"
 """Reason of the Event about a job whose queue would hold it back under Volcano."""
+_ROOT: Final = "root"
 _DEFAULT: Final = "default"
-"""Queue of jobs that name none; Volcano's scheduler creates it."""
+"""Queue of jobs that name none."""
 _NO_QUOTAS: Final = "Berth has no quotas, the job is scheduled all the same"
 
 
@@ -37,6 +38,10 @@ class Queues:
             else:
                 queues[queue.metadata.name] = queue
         self._queues = queues
+
+    def missing(self) -> list[str]:
+        """Queues that Volcano's scheduler makes when it starts, and that do not exist; none before they are listed."""
+        return [name for name in (_ROOT, _DEFAULT) if self._queues is not None and name not in self._queues]
 
     def warning(self, name: str, requested: Callable[[], Counter[str]]) -> str:
         """Why the queue of a job would hold it back under Volcano, as a sentence; empty when it would not.
@@ -65,6 +70,19 @@ class Queues:
                     f" {_NO_QUOTAS}"
                 )
         return ""
+
+
+def new_queue(name: str) -> dict[str, object]:
+    """A queue as Volcano's scheduler makes it: other work may take back from all but the root.
+
+    Source: Volcano, ``pkg/scheduler/cache``.
+    """
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1, "reclaimable": name != _ROOT},
+    }
 
 
 def amounts(requests: Iterable[JobRequest]) -> dict[str, Counter[str]]:

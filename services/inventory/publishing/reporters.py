@@ -8,6 +8,7 @@ from berth.runtime.kube.port import Api
 from berth.schemas.units import UnixMs
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
+from berth.services.inventory.gangs.warnings import CONSTRAINT_IGNORED, GANG_UNKNOWN
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
@@ -42,7 +43,14 @@ class Reporters:
         self.health = reporter(reason="HealthSuspect")
         self.jobs = {
             reason: reporter(reason=reason)
-            for reason in (FAULT_LABEL_IGNORED, FORM_ASSUMED, PRIORITY_ASSUMED, QUEUE_IGNORED)
+            for reason in (
+                CONSTRAINT_IGNORED,
+                FAULT_LABEL_IGNORED,
+                FORM_ASSUMED,
+                GANG_UNKNOWN,
+                PRIORITY_ASSUMED,
+                QUEUE_IGNORED,
+            )
         }
         self.groups = reporter(reason="EnqueueFailed", is_fault=False)
         self._all = (self.nodes, self.moves, self.pods, self.switches, self.health, self.groups, *self.jobs.values())

@@ -73,6 +73,14 @@ class TestWholeJob:
             "02 01 "
         )
 
+    def test_a_piece_of_a_soft_gang_is_rebuilt_where_its_failed_node_is_a_candidate_again(self) -> None:
+        pool = a_pool("00 01 02 03 10 11 12 20")
+        held = blocks("00x 01r 02r", "10r 11x", "20r", first=(0, 2, 3))
+        found = outcome(a_case(pool, held, block=3, soft=True, failed_nodes="00 11"))
+        assert found == "03 01 02 10 12 20 | 0:0x3 rebuilt, 2:1x2 rebuilt, 3:2x1 kept"
+        pool = a_pool("00 01 02 10 11 20")
+        assert outcome(a_case(pool, held, block=3, soft=True, failed_nodes="00 11")).startswith("00 01 02 10 11 20 ")
+
     def test_a_gang_waits_ten_seconds_for_its_healthy_nodes(self) -> None:
         pool = a_pool("00 01 12 13 20 21")
         held = blocks("00r 01r", "10x 11r")

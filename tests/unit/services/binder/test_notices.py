@@ -222,8 +222,9 @@ def test_a_gang_that_is_over_has_nothing_to_say() -> None:
 
 def test_a_gang_that_failed_for_its_placement_is_told_and_one_whose_pods_failed_is_not() -> None:
     book = Book()
-    book.say("failed")
-    assert book.written() == []
+    for words in ("", "a pod failed", "its pods are gone"):
+        book.say("failed", words)
+        assert book.written() == []
     book.say("failed", "its pods could not be bound 5 times")
     assert [kind for _, kind, _ in book.written()] == ["failed"] * 3
 

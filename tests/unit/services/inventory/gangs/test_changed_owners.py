@@ -334,3 +334,32 @@ def test_a_minimum_that_was_right_before_the_job_was_scaled_down_is_no_configura
         f"annotation {LEAST} 4 is more than the 2 pods of the job, which had as many before: lower the minimum, or scale"
         " the job up"
     )
+
+
+@pytest.mark.parametrize(("least", "is_fragile"), [("2", False), ("4", True)])
+def test_the_minimum_of_an_owner_that_changed_while_its_pods_ran_counts_for_a_lost_rank(
+    least: str, *, is_fragile: bool
+) -> None:
+    world = a_set_that_waits(4)
+    runs(world, NAME, of_set(0, 4, node="n1", phase="Running"))
+    world.settle(after_s=3_600)
+    world.gangs.drop_pod("uid-d-3")
+    world.pods(a_pod("d-9", owner=SET))
+    world.settle()
+    assert [request.min_available for request in world.published] == [4], "the owner is read first"
+    assert world.looks == [REPLICAS]
+    world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: least}))
+    world.settle()
+    assert [(one.min_available, one.is_fragile) for one in world.published] == [(4, False), (1, is_fragile)]
+
+
+def test_a_pod_that_comes_while_others_run_is_requested_in_the_queue_that_its_owner_names_now() -> None:
+    world = a_set_that_waits(2)
+    runs(world, NAME, of_set(0, 2, node="n1", phase="Running"))
+    world.settle(after_s=3_600)
+    world.gangs.drop_pod("uid-d-1")
+    world.pods(a_pod("d-9", owner=SET))
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(2, **{"scheduling.volcano.sh/queue-name": "gold"}))
+    world.settle()
+    assert [request.queue for request in world.published] == ["default", "gold"]

@@ -6,6 +6,7 @@ import pytest
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.policies import PriorityClass
+from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members
 
 
@@ -38,7 +39,7 @@ def test_the_class_of_the_podgroup_counts_when_its_pods_have_none(
     world.settle()
     assert world.requests[BASE].priority == wanted
     missing = "PodGroup names the PriorityClass missing, which does not exist: priority 0 counts"
-    assert world.priority_warnings == [missing if group == "missing" else ""]
+    assert world.warnings == [{PRIORITY_ASSUMED: missing} if group == "missing" else {}]
 
 
 def test_nothing_is_missing_before_the_classes_are_listed() -> None:
@@ -46,7 +47,7 @@ def test_nothing_is_missing_before_the_classes_are_listed() -> None:
     world.gangs.set_group(a_group("pg", least=1, priority_class="high"))
     world.pods(*members(1))
     world.settle()
-    assert world.priority_warnings == [""]
+    assert world.warnings == [{}]
 
 
 def test_a_job_that_waits_gets_the_priority_that_its_class_gets() -> None:
@@ -81,4 +82,5 @@ def test_pods_of_different_priorities_start_with_the_highest_and_it_is_said() ->
     )
     world.settle()
     assert world.requests[BASE].priority == 10
-    assert world.priority_warnings == ["its pods have different priorities, p-0 has 10, p-1 has 0: priority 10 counts"]
+    differs = "its pods have different priorities, p-0 has 10, p-1 has 0: priority 10 counts"
+    assert world.warnings == [{PRIORITY_ASSUMED: differs}]

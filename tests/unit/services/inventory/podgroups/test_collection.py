@@ -422,6 +422,36 @@ def test_a_group_is_not_completed_before_it_has_as_many_pods_as_it_needs() -> No
     assert world.gangs.has_pods("ns", "pg")
 
 
+@pytest.mark.parametrize(("owner", "phase"), [(None, "Completed"), (VCJOB, "Unknown")], ids=["alone", "of-a-job"])
+def test_12_a_group_whose_pods_are_collected_one_by_one_follows_them_to_the_end(
+    owner: tuple[str, str, str, str] | None, phase: str
+) -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=2, phase="Running", owner=owner))
+    for name, pod_phase in (("p-0", "Succeeded"), ("p-1", "Running")):
+        world.pods(a_pod(name, group="pg", node="n1", phase=pod_phase))
+    world.run()
+    world.gangs.drop_pod("uid-p-0")
+    world.run()
+    world.pods(a_pod("p-1", group="pg", node="n1", phase="Succeeded"))
+    world.run()
+    assert world.shown["pg"].status.phase == phase
+    world.gangs.drop_pod("uid-p-1")
+    world.run()
+    assert world.shown["pg"].status.phase == phase
+
+
+def test_12_pods_that_come_to_a_group_after_its_end_begin_anew() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=2, phase="Completed", status={"succeeded": 2}))
+    world.pods(a_pod("p-2", group="pg", node="n1", phase="Running"))
+    world.run()
+    assert world.shown["pg"].status.phase == "Completed", "one of two pods has a node"
+    world.pods(a_pod("p-3", group="pg", node="n1", phase="Running"))
+    world.run()
+    assert (world.shown["pg"].status.phase, world.shown["pg"].status.succeeded) == ("Running", 0)
+
+
 def test_counts_and_messages_are_written_at_intervals_and_phases_at_once() -> None:
     world = GroupWorld(msgspec.structs.replace(VOLCANO, group_status_s=5))
     world.show(a_group("pg", least=3))

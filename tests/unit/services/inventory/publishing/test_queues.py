@@ -75,3 +75,12 @@ def test_what_jobs_request_is_summed_by_queue() -> None:
     found = amounts([request("a", "gold"), request("b", "gold"), request("c", "default")])
     assert found["gold"] == {CHIPS: 32, "cpu": 5_000, "memory": 4_608}
     assert found["default"] == {CHIPS: 16, "cpu": 2_500, "memory": 2_304}
+
+
+def test_root_and_default_are_missing_once_queues_are_listed() -> None:
+    queues = Queues()
+    assert queues.missing() == []
+    queues.replace([a_queue("gold")])
+    assert queues.missing() == ["root", "default"]
+    queues.change([("ADDED", a_queue("root"))])
+    assert queues.missing() == ["default"]

@@ -1,0 +1,51 @@
+"""What is said of a gang that is placed otherwise than its objects may want: sentences for Events. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.services.inventory.gangs.model import GROUPED, Member
+
+GANG_UNKNOWN: Final = "GangUnknown"
+"""Reason of the Event about a controller whose kind says nothing of how many of its pods start together."""
+CONSTRAINT_IGNORED: Final = "ConstraintIgnored"
+"""Reason of the Event about a PodGroup that constrains where its pods are, in a way that is not held."""
+_BY_LABELS: Final = frozenset({"lws", "jobset", "pod"})
+_ALONE: Final = frozenset({"daemonset", "node"})
+"""Controllers whose pods have nothing to do with one another."""
+
+
+def unknown_kind(members: Sequence[Member], facts: OwnerFacts | None) -> str:
+    """That the pods of a controller start one by one because its kind is not known; empty if that is not so.
+
+    Args:
+        members: Pods of a request.
+        facts: Facts of the owner, if the owner was looked up.
+    """
+    if not members or facts is not None or not any(member.ask.chips for member in members):
+        return ""
+    place, annotations = members[0].place, members[0].pod.metadata.annotations or {}
+    is_told = place.look is not None or place.key.kind in GROUPED | _BY_LABELS | _ALONE
+    if is_told or MIN_AVAILABLE in annotations or GROUP_MIN_MEMBER in annotations:
+        return ""
+    return (
+        f"the pods of {place.owner.kind} {place.owner.name} start one by one: the kind is not known; annotation "
+        f"{MIN_AVAILABLE} of the pods says how many of them start together"
+    )
+
+
+def ignored_constraints(group: PodGroup | None) -> str:
+    """What a Volcano PodGroup asks of the nodes of its pods and is not held; empty for nothing."""
+    if group is None:
+        return ""
+    topology, parts = group.spec.network_topology, group.spec.sub_group_policy
+    if topology is not None and topology.mode != "soft":
+        return (
+            f"spec.networkTopology.mode is {topology.mode or 'hard'}: it is not held, the pods may be below any switch; "
+            "label tor-affinity or annotation sp-block keeps them together"
+        )
+    if parts:
+        return f"spec.subGroupPolicy has {parts[0].name or 'a group'}: it is not held, the PodGroup is one gang"
+    return ""
