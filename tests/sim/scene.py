@@ -129,18 +129,6 @@ class Scene:
         return str(self.kube.object(f"{PODS}/{pod}")["spec"].get("nodeName", ""))
 
     def why(self, pod: str) -> str:
-        """Why a pod is not scheduled, as its condition says; empty without one."""
-        conditions = self.kube.object(f"{PODS}/{pod}").get("status", {}).get("conditions", [])
-        return next((one["message"] for one in conditions if one["type"] == "PodScheduled"), "")
-
-    def running(self) -> list[str]:
-        """Pods that run on a node, sorted."""
-        pods = self.kube.objects(PODS)
-        return sorted(
-            pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") and _phase(pod) == "Running"
-        )
-
-    def why(self, pod: str) -> str:
         """Message of the condition that a pod is not scheduled; empty without one."""
         conditions = self.kube.object(f"{PODS}/{pod}")["status"].get("conditions", [])
         return next(
