@@ -42,6 +42,8 @@ from berth.services.inventory.publishing.publish_queue import OutboundMessage, P
 from berth.services.inventory.publishing.reporters import Reporters
 
 _MS: Final = 1000
+_PERIODS: Final = 2
+"""Periods of the device plug-in within which it names the chips of a pod."""
 _LEDGER_APART_S: Final = 1.0
 """Least time between two facts of the ledger that only name a newer record."""
 
@@ -71,7 +73,11 @@ class Loop:
         self.constraints = ConstraintFacts(self._changed.set)
         settle_ms = round(config.settle_s * _MS)
         self.pods = Pods(
-            self.nodes, self.constraints.usage, await_job_ms=round(config.stranger_s * _MS), settle_ms=settle_ms
+            self.nodes,
+            self.constraints.usage,
+            await_job_ms=round(config.stranger_s * _MS),
+            naming_ms=round(_PERIODS * config.plugin_period_s * _MS),
+            settle_ms=settle_ms,
         )
         self.steering = SteeringGroups()
         self.ledger = LedgerMarks()
@@ -309,7 +315,7 @@ class Loop:
 
         The chips of a new node are published before the pods on it.
         """
-        if not (self._nodes_pace.may_run() or must or self.pods.is_changed):
+        if not (self._nodes_pace.may_run() or must or self.pods.is_changed or self.nodes.is_short):
             return True
         subjects = self._bus.subjects
         self.switches.settle()

@@ -130,7 +130,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
         Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
-        NodesSeen: {"cpu_others", "memory_others", "moving"},
+        NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
         Settings: {
             "corrections",
             "plain_pods",
@@ -419,6 +419,8 @@ def _facts() -> tuple[Message, ...]:
             rack_index=pack([1, 1, 0], 4),
             cpu_others=pack([0, 4_000, 12_500], 4),
             memory_others=pack([0, 8_192, 65_536], 4),
+            chips_others=pack([0, 3, 0], 2),
+            unsettled=pack([0, 1, 0], 1),
             moving=["node-9"],
         ),
         HealthSeen(

@@ -1,11 +1,12 @@
 """A scene: all services and the cluster below on virtual time, and a script of what its users and controllers do."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from berth.core.explain.job_status import status_of
-from berth.formats.ascend.pod_annotations import GROUP_NAME
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, GROUP_NAME
 from berth.formats.clusters.topology_file import parse_cluster
 from tests.sim.cell import CellSettings, SimCell
 from tests.sim.kube import finished
@@ -85,13 +86,36 @@ class Scene:
         """Change an object."""
         finished(self.kube.patch(path, body))
 
-    def pod(self, name: str, chips: int, *, owner: Tree | None = None, group: str = "") -> None:
-        """Make a pod that runs for ever, of a Volcano PodGroup if one is named."""
-        marks = {GROUP_NAME: group} if group else {}
-        metadata: Tree = {"name": name, "annotations": {**_FOREVER, **marks}, "labels": {}}
+    def pod(
+        self,
+        name: str,
+        chips: int,
+        *,
+        owner: Tree | None = None,
+        group: str = "",
+        node: str = "",
+        marks: Mapping[str, str] = MappingProxyType({}),
+        product: str = "module-910b-8",
+    ) -> None:
+        """Make a pod that runs for ever.
+
+        Args:
+            name: Its name.
+            chips: How many it asks for.
+            owner: Its controller.
+            group: Its Volcano PodGroup; empty without.
+            node: Node on which another scheduler has put it; empty: it is for Berth.
+            marks: Annotations.
+            product: Value of ``accelerator-type`` of the nodes on which it may be.
+        """
+        annotations = {**_FOREVER, **({GROUP_NAME: group} if group else {}), **marks}
+        metadata: Tree = {"name": name, "annotations": annotations, "labels": {}}
         if owner is not None:
             metadata["ownerReferences"] = [owner]
-        finished(self.kube.create(PODS, {"metadata": metadata, "spec": _spec(chips)}))
+        spec = _spec(chips) | {"nodeSelector": {"accelerator-type": product}}
+        if node:
+            spec |= {"nodeName": node, "schedulerName": "default-scheduler"}
+        finished(self.kube.create(PODS, {"metadata": metadata, "spec": spec}))
 
     def group(self, name: str, least: int, *, owner: Tree | None = None) -> None:
         """Make a Volcano PodGroup."""
@@ -110,6 +134,11 @@ class Scene:
         return sorted(
             pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") and _phase(pod) == "Running"
         )
+
+    def chips_of(self, pod: str) -> str:
+        """Chips that a pod has mounted, as its annotation says; before that those that were decided."""
+        marks = self.kube.object(f"{PODS}/{pod}")["metadata"]["annotations"]
+        return str(marks.get(ASCEND_REAL) or marks.get(CHIPS, ""))
 
     def events(self, reason: str) -> list[tuple[str, str]]:
         """Names of the objects of Events with a reason, and the messages, sorted."""

@@ -1,5 +1,7 @@
 """Situations from public reports, each by its name: what is made, and what would be right."""
 
+from typing import Any
+
 import pytest
 
 from berth.runtime.kube.port import RefusedError
@@ -8,8 +10,67 @@ from tests.sim.scene import PODS, Scene, a_volcano_job, owned_by, topology
 
 ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
+SLOW: dict[str, Any] = {"controllers": [], "admit_s": 300.0}
+"""Kubelet takes its time, so that no device plug-in names the chips of a pod."""
+DAEMON_SETS = "/apis/apps/v1/namespaces/ns/daemonsets"
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
+
+
+@pytest.mark.parametrize(
+    ("marks", "kind"),
+    [
+        ({}, ""),
+        ({}, "DaemonSet"),
+        ({"huawei.com/AscendReal": "Ascend910-first"}, ""),
+        ({"huawei.com/AscendReal": "Ascend910-0"}, ""),
+        ({"huawei.com/Ascend910": "Ascend910-8,Ascend910-9"}, ""),
+    ],
+    ids=["unnamed", "of a DaemonSet", "unreadable", "one named", "not of its node"],
+)
+def test_01_a_bound_pod_counts_though_no_annotation_names_its_chips(marks: dict[str, str], kind: str) -> None:
+    scene = Scene(topology(1), agents=SLOW)
+
+    async def script(scene: Scene) -> None:
+        made = scene.put(DAEMON_SETS, {"metadata": {"name": "burn"}, "spec": {}})
+        scene.pod("alien", 6, node="n0", marks=marks, owner=owned_by(made, kind, "apps/v1") if kind else None)
+        await scene.after(1)
+        for chips in (4, 2):
+            scene.pod(f"mine-{chips}", chips)
+        await scene.after(25)
+
+    scene.play(script)
+    assert (scene.deleted, scene.node_of("mine-4"), scene.node_of("mine-2")) == ([], "", "n0")
+
+
+def test_01_a_bound_pod_counts_before_the_device_plugin_names_its_chips() -> None:
+    scene = Scene(topology(1), agents={"controllers": [], "report_s": 5.0})
+
+    async def script(scene: Scene) -> None:
+        scene.pod("alien", 8, node="n0")
+        await scene.after(1)
+        scene.pod("mine", 8)
+        await scene.after(20)
+
+    scene.play(script)
+    assert (scene.running(), scene.node_of("mine")) == (["alien"], "")
+
+
+def test_01_whole_rings_wait_two_periods_for_the_names_of_chips_that_others_have() -> None:
+    scene = Scene(topology(1, "module910x8"), agents=SLOW)
+    nodes: list[str] = []
+
+    async def script(scene: Scene) -> None:
+        scene.pod("alien", 2, node="n0", product="module")
+        await scene.after(1)
+        for chips in (1, 4):
+            scene.pod(f"mine-{chips}", chips, product="module")
+        await scene.after(5)
+        nodes.extend(scene.node_of(f"mine-{chips}") for chips in (1, 4))
+        await scene.after(8)
+
+    scene.play(script)
+    assert (nodes, scene.node_of("mine-4")) == (["n0", ""], "n0")
 
 
 def test_02_a_running_gang_below_its_minimum_comes_before_younger_work() -> None:

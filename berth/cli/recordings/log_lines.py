@@ -47,6 +47,7 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
     "NodesSeen": {
         "names": _NAMES, "class_index": 2, "chips": 8, "allocatable": 2, "cpu_milli": 4, "memory_mib": 4, "superpod_index": 4,
         "leaf_index": 4, "position": 2, "rack_index": 4, "cpu_others": 4, "memory_others": 4,
+        "chips_others": 2, "unsettled": 1,
     },
     "HealthSeen": {
         "names": _NAMES, "unhealthy": 8, "recovering": 8, "network_unhealthy": 8, "level": 1, "network_known": 1, "withheld": 8,
