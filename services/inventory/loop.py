@@ -296,6 +296,7 @@ class Loop:
             self._report_events()
             self._metrics.nodes.set(self.nodes.count)
             self._metrics.pods.set(len(self.pods))
+            self._metrics.twice.set(self.pods.twice.count)
             self._metrics.held.set(self.gangs.held)
             self._metrics.jobs.set(self.gangs.parts)
             self._report_pace.note_run()
@@ -395,6 +396,7 @@ class Loop:
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
         self._reporters.look_at_jobs(self.policies.warnings)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
+        self._reporters.twice.look(self.pods.twice.sentences(self.pods.row), self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
             api_version="v1", kind="ConfigMap", namespace=NAMESPACE, name=CONFIG_MAP, uid=self.switches.uid

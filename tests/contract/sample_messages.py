@@ -37,7 +37,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
-from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
 from berth.schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
@@ -128,7 +128,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid"},
         OutcomeSeen: {"step", "done", "held", "open"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
-        Round: {"recoveries", "held"},
+        Round: {"recoveries", "held", "corrections"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
         Settings: {
@@ -800,6 +800,7 @@ def _ledger() -> tuple[Message, ...]:
                     namespace="team-a", name="llm-7b.restart", uid="40", attempt=1, ranks=[1], until_ms=_AT_MS + 45_008
                 )
             ],
+            corrections=[Correction(uid="38", attempt=2, ranks=[0, 3], chips=[[1, 2], [6, 7]])],
         ),
     )
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from berth.formats.ascend.pod_annotations import ASCEND_REAL
 from berth.runtime.kube.port import RefusedError
 from tests.sim.kube import finished
-from tests.sim.scene import PODS, Scene, a_volcano_job, owned_by, topology
+from tests.sim.scene import CHIPS, PODS, Scene, a_volcano_job, owned_by, topology
 
 ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
@@ -148,3 +149,60 @@ def test_05_pods_without_a_controller_stay_while_the_binding_of_another_is_refus
 
     scene.play(script)
     assert (scene.deleted, scene.running()) == ([], ["p-0", "p-1"])
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_34_pods_that_the_device_plugin_serves_in_another_order_have_what_they_mounted(seed: int) -> None:
+    """Another scheduler, whose clock is behind, binds a pod of as many chips before kubelet admits ours."""
+    scene = Scene(topology(1), seed=seed, agents={"controllers": [], "admit_s": 1.0})
+
+    async def script(scene: Scene) -> None:
+        scene.pod("mine", 2)
+        await scene.after(0.3)
+        before = str((scene.cell.clocks["kube"].now_ms() - 5_000) * 1_000_000)
+        scene.pod("other", 2, node="n0", marks={CHIPS: "Ascend910-2,Ascend910-3", "predicate-time": before})
+        await scene.after(8)
+        for name in "bcd":
+            scene.pod(name, 2)
+        await scene.after(12)
+
+    scene.play(script)
+    assert scene.running() == ["b", "c", "mine", "other"]
+    assert len({chip for name in scene.running() for chip in scene.chips_of(name).split(",")}) == 8
+
+
+def test_34_a_rank_moves_to_the_chips_that_the_device_plugin_names() -> None:
+    scene = Scene(topology(1), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        scene.pod("a", 2)
+        await scene.after(6)
+        scene.patch(f"{PODS}/a", {"metadata": {"annotations": {ASCEND_REAL: "Ascend910-2,Ascend910-3"}}})
+        await scene.after(3)
+        for name in "bcd":
+            scene.pod(name, 2)
+        await scene.after(10)
+
+    scene.play(script)
+    assert scene.running() == ["a", "b", "c", "d"]
+    assert len({chip for name in scene.running() for chip in scene.chips_of(name).split(",")}) == 8
+
+
+def test_34_two_pods_that_name_one_chip_both_run_and_are_told() -> None:
+    scene = Scene(topology(1), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        for name in "ab":
+            scene.pod(name, 2)
+        await scene.after(6)
+        scene.patch(f"{PODS}/a", {"metadata": {"annotations": {ASCEND_REAL: scene.chips_of("b")}}})
+        await scene.after(3)
+        scene.pod("c", 5)
+        await scene.after(10)
+
+    scene.play(script, twice=True)
+    assert (scene.deleted, scene.running()) == ([], ["a", "b"])
+    chips = scene.chips_of("b").replace("Ascend910-", "").replace(",", ", ")
+    assert scene.events("ChipTwice") == [
+        (name, f"chips {chips} of node n0 are named by pod ns/{other} too") for name, other in ("ab", "ba")
+    ]

@@ -105,6 +105,7 @@ class Life:
             releases=found.releases,
             adoptions=found.adoptions,
             recoveries=found.recoveries,
+            corrections=found.corrections,
         )
         return found
 

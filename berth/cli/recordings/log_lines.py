@@ -181,6 +181,10 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
             parts.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
             parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+    parts += [
+        f"corrected the chips of {names.get(one.uid, one.uid)} ({pluralize(len(one.ranks), 'pod')})"
+        for one in body.corrections
+    ]
     parts += [_recovery(one) for one in body.recoveries]
     parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for held in body.held:

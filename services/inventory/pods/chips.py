@@ -5,6 +5,7 @@ Source: docs/reference/kubernetes.md, "Life of a pod"; docs/reference/nodes-and-
 
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.nodes.free_chips import SHARES
 from berth.services.inventory.pods.rows import PodRow
 
 
@@ -22,6 +23,10 @@ class PodChips:
         self._new: dict[str, UnixMs] = {}
         """Since when pods (uid) are known whose chips may still be named; the oldest come first."""
 
+    def is_shared(self, node: str) -> bool:
+        """Whether pods share the chips of a node."""
+        return self._nodes.whole_chips(node, SHARES) == 1
+
     def asked(self, row: PodRow) -> int:
         """Number of chips that a pod asks for, or has parts of."""
         return self._nodes.whole_chips(row.node, row.asked)
@@ -30,6 +35,10 @@ class PodChips:
         """Bitmap of the physical chips of a pod that its node has; of more than it asks for none counts."""
         chips = self._nodes.named(row.node, row.chips, physical=row.physical).chips
         return chips if chips.bit_count() <= self.asked(row) else 0
+
+    def are_allocated(self, row: PodRow) -> int:
+        """1 unless the device plug-in has yet to allocate the chips of a pod."""
+        return int(row.taken or (row.chips != 0 and self.of(row) == self._nodes.mask(row.node)))
 
     def unnamed(self, row: PodRow, named: int) -> int:
         """Number of the chips of a pod without those that a fact of it names."""

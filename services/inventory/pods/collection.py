@@ -19,6 +19,7 @@ from berth.services.inventory.nodes.collection import Naming, Nodes
 from berth.services.inventory.nodes.uses import Use
 from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder, heaviest
 from berth.services.inventory.pods.chips import PodChips
+from berth.services.inventory.pods.chips_twice import ChipsTwice
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, PodRow
@@ -62,6 +63,7 @@ class Pods:
         self._states: dict[str, tuple[PodRow, Naming, RankState]] = {}
         """State of pods by uid, with what it was made of: a fact about a large gang has few new ones."""
         self._foreign = Foreign(self._rank_state)
+        self.twice = ChipsTwice()
         self.reasons: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -178,6 +180,8 @@ class Pods:
             attempt = gang.attempts.setdefault((row.identity.uid, row.identity.attempt), Attempt())
             attempt.pods.setdefault(row.identity.rank, {})[row.uid] = row
             self._dirty[row.namespace, row.identity.job] = None
+            if before is not None and before.chips != row.chips:
+                gang.next_ms = 0  # other chips than it was given: these must not be given away
             # A pod that was adopted does not wait, not even in a later run: its chips would be free meanwhile.
             is_new = before is None and not self._foreign.is_published(row.uid)
             if is_new and self._ownership_of(row.namespace, row.identity) == "unknown":
@@ -202,6 +206,8 @@ class Pods:
         if row.identity is not None:
             self._leave(row, row.identity)
         self._states.pop(uid, None)
+        for other in self.twice.note(row.node, uid, 0):
+            self._account(self._rows[other])
 
     def _leave(self, row: PodRow, identity: RankIdentity) -> None:
         key = (row.namespace, identity.job)
@@ -334,12 +340,9 @@ class Pods:
             and any(one.phase == PodPhase.GONE for one in by_rank.values())
         ):
             by_rank = {}  # no pod is left, and no missing rank will be filled
-        gang = self._gangs[key]
-        published = (
-            gang.published
-            if gang.published is not None and (gang.published.uid, gang.published.attempt) == chosen
-            else None
-        )
+        published = self._gangs[key].published
+        if published is not None and (published.uid, published.attempt) != chosen:
+            published = None
         return pods_fact(key, chosen, by_rank, common_fields(rows, published), at_ms=now_ms)
 
     def _rank_state(self, row: PodRow) -> RankState:
@@ -351,7 +354,7 @@ class Pods:
             row.node,
             row.phase,
             self._chips.of(row),
-            self._has_taken(row),
+            self._chips.are_allocated(row),
             row.leaf_state,
             row.block,
             row.exit_code,
@@ -360,13 +363,6 @@ class Pods:
         )
         self._states[row.uid] = (row, naming, state)
         return state
-
-    def _has_taken(self, row: PodRow) -> int:
-        """1 unless the device plug-in has yet to allocate the chips of a pod.
-
-        Source: docs/reference/kubernetes.md, "Life of a pod".
-        """
-        return int(row.taken or (row.chips != 0 and self._chips.of(row) == self._nodes.mask(row.node)))
 
     def _ownership(self, key: JobKey, attempt: AttemptKey) -> Ownership:
         latest = self._latest_attempts.get(key)
@@ -397,6 +393,9 @@ class Pods:
 
     def _account(self, row: PodRow) -> None:
         """Note what accounts for a pod's resources: the ledger, an adoption, or the node."""
+        alone = self._chips.of(row) if row.is_live and not self._chips.is_shared(row.node) else 0
+        for other in self.twice.note(row.node, row.uid, alone):
+            self._account(self._rows[other])
         ownership = "unknown" if row.identity is None else self._ownership_of(row.namespace, row.identity)
         is_own = ownership == "own" or (row.identity is not None and row.uid in self.awaiting_job)
         is_adopted = row.is_live and not is_own and self._chips.of(row) != 0
@@ -407,8 +406,8 @@ class Pods:
         unnamed = 0 if ownership == "own" else self._unnamed(row, is_adopted=is_adopted)
         if not unnamed:
             self._chips.settle(row.uid)
-        is_new = self._chips.is_new(row.uid)
-        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, is_counted, *beyond, unnamed, is_new)
+        new = self._chips.is_new(row.uid)
+        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, is_counted, *beyond, unnamed, new)
         after = use if row.is_live else None
         self._nodes.use(self._uses.get(row.uid), after)
         self._usage.put(row, is_own=is_own)
@@ -431,6 +430,7 @@ class Pods:
         Chips that are named later count as named once that fact is published: until then nothing else keeps them.
         """
         named = self._chips.of(row) if is_adopted else 0
+        named &= ~self.twice.before(row.node, row.uid, lambda uid: self._rows[uid].identity is not None)
         before = self._uses.get(row.uid)
         if before is not None and before.unnamed > self._chips.unnamed(row, named):
             named &= self._foreign.published_chips(row.uid)

@@ -4,6 +4,7 @@ import pytest
 
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.products.model import LABEL_SOFT_SHARE
+from berth.schemas.columns import unpack
 from berth.schemas.nodes import NodeDescription
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.usage.collection import Usage
@@ -17,6 +18,12 @@ def a_world() -> World:
     world = World()
     world.pods = Pods(world.nodes, Usage(), await_job_ms=1000, naming_ms=NAMING_MS)
     return world
+
+
+def others_at_last(world: World) -> int:
+    """:func:`others`, once all facts of pods are published."""
+    world.facts()
+    return others(world)[0]
 
 
 def others(world: World, node: str = "n1") -> tuple[int, bool]:
@@ -111,3 +118,65 @@ def test_parts_of_chips_count_as_whole_ones() -> None:
     assert others(world)[0] == 2
     world.put(a_pod("named", asked=30, chips="Ascend910-0"))
     assert others(world)[0] == 2
+
+
+def test_chips_that_two_pods_name_count_for_both_and_are_told() -> None:
+    world = a_world()
+    world.put(a_pod("a", chips="Ascend910-0,Ascend910-1"), a_pod("b", chips="Ascend910-1,Ascend910-2"))
+    assert (others_at_last(world), world.pods.twice.count) == (1, 1)
+    assert world.pods.twice.sentences(world.pods.row) == {
+        "uid-a": "chip 1 of node n1 is named by pod team/b too",
+        "uid-b": "chip 1 of node n1 is named by pod team/a too",
+    }
+    world.put(a_pod("c", chips="Ascend910-1,Ascend910-2"))
+    assert (others_at_last(world), world.pods.twice.count) == (3, 2)
+    assert world.pods.twice.sentences(world.pods.row)["uid-c"] == (
+        "chips 1, 2 of node n1 are named by pod team/a and team/b too"
+    )
+    world.put(a_pod("b", chips="Ascend910-1,Ascend910-2", phase="Succeeded"))
+    assert (others_at_last(world), world.pods.twice.count) == (1, 1)
+    world.pods.remove("uid-a")
+    assert (others_at_last(world), world.pods.twice.count) == (0, 0)
+    assert world.pods.twice.sentences(world.pods.row) == {}
+
+
+def test_a_chip_that_a_pod_of_a_job_names_too_counts_for_the_other_one() -> None:
+    world = a_world()
+    world.pods.note_job(accepted("j", "u", 1))
+    world.put(a_pod("a", chips="Ascend910-0,Ascend910-1"))
+    assert others_at_last(world) == 0
+    world.put(a_pod("z", job=("j", "u", 1, 0), chips="Ascend910-0,Ascend910-1"))
+    assert others_at_last(world) == 2
+    world.put(a_pod("z", job=("j", "u", 1, 0), chips="Ascend910-4,Ascend910-5"))
+    assert others_at_last(world) == 0
+
+
+def test_pods_that_share_a_chip_do_not_name_it_twice() -> None:
+    world = a_world()
+    world.nodes.put(a_node("n1", labels={LABEL_SOFT_SHARE: "true"}))
+    world.put(a_pod("a", asked=50, chips="Ascend910-0"), a_pod("b", asked=50, chips="Ascend910-0"))
+    assert (world.pods.twice.count, world.pods.twice.sentences(world.pods.row)) == (0, {})
+
+
+def test_of_a_pod_of_a_job_no_more_chips_are_told_than_it_asks_for() -> None:
+    world = a_world()
+    world.pods.note_job(accepted("j", "u", 1))
+    for named, chips in (("Ascend910-4,Ascend910-5", 0b110000), ("Ascend910-4,Ascend910-5,Ascend910-6", 0)):
+        world.put(a_pod("a", job=("j", "u", 1, 0), asked=2, annotations={REAL: named}))
+        assert [unpack(fact.chips, 8) for fact in world.facts()] == [[chips]]
+        assert others(world) == (0, False)
+        world.nodes.put(a_node("n1", 7))
+    assert list(world.pods.reasons) == ["uid-a"]
+
+
+def test_chips_that_change_are_told_at_once() -> None:
+    world = a_world()
+    world.pods = Pods(world.nodes, Usage(), await_job_ms=1000, settle_ms=1000)
+    world.pods.note_job(accepted("j", "u", 2_000))
+    world.put(a_pod("p0", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    world.put(*(a_pod(f"p{rank}", job=("j", "u", 1, rank), asked=0) for rank in range(1, 2_000)))
+    assert len(world.facts()) == 1
+    world.put(a_pod("p0", job=("j", "u", 1, 0), chips="Ascend910-0", phase="Pending"))
+    assert world.facts() == []
+    world.put(a_pod("p0", job=("j", "u", 1, 0), chips="Ascend910-5", phase="Pending"))
+    assert [unpack(fact.chips, 8)[0] for fact in world.facts()] == [0b100000]
