@@ -24,7 +24,7 @@ from berth.services.binder.block_annotations import block_annotations_of
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.eviction_port import EvictionPort, ignore_event
-from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.kube_eviction import KubeEviction, all_of
 from berth.services.binder.kube_recovery import KubeRecovery
 from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member
@@ -175,9 +175,12 @@ class KubeCluster(EvictionPort):
         """
         if gang.attempt == 1 or progress.is_checked:
             return
-        for rank in [rank for rank in todo if rank in members]:
-            if await self._binding.is_gone(gang.namespace, members[rank].pod, members[rank].uid):
-                progress.lost[rank] = members[rank].uid
+
+        async def see(rank: int, member: Member) -> None:
+            if await self._binding.is_gone(gang.namespace, member.pod, member.uid):
+                progress.lost[rank] = member.uid
+
+        await all_of(see(rank, members[rank]) for rank in todo if rank in members)
         progress.is_checked = True
 
     async def _keep(self, gang: Gang, progress: Progress, members: Mapping[int, Member]) -> None:
