@@ -372,6 +372,8 @@ class OutcomeSeen(Message, frozen=True):
     open: list[int] = []
     """Ranks that recover, ascending: their pods are about to be deleted, or their new ones are not bound. Published
     before the first pod is deleted, so that their successors are known as such; all ranks if the whole job leaves."""
+    given_back: bool = False
+    """No pod was bound, for some node does not take its pod any more: the gang is decided anew, as if not tried."""
 
 
 class TimerSeen(Message, frozen=True):

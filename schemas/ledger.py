@@ -196,11 +196,14 @@ class Verdict(Part, frozen=True):
     """Waiting does not change the refusal: the job is rejected."""
 
 
-ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "fault", "backup"]
+ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "given-back", "fault", "backup"]
 
 
 class Release(Part, frozen=True):
-    """Chips are released: no pod of the attempt is left."""
+    """Chips are released: no pod of the attempt is left, or none was bound.
+
+    ``given-back``: its nodes do not take its pods any more; it was not tried.
+    """
 
     uid: str
     attempt: int

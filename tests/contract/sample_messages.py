@@ -126,7 +126,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.4": {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid"},
-        OutcomeSeen: {"step", "done", "held", "open"},
+        OutcomeSeen: {"step", "done", "held", "open", "given_back"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
         Round: {"recoveries", "held", "corrections"},
         BreakNode: {"leaf", "pod", "exit_code"},
@@ -570,6 +570,7 @@ def _facts() -> tuple[Message, ...]:
             done=1,
             held=[RankFailure(1, "HTTP 429: Cannot evict pod as it would violate the pod's disruption budget.")],
             open=[3, 5],
+            given_back=True,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
         LedgerSeen("2026-11-21T10:00:00.123456789Z", epoch=7, sequence=42, at_ms=_AT_MS + 8),

@@ -135,6 +135,12 @@ class Scene:
         """Node of a pod; empty without one."""
         return str(self.kube.object(f"{PODS}/{pod}")["spec"].get("nodeName", ""))
 
+    def decided(self) -> list[str]:
+        """Nodes of all ranks that have a place in the ledger, sorted."""
+        self._observer.catch_up()
+        holdings = self._observer.state.fold.holdings.values()
+        return sorted(name for holding in holdings for name in holding.placement.names())
+
     def running(self) -> list[str]:
         """Pods that run on a node, sorted."""
         pods = self.kube.objects(PODS)

@@ -206,3 +206,35 @@ def test_34_two_pods_that_name_one_chip_both_run_and_are_told() -> None:
     assert scene.events("ChipTwice") == [
         (name, f"chips {chips} of node n0 are named by pod ns/{other} too") for name, other in ("ab", "ba")
     ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "repair", "effect": "NoSchedule"}]}},
+        {"metadata": {"labels": {"accelerator-type": "module-910b-16"}}},
+    ],
+    ids=["cordoned", "tainted", "relabelled"],
+)
+def test_a_node_that_changed_since_the_decision_gets_no_pod(change: dict[str, Any]) -> None:
+    scene = Scene(topology(2), agents={"controllers": ["volcano"]})
+    before: list[str] = []
+
+    async def script(scene: Scene) -> None:
+        scene.cell.stop("binder")
+        await scene.after(1)
+        scene.put(VOLCANO_JOBS, a_volcano_job("gang", 1, chips=8))
+        await scene.after(3)
+        scene.cell.kill("inventory")  # so that the binder alone sees the change
+        before.extend(scene.decided())
+        scene.patch(f"/api/v1/nodes/{before[0]}", change)
+        scene.cell.start("binder")
+        await scene.after(3)
+        before.append(scene.node_of("gang-worker-0"))
+        scene.cell.start("inventory")
+        await scene.after(20)
+
+    scene.play(script)
+    assert before == ["n0", ""]
+    assert (scene.node_of("gang-worker-0"), scene.running(), scene.deleted) == ("n1", ["gang-worker-0"], [])

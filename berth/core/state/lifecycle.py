@@ -229,12 +229,12 @@ def _may_try_again(state: State, holding: Holding) -> bool:
     """Whether an attempt that could not be bound is followed by another one.
 
     One that failed for a claim leaves a node or a volume out of those that follow, so it does not count as a try. Nor
-    does one that a fault has ended.
+    does one that a fault has ended, or that was given back.
     """
     gang = state.fold.gangs.get(holding.uid)
-    restarts = gang.restarts if gang is not None else 0
+    others = gang.restarts + gang.given_back if gang is not None else 0
     failures = state.constraints.claims.failures_of(holding)
-    return holding.attempt < state.fold.settings.attempts_max + failures + restarts
+    return holding.attempt < state.fold.settings.attempts_max + failures + others
 
 
 def _must_end(
@@ -246,8 +246,9 @@ def _must_end(
         if outcome.bound or seen is not None:
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
         else:
-            reason = _release_reason(state, holding, None, otherwise="bind-failed")
-            again = reason == "bind-failed" and _may_try_again(state, holding)
+            why: ReleaseReason = "given-back" if outcome.given_back else "bind-failed"
+            reason = _release_reason(state, holding, None, otherwise=why)
+            again = reason == "given-back" or (reason == "bind-failed" and _may_try_again(state, holding))
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):

@@ -34,6 +34,8 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """How often it was restarted as a whole because of a fault."""
     placed_ms: int = 0
     """Time of the record since which every rank is at its place again; 0 during a recovery."""
+    given_back: int = 0
+    """How many attempts were given back before any pod was bound: they do not count as tries."""
 
     @property
     def is_over(self) -> bool:

@@ -177,10 +177,11 @@ class _Steps:
         if gang is None or gang.attempt != release.attempt:
             return
         gang.ledger_seq, gang.at_ms = self._when
+        gang.given_back += release.reason == "given-back"
         if release.again:
             gang.phase, gang.attempt = "waiting", gang.attempt + 1
         else:
-            gang.phase = "failed" if release.reason in {"bind-failed", "fault"} else release.reason
+            gang.phase = "failed" if release.reason in {"bind-failed", "given-back", "fault"} else release.reason
             if release.reason == "bind-failed":
                 gang.refusal = Refusal(code="bind-failed", value=str(release.attempt))
         self.folded.gangs.append(gang)
