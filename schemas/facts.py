@@ -1,4 +1,7 @@
-"""Facts: the latest state of a subject. All input of decisions arrives as one of these messages."""
+"""Facts: the latest state of a subject. All input of decisions arrives as one of these messages.
+
+Longer than 400 lines because readers look for all facts in one place.
+"""
 
 from enum import IntEnum, IntFlag
 from typing import ClassVar, Literal
@@ -63,6 +66,12 @@ class NodesSeen(Message, frozen=True):
     """``<u4`` MiB likewise, besides ``memory_mib``."""
     moving: list[str] = []
     """Nodes that have left this domain for another one, whose fact follows, sorted."""
+    chips_others: bytes = b""
+    """``<u2``: chips that bound pods request and that neither the ledger nor the fact of a pod names; empty if there
+    are none."""
+    unsettled: bytes = b""
+    """``<u1``: 1 while pods of ``chips_others`` are so new that the device plug-in may still name their chips; empty if
+    there are none."""
 
 
 class NodeHealth(IntEnum):
@@ -363,6 +372,8 @@ class OutcomeSeen(Message, frozen=True):
     open: list[int] = []
     """Ranks that recover, ascending: their pods are about to be deleted, or their new ones are not bound. Published
     before the first pod is deleted, so that their successors are known as such; all ranks if the whole job leaves."""
+    given_back: bool = False
+    """No pod was bound, for some node does not take its pod any more: the gang is decided anew, as if not tried."""
 
 
 class TimerSeen(Message, frozen=True):

@@ -1,5 +1,6 @@
 """Ledger: the decisions of Berth, append-only and in one total order."""
 
+from itertools import pairwise
 from typing import ClassVar, Final, Literal
 
 import msgspec
@@ -195,11 +196,14 @@ class Verdict(Part, frozen=True):
     """Waiting does not change the refusal: the job is rejected."""
 
 
-ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "fault", "backup"]
+ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "given-back", "fault", "backup"]
 
 
 class Release(Part, frozen=True):
-    """Chips are released: no pod of the attempt is left."""
+    """Chips are released: no pod of the attempt is left, or none was bound.
+
+    ``given-back``: its nodes do not take its pods any more; it was not tried.
+    """
 
     uid: str
     attempt: int
@@ -232,8 +236,33 @@ class Adoption(Part, frozen=True):
     placement: Placement
 
 
+class Correction(Part, frozen=True):
+    """Ranks whose pods have other chips of their nodes than the ledger says: those are theirs from this record on."""
+
+    uid: str
+    attempt: int
+    ranks: list[int]
+    """Ascending, at least one."""
+    chips: list[list[int]]
+    """All chips of each of ``ranks``, as many as it had, ascending."""
+
+    def __post_init__(self) -> None:
+        """Check that ranks and chips agree.
+
+        Raises:
+            ValueError: Ranks are not ascending or none, or there are not chips for each, ascending.
+        """
+        if not self.ranks or self.ranks[0] < 0 or any(a >= b for a, b in pairwise(self.ranks)):
+            raise ValueError(f"ranks: {self.ranks}, expected at least one, ascending, from 0 on")
+        if len(self.chips) != len(self.ranks) or any(a >= b for of in self.chips for a, b in pairwise(of)):
+            raise ValueError(f"chips: {self.chips}, expected those of {len(self.ranks)} ranks, ascending")
+
+
 class Round(Message, frozen=True):
-    """Decisions of one round, folded in the order verdicts, recoveries, evictions, held, releases, adoptions."""
+    """Decisions of one round.
+
+    They are folded in the order verdicts, corrections, recoveries, evictions, held, releases, adoptions.
+    """
 
     KIND: ClassVar[str] = "ledger.round"
     VERSION: ClassVar[int] = 3
@@ -259,6 +288,8 @@ class Round(Message, frozen=True):
     """Only since version 2, which ``Settings.recoveries`` enables."""
     held: list[HeldPlaces] = []
     """Places of jobs that start anew, as ``recoveries`` only since version 2."""
+    corrections: list[Correction] = []
+    """As ``recoveries`` only since version 2; all chips that they move ranks away from are free before any is given."""
 
 
 class RecordHead(Part, frozen=True):
@@ -324,6 +355,7 @@ def facts_known(data: bytes) -> int:
 __all__ = [
     "RELEASE",
     "Adoption",
+    "Correction",
     "Epoch",
     "Eviction",
     "HeldPlaces",

@@ -37,6 +37,10 @@ class NodeDescription(Part, frozen=True):
     """CPU that pods without chips use which Berth did not place; it is not in ``cpu_milli``."""
     memory_others: MemoryMib = 0
     """Memory likewise; it is not in ``memory_mib``."""
+    chips_others: int = 0
+    """Chips that bound pods request and of which nobody knows which ones they are; they are in ``allocatable``."""
+    is_unsettled: bool = False
+    """Some of these pods are so new that the device plug-in may still name their chips."""
 
     @property
     def whole_chips(self) -> int:

@@ -8,6 +8,8 @@ from berth.schemas.facts import RankFailure
 from berth.services.binder.cluster import BindResult, Gang
 from berth.services.binder.members import Member
 
+_FACTS_S: Final = 1.0
+"""Within this time facts show how nodes are."""
 _LEFT_OUT: Final = "not bound: the gang cannot be bound whole"
 
 
@@ -31,6 +33,9 @@ class Progress:
         refused: Reason for which the server last refused to bind a rank, and the time since which it refuses.
         is_checked: The pods of an attempt that follows another one were read.
         kept: Why the gang is not undone although ranks cannot be bound; empty where none was tried again for that.
+        misfits: Ranks whose nodes do not take their pods any more, and why.
+        misfit_since_s: Since when there are any; None while there are none.
+        given_back: Before any pod was bound, some node did not take its pod any more.
     """
 
     began_s: float
@@ -48,6 +53,9 @@ class Progress:
     refused: dict[int, tuple[str, float]] = field(default_factory=dict)
     is_checked: bool = False
     kept: str = ""
+    misfits: dict[int, str] = field(default_factory=dict)
+    misfit_since_s: float | None = None
+    given_back: bool = False
 
     def is_outdated(self, gang: Gang) -> bool:
         """Whether an attempt has other places than when it was last tried."""
@@ -78,6 +86,20 @@ class Progress:
         self.refused[rank] = (reason, since_s)
         return reason != before, since_s
 
+    def note_misfits(self, misfits: Mapping[int, str], now_s: float) -> float:
+        """Note which ranks are decided for nodes that do not take them any more, and why.
+
+        Returns:
+            How long to wait, in seconds, so that facts tell the dispatcher the same before it decides anew.
+        """
+        self.misfits = dict(misfits)
+        if not misfits:
+            self.misfit_since_s = None
+            return 0.0
+        if self.misfit_since_s is None:
+            self.misfit_since_s = now_s
+        return max(self.misfit_since_s + _FACTS_S - now_s, 0.0)
+
     def try_all_again(self, now_s: float) -> None:
         """Begin again with all ranks that are not bound."""
         self.began_s = now_s
@@ -99,4 +121,4 @@ class Progress:
         if failures:
             rest = [rank for rank in todo if rank not in maybe_bound and rank not in self.failures]
             failures += [RankFailure(rank, _LEFT_OUT) for rank in rest]
-        return BindResult(len(maybe_bound), failures)
+        return BindResult(len(maybe_bound), failures, given_back=self.given_back)

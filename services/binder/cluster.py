@@ -13,6 +13,7 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import MembersSeen, PodsSeen, RankFailure
 from berth.schemas.message import Message
+from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.schemas.units import UnixMs
@@ -27,6 +28,7 @@ Manner: TypeAlias = Literal["none", "plain", "grace", "force", "evict", "evict-l
 """How pods are deleted. ``none``: not at all, their attempt ends when they do; ``plain``: with their own grace period;
 ``grace``: likewise, and their conditions and an Event say so first; ``force``: at once. ``evict``: by evictions, which
 budgets may refuse; ``evict-late``: likewise, and those that end already are deleted at once."""
+Shapes: TypeAlias = Sequence[tuple[int, Shape]]
 Wake: TypeAlias = Callable[[list[AttemptKey]], None]
 """Called with attempts for which something has changed."""
 
@@ -43,6 +45,7 @@ class Gang:
         todo: Ranks to bind, ascending; None for all that were not released.
         recovers: The gang was bound, and others of it run: each rank is bound, or fails, on its own.
         ledger: Record that gave it its newest places, as its pods name it; empty if it is not known.
+        shapes: What the pods of each task select and tolerate, with their number; empty if that is not known.
         backups: Backup pods (uid) by rank: those to bind in place of the pods of their ranks, which run on; with
             ``todo`` None all that may be bound.
     """
@@ -60,11 +63,20 @@ class Gang:
     recovers: bool = False
     backups: Mapping[int, str] = field(default_factory=dict)
     ledger: str = ""
+    shapes: Shapes = ()
 
     @property
     def key(self) -> AttemptKey:
         """Identity of the decision."""
         return (self.uid, self.attempt)
+
+    def shape_of(self, rank: int) -> Shape | None:
+        """What the pod of a rank selects and tolerates; None if it is not known."""
+        for pods, shape in self.shapes:
+            if rank < pods:
+                return shape
+            rank -= pods
+        return None
 
     def ranks(self) -> list[int]:
         """Ranks to bind."""
@@ -108,11 +120,13 @@ class BindResult:
         bound: Pods that are bound, or may be.
         failures: Ranks that cannot be bound, and the reasons.
         waiting: Ranks of a recovery whose pods are not there yet, or wait; the others do not wait for them.
+        given_back: None was bound, for some node does not take its pod any more.
     """
 
     bound: int
     failures: list[RankFailure] = field(default_factory=list)
     waiting: tuple[int, ...] = ()
+    given_back: bool = False
 
 
 class NotYetError(TransientError):
@@ -133,7 +147,7 @@ class HeldBackError(NotYetError):
         self.held = list(held)
 
 
-def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None) -> Gang:
+def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None, shapes: Shapes = ()) -> Gang:
     """An attempt in the form of the cluster port.
 
     A backup pod that is to be bound has the place that is reserved for it, beside the pod that its rank has.
@@ -142,6 +156,7 @@ def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None 
         attempt: The attempt.
         run_ms: Declared run time; 0 when unknown.
         to_bind: Ranks that are to be bound; None for all that were not released, and their backup pods.
+        shapes: What the pods of each task select and tolerate, with their number.
     """
     placement, steps = attempt.placement, dict(attempt.holding.steps)
     moves = attempt.holding.backups()
@@ -166,6 +181,7 @@ def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None 
         recovers=attempt.recovers,
         backups={rank: move.backup_of(rank) for rank, move in moves.items()},
         ledger=attempt.ledger,
+        shapes=shapes,
     )
 
 
@@ -174,15 +190,10 @@ class Cluster(Protocol):
 
     Attributes:
         fact_kinds: Kinds of facts that it takes besides outcomes: ``member``, ``pod``, ``claim``, ``unbound``.
-        uses_run_time: Whether it uses :attr:`Gang.run_ms`; reading that costs a request to the bus.
     """
 
     @property
     def fact_kinds(self) -> tuple[str, ...]:
-        """See above."""
-
-    @property
-    def uses_run_time(self) -> bool:
         """See above."""
 
     def take_members(self, fact: MembersSeen) -> None:
@@ -299,11 +310,6 @@ class FactlessCluster:
         """None."""
         return ()
 
-    @property
-    def uses_run_time(self) -> bool:
-        """No."""
-        return False
-
     def take_members(self, fact: MembersSeen) -> None:
         """Ignore it."""
 
@@ -356,11 +362,6 @@ class SimCluster(FactlessCluster):
     def __init__(self, bus: Bus, *, answer_timeout_s: float) -> None:
         self._bus = bus
         self._timeout_s = answer_timeout_s
-
-    @property
-    def uses_run_time(self) -> bool:
-        """Its pods end after that time."""
-        return True
 
     async def bind(self, gang: Gang) -> BindResult:
         """See :meth:`Cluster.bind`.

@@ -24,7 +24,7 @@ from berth.services.binder.block_annotations import block_annotations_of
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.eviction_port import EvictionPort, ignore_event
-from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.kube_eviction import KubeEviction, all_of
 from berth.services.binder.kube_recovery import KubeRecovery
 from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member
@@ -43,8 +43,8 @@ from berth.services.binder.work import AttemptKey
 _EVENTS_MAX: Final = 16
 """Maximum number of pods of a gang that get an Event each if they cannot be bound, or wait for their claims."""
 _REFUSED_AGAIN_S: Final = 0.5
-_KEPT_AGAIN_S: Final = 15.0
-"""Pause before a gang that is not undone is tried again."""
+_MISFIT_AGAIN_S: Final = 5.0
+"""Pause before a pod is tried again whose node does not take it any more."""
 _NO_POD_AGAIN_S: Final = 60.0
 """Pause before ranks without a pod are looked at again, if no fact about their pods comes before."""
 
@@ -100,11 +100,6 @@ class KubeCluster(EvictionPort):
         """Facts of members name the pods, facts of pods show which have their chips, the others are about claims."""
         return ("member", "pod", "claim", "unbound")
 
-    @property
-    def uses_run_time(self) -> bool:
-        """No: the pods end by themselves."""
-        return False
-
     def take_members(self, fact: MembersSeen) -> None:
         """Take a fact of members.
 
@@ -159,7 +154,7 @@ class KubeCluster(EvictionPort):
             if wait_s is not None and not self._gives_up(progress):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
         if self._gives_up(progress):
-            await self._keep(gang, progress, members)
+            await self._remade.keep(gang, progress, members, self._clock.monotonic_s(), self._report_event)
         self._progress.pop(gang.key, None)  # the attempt may have ended meanwhile
         return progress.result(todo)
 
@@ -175,31 +170,13 @@ class KubeCluster(EvictionPort):
         """
         if gang.attempt == 1 or progress.is_checked:
             return
-        for rank in [rank for rank in todo if rank in members]:
-            if await self._binding.is_gone(gang.namespace, members[rank].pod, members[rank].uid):
-                progress.lost[rank] = members[rank].uid
+
+        async def see(rank: int, member: Member) -> None:
+            if await self._binding.is_gone(gang.namespace, member.pod, member.uid):
+                progress.lost[rank] = member.uid
+
+        await all_of(see(rank, members[rank]) for rank in todo if rank in members)
         progress.is_checked = True
-
-    async def _keep(self, gang: Gang, progress: Progress, members: Mapping[int, Member]) -> None:
-        """Go on with a gang that cannot be undone, because a bound pod of it would not be made anew.
-
-        Raises:
-            NotYetError: It goes on: the other ranks wait at their places.
-            TransientError: The API server did not answer.
-        """
-        bound = {rank: members[rank] for rank in progress.done | progress.unclear if rank in members}
-        why = await self._remade.lost_with(gang, bound) if bound else ""
-        if not why:
-            return
-        rank, reason = min(progress.failures.items())
-        kept = f"rank {rank} of the gang cannot be bound: {reason}; the pods that are bound stay: {why}"
-        if kept != progress.kept:
-            for member in islice((members[one] for one in sorted(members)), _EVENTS_MAX):
-                involved = involved_pod(gang.namespace, member.pod, member.uid)
-                self._report_event(involved, "FailedBinding", kept, gang.uid)
-        progress.kept = kept
-        progress.try_all_again(self._clock.monotonic_s())
-        raise NotYetError(kept, retry_after_s=_KEPT_AGAIN_S)
 
     async def _bind_again(
         self, gang: Gang, progress: Progress, job_members: JobMembers | None, todo: list[int]
@@ -306,9 +283,9 @@ class KubeCluster(EvictionPort):
     ) -> tuple[list[RankPod], float | None]:
         """Pods that may be bound now, and how long the others may wait for their turn; None when no pod waits."""
         ready: list[RankPod] = []
-        wait_s: float | None = None
-        for rank in todo:
-            if rank in progress.failures:
+        wait_s = self._leave_misfits(gang, progress, members, todo)
+        for rank in () if progress.given_back else todo:
+            if rank in progress.failures or rank in progress.misfits:
                 continue
             card = self.nodes.get(progress.nodes[rank])
             if card is None:
@@ -327,6 +304,32 @@ class KubeCluster(EvictionPort):
             else:
                 self._fail(gang, progress, rank, self._turns.obstacle(slot, gang, rank), members[rank])
         return ready, wait_s
+
+    def _leave_misfits(
+        self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Iterable[int]
+    ) -> float | None:
+        """See which nodes do not take their pods any more. A gang of which no pod is bound gives its places back.
+
+        Returns:
+            How long ranks wait for such nodes; None if none waits.
+
+        Raises:
+            NotYetError: No pod is bound yet, and the dispatcher may not know of the nodes.
+        """
+        now_s, nodes = self._clock.monotonic_s(), progress.nodes
+        found = ((rank, self.nodes.misfit(nodes[rank], gang.shape_of(rank), self._clock.now_ms())) for rank in todo)
+        misfits = {rank: why for rank, why in found if why and rank not in progress.failures}
+        left_s = progress.note_misfits(misfits, now_s)
+        is_first = bool(misfits) and not (progress.done or progress.unclear or gang.recovers)
+        if left_s:
+            if is_first:
+                raise NotYetError(next(iter(misfits.values())), retry_after_s=left_s)
+            return left_s
+        progress.given_back |= is_first
+        for rank, why in misfits.items():
+            if is_first or gang.recovers or not self._is_refused_for_now(gang, progress, rank, members[rank], why):
+                self._fail(gang, progress, rank, why, members[rank])
+        return _MISFIT_AGAIN_S if misfits.keys() - progress.failures.keys() else None
 
     async def _bind_all(self, gang: Gang, progress: Progress, job_members: JobMembers, ready: list[RankPod]) -> None:
         """Bind pods that may be bound, all at once.
@@ -353,7 +356,7 @@ class KubeCluster(EvictionPort):
             return
         except PoisonError as error:
             verdict = Verdict("failed", f"pod {pod.member.pod}: {error.reason}")
-        if verdict.state == "refused" and self._is_refused_for_now(gang, progress, pod, verdict.reason):
+        if verdict.state == "refused" and self._is_refused_for_now(gang, progress, rank, pod.member, verdict.reason):
             errors.append(TransientError(verdict.reason, retry_after_s=_REFUSED_AGAIN_S))
             return
         progress.unclear.discard(rank)
@@ -376,13 +379,13 @@ class KubeCluster(EvictionPort):
             if not verdict.pod.awaits_chips:
                 self._free(self._chip_slots.release(key))
 
-    def _is_refused_for_now(self, gang: Gang, progress: Progress, pod: RankPod, reason: str) -> bool:
+    def _is_refused_for_now(self, gang: Gang, progress: Progress, rank: int, member: Member, reason: str) -> bool:
         """Whether a pod whose binding is refused is tried again; an Event of the pod says so."""
         now_s = self._clock.monotonic_s()
-        is_news, since_s = progress.note_refusal(pod.rank, reason, now_s)
+        is_news, since_s = progress.note_refusal(rank, reason, now_s)
         is_tried = now_s < since_s + self._config.bind_give_up_s
         if is_news and is_tried and not progress.kept and len(progress.refused) <= _EVENTS_MAX:
-            involved = involved_pod(gang.namespace, pod.member.pod, pod.member.uid)
+            involved = involved_pod(gang.namespace, member.pod, member.uid)
             self._report_event(involved, "FailedBinding", f"{reason}; it is tried again", gang.uid)
         return is_tried
 

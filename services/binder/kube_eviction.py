@@ -79,7 +79,7 @@ class KubeEviction:
         going = [pod for pod in found if manner not in _OF_LIVE or not pod.has_ended]
         held = HeldPods()
         if manner != "none":
-            await _all(held.of(_rank_of(pod), self._deletion.delete(pod, manner, reason)) for pod in going)
+            await all_of(held.of(_rank_of(pod), self._deletion.delete(pod, manner, reason)) for pod in going)
         held.end()
         return [pod for pod in going if not pod.has_ended]
 
@@ -97,7 +97,7 @@ class KubeEviction:
         nodes = {rank: leave.node for rank, leave in leaves.items()}
         found = await self._find(gang, members, nodes)
         going = [(rank, pod) for rank, pod in found if pod.step < leaves[rank].step]
-        await _all(
+        await all_of(
             held.of(rank, self._deletion.delete(pod, leaves[rank].manner, leaves[rank].reason)) for rank, pod in going
         )
         return going
@@ -121,7 +121,7 @@ class KubeEviction:
         """
         pods = await self._list(clearing.namespace, {})
         left = [pod for pod in pods if pod.has_ended and pod.is_before(clearing.uid, clearing.attempt)]
-        await _all(self._deletion.delete(pod, "force", "") for pod in left)
+        await all_of(self._deletion.delete(pod, "force", "") for pod in left)
 
     async def mark(self, gang: Gang, members: Mapping[int, Member], ranks: Sequence[int], kind: str) -> None:
         """Mark the pods of some ranks that were bound for earlier steps.
@@ -132,7 +132,7 @@ class KubeEviction:
         """
         names = gang.placement.names()
         found = await self._find(gang, members, {rank: names[rank] for rank in ranks})
-        await _all(self._deletion.mark(pod, kind) for _, pod in found if pod.step < gang.step)
+        await all_of(self._deletion.mark(pod, kind) for _, pod in found if pod.step < gang.step)
 
     async def _of_foreign(self, gang: Gang) -> list[PodLean]:
         pod = await self._pods.look(gang.namespace, gang.name.removeprefix(FOREIGN_PREFIX))
@@ -162,7 +162,7 @@ class KubeEviction:
             if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
                 found[pod.metadata.uid] = (rank, pod)
 
-        await _all(look(rank, members[rank]) for rank in wanted if rank in members)
+        await all_of(look(rank, members[rank]) for rank in wanted if rank in members)
         known = {rank for rank, _ in found.values()}
         unknown = {node for rank, node in wanted.items() if node and rank not in known}
         if unknown:
@@ -212,7 +212,7 @@ def _rank_of(pod: PodLean) -> int:
     return whole_number(pod.metadata.annotation(RANK)) or 0
 
 
-async def _all(calls: Iterable[Awaitable[None]]) -> None:
+async def all_of(calls: Iterable[Awaitable[None]]) -> None:
     """Await calls at the same time; an error of one does not hold the others up.
 
     Raises:

@@ -17,10 +17,12 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.waits import IdleWorkers
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
+from berth.schemas.intake import JobRequest
 from berth.schemas.subjects import StreamName
 from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError, gang_of
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
+from berth.services.binder.node_cards import shapes_of_tasks
 from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end, marks_of
 from berth.services.binder.work import Attempt, AttemptKey, Clearing, Step, Work
 
@@ -243,9 +245,9 @@ class Loop:
         self.work.clearings.pop((clearing.uid, clearing.attempt), None)
 
     async def _bind(self, attempt: Attempt) -> OutcomeSeen | None:
-        run_ms = await self._run_ms(attempt) if self._cluster.uses_run_time else 0
-        ranks = self.work.to_bind(attempt)
-        gang = gang_of(attempt, run_ms, to_bind=ranks)
+        request, ranks = await self._request(attempt), self.work.to_bind(attempt)
+        run_ms, shapes = (request.run_ms, shapes_of_tasks(request)) if request is not None else (0, ())
+        gang = gang_of(attempt, run_ms, to_bind=ranks, shapes=shapes)
         try:
             bound = await self._cluster.bind(gang) if ranks or not gang.recovers else BindResult(0)
         except PoisonError as error:
@@ -293,6 +295,7 @@ class Loop:
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
             open=self.work.open_ranks(attempt),
+            given_back=bound.given_back and not bound.bound,
         )
 
     def _outcome_of_step(
@@ -426,8 +429,8 @@ class Loop:
             return f"{_EVICT_REASONS[reason]}: {outcome.failures[0].reason}"
         return _EVICT_REASONS.get(reason, reason)
 
-    async def _run_ms(self, attempt: Attempt) -> int:
-        """Run time that the accepted job declares; 0 when it is not known."""
+    async def _request(self, attempt: Attempt) -> JobRequest | None:
+        """The accepted request of a job; None when it is not known."""
         subject = self._bus.subjects.fact_job(attempt.namespace, attempt.name)
         for stream in (StreamName.LATEST, StreamName.FACTS):
             stored = await self._bus.last(stream, subject)
@@ -438,5 +441,5 @@ class Loop:
             except DecodeError:
                 continue
             if job.uid == attempt.uid and job.request is not None:
-                return job.request.run_ms
-        return 0
+                return job.request
+        return None

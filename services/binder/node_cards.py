@@ -1,14 +1,28 @@
-"""Data of nodes that annotations of pods need."""
+"""Data of nodes that annotations of pods need, and whether a node still takes a pod that was decided for it."""
 
-from typing import Final
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
 
+from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.kubernetes.lean import Lean, Meta
-from berth.formats.kubernetes.objects import NodeAddress
+from berth.formats.kubernetes.objects import NodeAddress, NodeSpec, NodeTaint
 from berth.runtime.kube.port import Change
+from berth.schemas.constraints import Taint
+from berth.schemas.intake import JobRequest
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
+from berth.schemas.units import UnixMs
 
 _READY: Final = "Ready"
+_UNREADY_MS: Final = 30_000
+"""How long a node may be not ready before nothing is bound to it any more."""
+_OF_READINESS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""Taints that say the same as the condition, at once."""
+_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+_MS: Final = 1000
 
 
 class NodeCondition(Lean, frozen=True):
@@ -16,6 +30,7 @@ class NodeCondition(Lean, frozen=True):
 
     type: str = ""
     status: str = ""
+    last_transition_time: str | None = None
 
 
 class NodeStatusLean(Lean, frozen=True):
@@ -29,7 +44,18 @@ class NodeLean(Lean, frozen=True):
     """Fields of a node that are read here."""
 
     metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
     status: NodeStatusLean = NodeStatusLean()
+
+
+class _Gate(NamedTuple):
+    """What keeps pods from a node, or lets them in."""
+
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    cordoned: bool
+    unready_ms: UnixMs
+    """Since when it is not ready; 0 if it is."""
 
 
 class NodeCards:
@@ -37,7 +63,7 @@ class NodeCards:
 
     def __init__(self) -> None:
         self._cards: dict[str, NodeCard] = {}
-        self._unready: set[str] = set()
+        self._gates: dict[str, _Gate] = {}
 
     def __len__(self) -> int:
         return len(self._cards)
@@ -48,29 +74,98 @@ class NodeCards:
 
     def is_ready(self, name: str) -> bool:
         """Whether a node is there and its kubelet answers; a node that says nothing of that counts as ready."""
-        return name in self._cards and name not in self._unready
+        gate = self._gates.get(name)
+        return gate is not None and not gate.unready_ms
+
+    def misfit(self, name: str, shape: Shape | None, now_ms: UnixMs) -> str:
+        """Why a node does not take a pod any more that was decided for it, as a sentence; empty if it does.
+
+        Args:
+            name: The node; nothing is said of one that is gone.
+            shape: What the pod selects and tolerates; None if that is not known.
+            now_ms: The time.
+        """
+        gate = self._gates.get(name)
+        if gate is None or shape is None:
+            return ""
+        is_ready = not gate.unready_ms or now_ms < gate.unready_ms + _UNREADY_MS
+        key = ClassKey("", "", tuple(gate.labels.items()), gate.taints, gate.cordoned, is_ready)
+        reason = class_reason(shape, key)
+        if reason == NodeReason.FITS and not name_fits(shape, name, gate.labels):
+            reason = NodeReason.SELECTOR
+        match reason:
+            case NodeReason.NOT_READY:
+                return f"node {name} has not been ready for {(now_ms - gate.unready_ms) // _MS} s"
+            case NodeReason.CORDONED:
+                return f"node {name} was cordoned"
+            case NodeReason.SELECTOR:
+                return f"labels of node {name} have changed: it does not match what the pod selects"
+            case NodeReason.TAINT:
+                taints = ", ".join(f"{one.key}={one.value}:{one.effect}" for one in gate.taints)
+                return f"node {name} was tainted: the pod does not tolerate {taints}"
+            case _:
+                return ""
 
     def replace(self, objects: list[NodeLean]) -> None:
         """Take all nodes."""
         self._cards = {node.metadata.name: card_of(node) for node in objects}
-        self._unready = {node.metadata.name for node in objects if not _is_ready(node)}
+        self._gates = {node.metadata.name: _gate_of(node) for node in objects}
 
     def change(self, changes: list[tuple[Change, NodeLean]]) -> None:
         """Take changes, oldest first. The kubelet updates every node all the time; unchanged data is kept."""
         for change, node in changes:
-            self._unready.discard(node.metadata.name)
             if change == "DELETED":
                 self._cards.pop(node.metadata.name, None)
+                self._gates.pop(node.metadata.name, None)
                 continue
-            card = card_of(node)
-            if not _is_ready(node):
-                self._unready.add(card.name)
+            card, gate = card_of(node), _gate_of(node)
+            if self._gates.get(card.name) != gate:
+                self._gates[card.name] = gate
             if self._cards.get(card.name) != card:
                 self._cards[card.name] = card
 
 
-def _is_ready(node: NodeLean) -> bool:
-    return all(one.status == "True" for one in node.status.conditions or () if one.type == _READY)
+def _gate_of(node: NodeLean) -> _Gate:
+    taints = tuple(found for one in node.spec.taints or () if (found := _taint(one)) is not None)
+    return _Gate(node.metadata.labels or {}, taints, node.spec.unschedulable, _unready_ms(node))
+
+
+def _taint(found: NodeTaint) -> Taint | None:
+    """A taint that keeps pods away by itself; None for others."""
+    if not found.key or found.key in _OF_READINESS or found.effect not in _EFFECTS:
+        return None
+    return Taint(found.key, found.value, found.effect)  # type: ignore[arg-type]  # one of the words of an effect
+
+
+def _unready_ms(node: NodeLean) -> UnixMs:
+    """Since when a node is not ready; 0 if it is. A time that cannot be read is long ago."""
+    for one in node.status.conditions or ():
+        if one.type == _READY and one.status != "True":
+            try:
+                since = datetime.fromisoformat(one.last_transition_time or "")
+            except ValueError:
+                return 1
+            return max(round(since.timestamp() * _MS), 1)
+    return 0
+
+
+def shapes_of_tasks(request: JobRequest) -> Sequence[tuple[int, Shape]]:
+    """What the pods of each task of a job select and tolerate, with their number, in the order of ranks."""
+    return [
+        (
+            task.replicas,
+            Shape(
+                form="",
+                resource="",
+                chips=task.chips,
+                gang_pods=0,
+                selector=tuple(sorted((request.node_selector | task.node_selector).items())),
+                affinity=tuple(task.affinity),
+                tolerations=tuple(task.tolerations),
+            ),
+        )
+        for task in request.tasks
+    ]
 
 
 def card_of(node: NodeLean) -> NodeCard:

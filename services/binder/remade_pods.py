@@ -4,15 +4,24 @@ A gang of which a pod cannot be bound is undone only where its controllers make 
 deleted, and do not count that as a failure. Where that is not known, the pods stay.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Final, TypeAlias
 
+from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.lean import Lean, Meta, OwnerReference
 from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, kind_of, paths
 from berth.runtime.kube.port import Api, RefusedError
-from berth.services.binder.cluster import Gang
+from berth.services.binder.attempt_progress import Progress
+from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.members import Member
-from berth.services.binder.pod_binding import PodBinding
+from berth.services.binder.pod_binding import PodBinding, involved_pod
+
+Tell: TypeAlias = Callable[[Involved, str, str, str], None]
+_EVENTS_MAX: Final = 16
+"""Maximum number of pods of a gang that get an Event each."""
+_KEPT_AGAIN_S: Final = 15.0
+"""Pause before a gang that is not undone is tried again."""
 
 _REMAKE: Final[frozenset[OwnerKind]] = frozenset({"ReplicaSet", "StatefulSet", "VolcanoJob", "AscendJob"})
 _ON_DELETION: Final = frozenset({"PodEvicted", "*"})
@@ -91,6 +100,35 @@ class RemadePods:
             if known[key]:
                 return f"pod {member.pod}: {known[key]}"
         return ""
+
+    async def keep(
+        self, gang: Gang, progress: Progress, members: Mapping[int, Member], now_s: float, tell: Tell
+    ) -> None:
+        """Go on with a gang that cannot be undone, because a bound pod of it would not be made anew.
+
+        Args:
+            gang: The attempt.
+            progress: Its progress; some rank cannot be bound.
+            members: Its pods, by rank.
+            now_s: The monotonic time.
+            tell: Called to write an Event: object, reason, message, uid of the job.
+
+        Raises:
+            NotYetError: It goes on: the other ranks wait at their places.
+            TransientError: The API server did not answer.
+        """
+        bound = {rank: members[rank] for rank in progress.done | progress.unclear if rank in members}
+        why = await self.lost_with(gang, bound) if bound else ""
+        if not why:
+            return
+        rank, reason = min(progress.failures.items())
+        kept = f"rank {rank} of the gang cannot be bound: {reason}; the pods that are bound stay: {why}"
+        if kept != progress.kept:
+            for member in islice((members[one] for one in sorted(members)), _EVENTS_MAX):
+                tell(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", kept, gang.uid)
+        progress.kept = kept
+        progress.try_all_again(now_s)
+        raise NotYetError(kept, retry_after_s=_KEPT_AGAIN_S)
 
     async def _why_not(self, namespace: str, owner: OwnerReference) -> str:
         """Why a controller does not make a deleted pod anew, or counts the deletion; empty if it does and does not."""

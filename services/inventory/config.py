@@ -25,6 +25,9 @@ class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_f
     stranger_s: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
     """How long a pod whose annotations name an unknown job waits for the verdict on the job; then its chips are
     adopted."""
+    plugin_period_s: Annotated[float, Meta(gt=0, le=1_800)] = 5.0
+    """Period of the device plug-ins (``listWatchPeriod``). Pods that need whole rings of a node wait at most two of
+    them for the names of chips that other pods have."""
     unseen_s: Annotated[float, Meta(gt=0, le=3_600)] = 5.0
     """How long after its binding a pod may be unknown; then the pods of its namespace are listed."""
     event_apart_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0

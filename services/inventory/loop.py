@@ -42,6 +42,8 @@ from berth.services.inventory.publishing.publish_queue import OutboundMessage, P
 from berth.services.inventory.publishing.reporters import Reporters
 
 _MS: Final = 1000
+_PERIODS: Final = 2
+"""Periods of the device plug-in within which it names the chips of a pod."""
 _LEDGER_APART_S: Final = 1.0
 """Least time between two facts of the ledger that only name a newer record."""
 
@@ -71,7 +73,11 @@ class Loop:
         self.constraints = ConstraintFacts(self._changed.set)
         settle_ms = round(config.settle_s * _MS)
         self.pods = Pods(
-            self.nodes, self.constraints.usage, await_job_ms=round(config.stranger_s * _MS), settle_ms=settle_ms
+            self.nodes,
+            self.constraints.usage,
+            await_job_ms=round(config.stranger_s * _MS),
+            naming_ms=round(_PERIODS * config.plugin_period_s * _MS),
+            settle_ms=settle_ms,
         )
         self.steering = SteeringGroups()
         self.ledger = LedgerMarks()
@@ -290,6 +296,7 @@ class Loop:
             self._report_events()
             self._metrics.nodes.set(self.nodes.count)
             self._metrics.pods.set(len(self.pods))
+            self._metrics.twice.set(self.pods.twice.count)
             self._metrics.held.set(self.gangs.held)
             self._metrics.jobs.set(self.gangs.parts)
             self._report_pace.note_run()
@@ -309,7 +316,7 @@ class Loop:
 
         The chips of a new node are published before the pods on it.
         """
-        if not (self._nodes_pace.may_run() or must or self.pods.is_changed):
+        if not (self._nodes_pace.may_run() or must or self.pods.is_changed or self.nodes.is_short):
             return True
         subjects = self._bus.subjects
         self.switches.settle()
@@ -389,6 +396,7 @@ class Loop:
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
         self._reporters.look_at_jobs(self.policies.warnings)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
+        self._reporters.twice.look(self.pods.twice.sentences(self.pods.row), self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
             api_version="v1", kind="ConfigMap", namespace=NAMESPACE, name=CONFIG_MAP, uid=self.switches.uid

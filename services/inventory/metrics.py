@@ -17,6 +17,10 @@ class InventoryMetrics:
         self.pods = registry.gauge(
             "inventory_bound_pods", "Pods that are bound to a node, including those that have ended."
         )
+        self.twice = registry.gauge(
+            "inventory_twice_named_chips",
+            "Chips that more than one bound pod names; Events on the pods say which: must be 0.",
+        )
         self.held = registry.gauge(
             "inventory_held_gangs", "Gangs that were not requested, with a reason in `fact.member`."
         )

@@ -37,7 +37,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
-from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
 from berth.schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
@@ -126,11 +126,11 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.4": {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid"},
-        OutcomeSeen: {"step", "done", "held", "open"},
+        OutcomeSeen: {"step", "done", "held", "open", "given_back"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
-        Round: {"recoveries", "held"},
+        Round: {"recoveries", "held", "corrections"},
         BreakNode: {"leaf", "pod", "exit_code"},
-        NodesSeen: {"cpu_others", "memory_others", "moving"},
+        NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
         Settings: {
             "corrections",
             "plain_pods",
@@ -419,6 +419,8 @@ def _facts() -> tuple[Message, ...]:
             rack_index=pack([1, 1, 0], 4),
             cpu_others=pack([0, 4_000, 12_500], 4),
             memory_others=pack([0, 8_192, 65_536], 4),
+            chips_others=pack([0, 3, 0], 2),
+            unsettled=pack([0, 1, 0], 1),
             moving=["node-9"],
         ),
         HealthSeen(
@@ -568,6 +570,7 @@ def _facts() -> tuple[Message, ...]:
             done=1,
             held=[RankFailure(1, "HTTP 429: Cannot evict pod as it would violate the pod's disruption budget.")],
             open=[3, 5],
+            given_back=True,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
         LedgerSeen("2026-11-21T10:00:00.123456789Z", epoch=7, sequence=42, at_ms=_AT_MS + 8),
@@ -798,6 +801,7 @@ def _ledger() -> tuple[Message, ...]:
                     namespace="team-a", name="llm-7b.restart", uid="40", attempt=1, ranks=[1], until_ms=_AT_MS + 45_008
                 )
             ],
+            corrections=[Correction(uid="38", attempt=2, ranks=[0, 3], chips=[[1, 2], [6, 7]])],
         ),
     )
 

@@ -249,10 +249,6 @@ class Bindings(FactlessCluster):
         self.bound: list[str] = []
         self.evicted: list[str] = []
 
-    @property
-    def uses_run_time(self) -> bool:
-        return True
-
     async def bind(self, gang: Gang) -> BindResult:
         self.bound.append(gang.name)
         return BindResult(gang.placement.pods())

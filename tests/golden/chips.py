@@ -42,6 +42,8 @@ def columns_of(nodes: Sequence[dict[str, Any]]) -> ChipColumns:
         allocatable=np.array([node["allocatable"] for node in nodes], np.int16),
         idle=np.array([node["idle"] for node in nodes], np.int16),
         capacity=np.array([node["total"] for node in nodes], np.int16),
+        others=np.zeros(len(nodes), np.int16),
+        unsettled=np.zeros(len(nodes), np.bool_),
     )
 
 

@@ -64,8 +64,8 @@ async def test_pods_are_compared_with_the_ledger(
         names = [pod["metadata"]["name"] for pod in (ahead, forgotten, second)]
         delete = f"kubectl delete pod -n {namespace} "
         assert found == [
-            ("chip-given-twice", names[2], f"{delete}{names[2]}"),
+            ("chip-twice", names[2], f"{delete}{names[2]}"),
+            ("chips-elsewhere", names[2], ""),
             ("pod-ahead", names[0], "berth restore"),
-            ("pod-elsewhere", names[2], f"{delete}{names[2]}"),
             ("pod-without-record", names[1], f"{delete}{names[1]}"),
         ]

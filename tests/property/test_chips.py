@@ -30,12 +30,14 @@ ROWS = st.builds(
     allocatable=st.integers(0, 64),
     idle=st.one_of(st.integers(-2, 66), st.just(64)),
     capacity=st.one_of(st.integers(0, 64), st.just(64)),
+    others=st.one_of(st.just(0), st.integers(0, 64)),
+    unsettled=st.booleans(),
 )
 SETTINGS = st.builds(Settings, reference_parity=st.booleans(), health_first=st.booleans())
 
 
 def columns_of(rows: list[ChipRow]) -> ChipColumns:
-    kinds = (np.uint64, np.uint64, np.bool_, np.int16, np.int16, np.int16, np.int16)
+    kinds = (np.uint64, np.uint64, np.bool_, *[np.int16] * 5, np.bool_)
     return ChipColumns(*(np.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)))
 
 

@@ -319,6 +319,7 @@ def _read_nodes(seen: NodesSeen, found: dict[str, Host], places: dict[tuple[str,
     chips, allocatable = unpack(seen.chips, 8), unpack(seen.allocatable, 2)
     cpu, memory = unpack(seen.cpu_milli, 4), unpack(seen.memory_mib, 4)
     cpu_others, memory_others = unpack(seen.cpu_others, 4), unpack(seen.memory_others, 4)
+    chips_others = unpack(seen.chips_others, 2)
     rack = unpack(seen.rack_index, 4) if seen.rack_index else [0] * len(names)
     at = [
         ("superpod", seen.superpods, unpack(seen.superpod_index, 4)),
@@ -331,7 +332,8 @@ def _read_nodes(seen: NodesSeen, found: dict[str, Host], places: dict[tuple[str,
                 places.setdefault((place, table[column[row] - 1]), set()).add(name)
         if kind.cordoned or not kind.ready:
             continue
-        mask = chips[row] if chips[row].bit_count() <= allocatable[row] else 0
+        is_sure = chips[row].bit_count() <= allocatable[row] and not (chips_others and chips_others[row])
+        mask = chips[row] if is_sure else 0
         found[name] = Host(
             name,
             kind.labels,

@@ -1,20 +1,84 @@
 """Situations from public reports, each by its name: what is made, and what would be right."""
 
+from typing import Any
+
 import pytest
 
+from berth.formats.ascend.pod_annotations import ASCEND_REAL
 from berth.runtime.kube.port import RefusedError
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.sim.kube import finished
-from tests.sim.scene import GROUPS, NAMESPACE, PODS, Scene, a_volcano_job, owned_by, topology
+from tests.sim.scene import CHIPS, GROUPS, NAMESPACE, PODS, Scene, a_volcano_job, owned_by, topology
 
 ALONE: dict[str, list[str]] = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
+SLOW: dict[str, Any] = {"controllers": [], "admit_s": 300.0}
+"""Kubelet takes its time, so that no device plug-in names the chips of a pod."""
+DAEMON_SETS = "/apis/apps/v1/namespaces/ns/daemonsets"
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/ns/podgroups"
 RAY_CLUSTERS = "/apis/ray.io/v1/namespaces/ns/rayclusters"
 LEADER_WORKER_SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/ns/leaderworkersets"
+
+
+@pytest.mark.parametrize(
+    ("marks", "kind"),
+    [
+        ({}, ""),
+        ({}, "DaemonSet"),
+        ({"huawei.com/AscendReal": "Ascend910-first"}, ""),
+        ({"huawei.com/AscendReal": "Ascend910-0"}, ""),
+        ({"huawei.com/Ascend910": "Ascend910-8,Ascend910-9"}, ""),
+    ],
+    ids=["unnamed", "of a DaemonSet", "unreadable", "one named", "not of its node"],
+)
+def test_01_a_bound_pod_counts_though_no_annotation_names_its_chips(marks: dict[str, str], kind: str) -> None:
+    scene = Scene(topology(1), agents=SLOW)
+
+    async def script(scene: Scene) -> None:
+        made = scene.put(DAEMON_SETS, {"metadata": {"name": "burn"}, "spec": {}})
+        scene.pod(
+            "alien", 6, node="n0", marks={"annotations": marks}, owner=owned_by(made, kind, "apps/v1") if kind else None
+        )
+        await scene.after(1)
+        for chips in (4, 2):
+            scene.pod(f"mine-{chips}", chips)
+        await scene.after(25)
+
+    scene.play(script)
+    assert (scene.deleted, scene.node_of("mine-4"), scene.node_of("mine-2")) == ([], "", "n0")
+
+
+def test_01_a_bound_pod_counts_before_the_device_plugin_names_its_chips() -> None:
+    scene = Scene(topology(1), agents={"controllers": [], "report_s": 5.0})
+
+    async def script(scene: Scene) -> None:
+        scene.pod("alien", 8, node="n0")
+        await scene.after(1)
+        scene.pod("mine", 8)
+        await scene.after(20)
+
+    scene.play(script)
+    assert (scene.running(), scene.node_of("mine")) == (["alien"], "")
+
+
+def test_01_whole_rings_wait_two_periods_for_the_names_of_chips_that_others_have() -> None:
+    scene = Scene(topology(1, "module910x8"), agents=SLOW)
+    nodes: list[str] = []
+
+    async def script(scene: Scene) -> None:
+        scene.pod("alien", 2, node="n0", product="module")
+        await scene.after(1)
+        for chips in (1, 4):
+            scene.pod(f"mine-{chips}", chips, product="module")
+        await scene.after(5)
+        nodes.extend(scene.node_of(f"mine-{chips}") for chips in (1, 4))
+        await scene.after(8)
+
+    scene.play(script)
+    assert (nodes, scene.node_of("mine-4")) == (["n0", ""], "n0")
 
 
 def test_02_a_running_gang_below_its_minimum_comes_before_younger_work() -> None:
@@ -296,3 +360,94 @@ def test_a_replica_set_that_is_scaled_down_and_removed_gets_no_warning() -> None
     assert scene.running() == []
     events = scene.kube.objects(f"{NAMESPACE}/events")
     assert [one["message"] for one in events if one["type"] == "Warning"] == []
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_34_pods_that_the_device_plugin_serves_in_another_order_have_what_they_mounted(seed: int) -> None:
+    """Another scheduler, whose clock is behind, binds a pod of as many chips before kubelet admits ours."""
+    scene = Scene(topology(1), seed=seed, agents={"controllers": [], "admit_s": 1.0})
+
+    async def script(scene: Scene) -> None:
+        scene.pod("mine", 2)
+        await scene.after(0.3)
+        before = str((scene.cell.clocks["kube"].now_ms() - 5_000) * 1_000_000)
+        scene.pod(
+            "other", 2, node="n0", marks={"annotations": {CHIPS: "Ascend910-2,Ascend910-3", "predicate-time": before}}
+        )
+        await scene.after(8)
+        for name in "bcd":
+            scene.pod(name, 2)
+        await scene.after(12)
+
+    scene.play(script)
+    assert scene.running() == ["b", "c", "mine", "other"]
+    assert len({chip for name in scene.running() for chip in scene.chips_of(name).split(",")}) == 8
+
+
+def test_34_a_rank_moves_to_the_chips_that_the_device_plugin_names() -> None:
+    scene = Scene(topology(1), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        scene.pod("a", 2)
+        await scene.after(6)
+        scene.patch(f"{PODS}/a", {"metadata": {"annotations": {ASCEND_REAL: "Ascend910-2,Ascend910-3"}}})
+        await scene.after(3)
+        for name in "bcd":
+            scene.pod(name, 2)
+        await scene.after(10)
+
+    scene.play(script)
+    assert scene.running() == ["a", "b", "c", "d"]
+    assert len({chip for name in scene.running() for chip in scene.chips_of(name).split(",")}) == 8
+
+
+def test_34_two_pods_that_name_one_chip_both_run_and_are_told() -> None:
+    scene = Scene(topology(1), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        for name in "ab":
+            scene.pod(name, 2)
+        await scene.after(6)
+        scene.patch(f"{PODS}/a", {"metadata": {"annotations": {ASCEND_REAL: scene.chips_of("b")}}})
+        await scene.after(3)
+        scene.pod("c", 5)
+        await scene.after(10)
+
+    scene.play(script, twice=True)
+    assert (scene.deleted, scene.running()) == ([], ["a", "b"])
+    chips = scene.chips_of("b").replace("Ascend910-", "").replace(",", ", ")
+    assert scene.events("ChipTwice") == [
+        (name, f"chips {chips} of node n0 are named by pod ns/{other} too") for name, other in ("ab", "ba")
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "repair", "effect": "NoSchedule"}]}},
+        {"metadata": {"labels": {"accelerator-type": "module-910b-16"}}},
+    ],
+    ids=["cordoned", "tainted", "relabelled"],
+)
+def test_a_node_that_changed_since_the_decision_gets_no_pod(change: dict[str, Any]) -> None:
+    scene = Scene(topology(2), agents={"controllers": ["volcano"]})
+    before: list[str] = []
+
+    async def script(scene: Scene) -> None:
+        scene.cell.stop("binder")
+        await scene.after(1)
+        scene.put(VOLCANO_JOBS, a_volcano_job("gang", 1, chips=8))
+        await scene.after(3)
+        scene.cell.kill("inventory")  # so that the binder alone sees the change
+        before.extend(scene.decided())
+        scene.patch(f"/api/v1/nodes/{before[0]}", change)
+        scene.cell.start("binder")
+        await scene.after(3)
+        before.append(scene.node_of("gang-worker-0"))
+        scene.cell.start("inventory")
+        await scene.after(20)
+
+    scene.play(script)
+    assert before == ["n0", ""]
+    assert (scene.node_of("gang-worker-0"), scene.running(), scene.deleted) == ("n1", ["gang-worker-0"], [])

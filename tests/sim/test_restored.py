@@ -3,7 +3,8 @@
 import pytest
 
 from berth.services.dispatcher.ledger_guard import LedgerGuard
-from berth.services.inventory.nodes.collection import Nodes, Use
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.nodes.uses import Use
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.usage.collection import Usage
 from tests.sim.run import live

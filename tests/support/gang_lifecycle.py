@@ -84,8 +84,8 @@ class Life:
             pack([1] * count, 8),
         )
 
-    def outcome(self, state: OutcomeState, *, bound: int = 0, attempt: int = 0) -> None:
-        fact = OutcomeSeen("default", "j", "uid-j", attempt or self.attempt, state, bound)
+    def outcome(self, state: OutcomeState, *, bound: int = 0, attempt: int = 0, given_back: bool = False) -> None:
+        fact = OutcomeSeen("default", "j", "uid-j", attempt or self.attempt, state, bound, given_back=given_back)
         self.fact(fact, "outcome.default.j")
 
     def round(self, **parts: object) -> None:
@@ -111,6 +111,7 @@ class Life:
             releases=found.releases,
             adoptions=found.adoptions,
             recoveries=found.recoveries,
+            corrections=found.corrections,
         )
         return found
 

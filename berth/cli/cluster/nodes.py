@@ -1,7 +1,7 @@
 """``berth nodes``: the chips of every node, drawn."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from berth.cli.tables import Span, Table
 from berth.core.chips.form_selection import choose_form
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
+from berth.core.explain.chips_twice import NamedTwice, named_twice
 from berth.core.explain.reserved_places import Reserved, reserved_places
 from berth.core.explain.text import ranges
 from berth.core.state.cell import State
@@ -84,6 +85,10 @@ class NodeRow(msgspec.Struct, frozen=True):
     """From when on it is drained, in milliseconds since 1970; 0 if it is not."""
     reserved: list[Reserved] = []
     """Chips of ``used``, or shared ones, that no pod uses: a job that recovers gets them."""
+    unnamed: int = 0
+    """Chips that pods of others hold and nobody has named: as many of ``free`` are given to nobody."""
+    twice: list[NamedTwice] = []
+    """Chips that more than one pod names."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -114,20 +119,23 @@ def rows_of(state: State, judged: Mapping[tuple[str, str], Judged] | None = None
         judged: Result of :func:`judged_nodes`; None omits reasons.
     """
     table = state.table
-    reserved = reserved_places(state)
-    found = [_row(state, row, judged or {}, reserved) for row in range(len(table)) if table.present[row]]
+    of_nodes = _OfNodes(judged or {}, reserved_places(state), named_twice(state))
+    found = [_row(state, row, of_nodes) for row in range(len(table)) if table.present[row]]
     return sorted(found, key=lambda node: (node.product, node.name))
 
 
-def _row(
-    state: State,
-    row: int,
-    judged: Mapping[tuple[str, str], Judged],
-    reserved: Mapping[str, list[Reserved]],
-) -> NodeRow:
+class _OfNodes(NamedTuple):
+    """What is known of nodes beside their columns."""
+
+    judged: Mapping[tuple[str, str], Judged]
+    reserved: Mapping[str, list[Reserved]]
+    twice: Mapping[str, list[NamedTwice]]
+
+
+def _row(state: State, row: int, of_nodes: _OfNodes) -> NodeRow:
     table = state.table
     domain = table.domains[int(table.domain[row])]
-    health = judged.get((domain, table.names[row]))
+    health = of_nodes.judged.get((domain, table.names[row]))
     key = table.classes[int(table.node_class[row])]
     shares = state.shares.nodes.get(row)
     leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
@@ -155,7 +163,9 @@ def _row(
         health_source=health.source if health is not None else "",
         updated_ms=health.condition.updated_ms if health is not None else 0,
         drained_ms=table.drained_ms.get(row, 0),
-        reserved=reserved.get(table.names[row], []),
+        reserved=of_nodes.reserved.get(table.names[row], []),
+        unnamed=int(table.chips_others[row]),
+        twice=of_nodes.twice.get(table.names[row], []),
     )
 
 
@@ -217,7 +227,7 @@ def map_of(nodes: list[NodeRow], glyphs: Mapping[str, str], now_ms: int) -> Tabl
             node.name,
             node.product or "unknown",
             drawing(node, glyphs),
-            f"{len(node.free)}/{node.chips}",
+            f"{max(len(node.free) - node.unnamed, 0)}/{node.chips}",
             _where(node),
             ", ".join(troubles),
         )
@@ -251,12 +261,23 @@ def reserved_lines(nodes: list[NodeRow]) -> list[str]:
     return found
 
 
+def pod_lines(nodes: list[NodeRow]) -> list[str]:
+    """What pods say of their chips that does not fit together, or do not say, in the order of the nodes."""
+    found: list[str] = []
+    for node in nodes:
+        if node.unnamed:
+            words = "1 chip is" if node.unnamed == 1 else f"{node.unnamed} chips are"
+            found.append(f"{node.name}: {words} in use by pods that do not name them")
+        found += [f"{node.name}: chip {one.chip} is named by {listed(one.pods)}" for one in node.twice]
+    return found
+
+
 def show_map(nodes: list[NodeRow], now_ms: int) -> None:
-    """Print the nodes, the legend, reserved chips, and the reasons for unhealthy nodes."""
+    """Print the nodes, the legend, reserved chips, oddities of pods, and the reasons for unhealthy nodes."""
     glyphs = _DRAWN if shows_unicode() else _PLAIN
     print_table(map_of(nodes, glyphs, now_ms))
     print_legend([Span(glyphs[kind], _STYLES[kind]), Span(f" {_WORDS[kind]}")] for kind in _WORDS)
-    for line in (*reserved_lines(nodes), *reasons_of(nodes)):
+    for line in (*reserved_lines(nodes), *pod_lines(nodes), *reasons_of(nodes)):
         print_result(line)
 
 

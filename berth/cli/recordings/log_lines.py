@@ -47,6 +47,7 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
     "NodesSeen": {
         "names": _NAMES, "class_index": 2, "chips": 8, "allocatable": 2, "cpu_milli": 4, "memory_mib": 4, "superpod_index": 4,
         "leaf_index": 4, "position": 2, "rack_index": 4, "cpu_others": 4, "memory_others": 4,
+        "chips_others": 2, "unsettled": 1,
     },
     "HealthSeen": {
         "names": _NAMES, "unhealthy": 8, "recovering": 8, "network_unhealthy": 8, "level": 1, "network_known": 1, "withheld": 8,
@@ -180,6 +181,10 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
             parts.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
             parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+    parts += [
+        f"corrected the chips of {names.get(one.uid, one.uid)} ({pluralize(len(one.ranks), 'pod')})"
+        for one in body.corrections
+    ]
     parts += [_recovery(one) for one in body.recoveries]
     parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for held in body.held:

@@ -48,6 +48,8 @@ class ChipColumns(NamedTuple):
         allocatable: ``int16`` number of chips that Kubernetes can allocate on the empty node.
         idle: ``int16`` number of chips that Kubernetes can allocate now; may be negative.
         capacity: ``int16`` number of chips that Kubernetes counts.
+        others: ``int16`` number of chips that pods hold and nobody has named: any in ``free`` may be among them.
+        unsettled: ``bool``; some of them may be named soon.
     """
 
     free: Masks
@@ -57,6 +59,8 @@ class ChipColumns(NamedTuple):
     allocatable: NDArray[np.int16]
     idle: NDArray[np.int16]
     capacity: NDArray[np.int16]
+    others: NDArray[np.int16]
+    unsettled: NDArray[np.bool_]
 
 
 class ChipRow(NamedTuple):
@@ -69,6 +73,8 @@ class ChipRow(NamedTuple):
     allocatable: int
     idle: int
     capacity: int
+    others: int = 0
+    unsettled: bool = False
 
 
 class ChipRule:
@@ -80,6 +86,7 @@ class ChipRule:
         "_reason_at",
         "_reasons",
         "_size",
+        "_takes_groups",
         "_topology",
         "_unhealthy",
         "_value_at",
@@ -100,11 +107,17 @@ class ChipRule:
         self._health = weights.health
         self._picks: dict[int, tuple[int, ...]] = {}
         self._unhealthy = weights.unhealthy
+        self._takes_groups = form.group_size > 1 and chips >= form.group_size
         self._topology = int(NodeReason.TOPOLOGY_HELPED if form.helped else NodeReason.TOPOLOGY)
         self._size = 1 << (8 if form.chip_ids <= _SMALL_IDS else 16)
         self._reasons, self._values = self._judge(np.arange(self._size, dtype=np.uint64))
         self._reason_at = self._reasons.data
         self._value_at = self._values.data
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether the pod needs whole rings, pairs, meshes or cards, which one chip of another pod breaks."""
+        return self._takes_groups
 
     @property
     def weights(self) -> Weights:
@@ -138,8 +151,10 @@ class ChipRule:
         if self.drops:
             self._recheck_list(reasons, columns, count)
         np.copyto(reasons, _SHORTAGE, where=columns.idle < self.chips)
-        unstable = count > columns.idle
+        unstable = count > columns.idle + columns.others
         unstable |= columns.idle > columns.capacity
+        if self.takes_groups:
+            unstable |= columns.unsettled & (reasons == _FITS)
         np.copyto(reasons, _UNSTABLE, where=unstable)
         if labelled is not None and self.form.node_label is not None:
             np.copyto(reasons, _LABEL, where=~labelled & (reasons == _FITS))
@@ -162,6 +177,8 @@ class ChipRule:
             reason, value = self._judge_one(usable)
         if reason:
             return reason, 0
+        if row.unsettled and self.takes_groups:
+            return _UNSTABLE, 0
         if not labelled and self.form.node_label is not None:
             return _LABEL, 0
         return _FITS, value + self._health * row.allocatable - self._unhealthy * row.unhealthy
@@ -169,7 +186,7 @@ class ChipRule:
     def _check_row(self, row: ChipRow) -> int:
         """Checks that do not depend on the positions of the chips."""
         count = row.free.bit_count()
-        if count > row.idle or row.idle > row.capacity:
+        if count > row.idle + row.others or row.idle > row.capacity:
             return _UNSTABLE
         if row.idle < self.chips:
             return _SHORTAGE

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.soft_share import OwnUse, ShareColumns, evaluate_share, pick_share
-from berth.core.chips.soft_share_table import SharedNode, SoftShareTable, free_for_share
+from berth.core.chips.soft_share_table import SharedNode, SoftShareTable
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import InvariantError
 from berth.schemas.ledger import Settings
@@ -74,7 +74,7 @@ def share_row(
     if base is not None:
         # Chips that the gang itself has filled count in its capacity, since the corrections of 0.5.
         filled = base if settings.corrected else now
-        counted = free_for_share(filled, soft_shares.offered(row, settings), ~(free | now.mask))
+        counted = soft_shares.free_for(row, filled, ~(free | now.mask), settings)
         own = OwnUse(
             core=np.array([now.core], np.int16) - np.array([base.core], np.int16),
             hbm=np.array([now.hbm], np.int32) - np.array([base.hbm], np.int32),
@@ -128,7 +128,7 @@ def free_of(soft_shares: SoftShareTable, row: int, now: SharedNode, free: int, s
         free: Mask of its chips that no pod holds.
         settings: Settings of the epoch.
     """
-    return free_for_share(now, soft_shares.offered(row, settings), ~(free | now.mask))
+    return soft_shares.free_for(row, now, ~(free | now.mask), settings)
 
 
 def _columns(nodes: Sequence[SharedNode], free: Sequence[int]) -> ShareColumns:

@@ -133,18 +133,28 @@ class SoftShareTable:
     def free_mask(self, row: int, settings: Settings) -> int:
         """Mask of the chips of a node that a soft-share pod may get: offered, not held by other work, not full."""
         node = self.nodes.get(row)
-        return free_for_share(node, self.offered(row, settings), self.others(row)) if node is not None else 0
+        return self.free_for(row, node, self.others(row), settings) if node is not None else 0
+
+    def free_for(self, row: int, node: SharedNode, held: int, settings: Settings) -> int:
+        """Mask of the chips of a node that a soft-share pod may get in a given state.
+
+        As many unused chips stay unused as pods hold that nobody has named.
+
+        Args:
+            row: The node.
+            node: Its shared use.
+            held: Mask of the chips that are held by work without soft share.
+            settings: Settings of the epoch.
+        """
+        usable = self.offered(row, settings) & ~held & ~node.full
+        has_unused = (usable & ~node.mask).bit_count() > self._table.chips_others.item(row)
+        return usable if has_unused else usable & node.mask
 
     def others(self, row: int) -> int:
         """Mask of the chips of a node that are held by work without soft share."""
         node = self.nodes.get(row)
         shared = node.mask if node is not None else 0
         return (int(self._table.used[row]) | int(self._table.releasing[row])) & ~shared
-
-
-def free_for_share(node: SharedNode, offered: int, others: int) -> int:
-    """Mask of the chips that a soft-share pod may get."""
-    return offered & ~others & ~node.full
 
 
 def memory_of(label: str) -> int:

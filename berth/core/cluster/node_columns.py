@@ -36,6 +36,8 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("memory_free", "<i4"),
     ("cpu_others", "<i4"),
     ("memory_others", "<i4"),
+    ("chips_others", "<i2"),
+    ("unsettled", "?"),
     ("no_cpu", "<i4"),
     ("no_memory", "<i4"),
     ("superpod", "<i4"),
@@ -84,6 +86,10 @@ class NodeColumns:
     cpu_others: Ints
     """Used by pods of others, and not part of ``cpu``."""
     memory_others: Ints
+    chips_others: Shorts
+    """Chips of pods of others that nobody has named; not part of ``idle``, and any of ``free`` may be among them."""
+    unsettled: Bools
+    """Some of them may be named soon."""
     no_cpu: Ints
     """Pods that hold no cpu, because they request none."""
     no_memory: Ints

@@ -39,6 +39,8 @@ def check_nodes(fact: NodesSeen) -> None:
         rack_index=(fact.rack_index or bytes(4 * rows), 4),
         cpu_others=(fact.cpu_others or bytes(4 * rows), 4),
         memory_others=(fact.memory_others or bytes(4 * rows), 4),
+        chips_others=(fact.chips_others or bytes(2 * rows), 2),
+        unsettled=(fact.unsettled or bytes(rows), 1),
     )
     if fact.addresses and len(fact.addresses) != rows:
         raise DecodeError(f"addresses: {len(fact.addresses)} rows, the name table has {rows}", kind=fact.KIND)
@@ -49,6 +51,7 @@ def check_nodes(fact: NodesSeen) -> None:
         ("memory_mib", fact.memory_mib, "<u4", _INT_MAX),
         ("cpu_others", fact.cpu_others, "<u4", _INT_MAX),
         ("memory_others", fact.memory_others, "<u4", _INT_MAX),
+        ("chips_others", fact.chips_others, "<u2", _SHORT_MAX),
     ):
         worst = max(np.frombuffer(column, code).tolist(), default=0)
         if worst > bound:
@@ -150,6 +153,8 @@ class NodeArrays(NamedTuple):
     rack: npt.NDArray[np.uint32]
     cpu_others: npt.NDArray[np.uint32]
     memory_others: npt.NDArray[np.uint32]
+    chips_others: npt.NDArray[np.uint16]
+    unsettled: npt.NDArray[np.uint8]
 
 
 def arrays_of(fact: NodesSeen) -> NodeArrays:
@@ -168,13 +173,15 @@ def arrays_of(fact: NodesSeen) -> NodeArrays:
         np.frombuffer(fact.rack_index or none, "<u4"),
         np.frombuffer(fact.cpu_others or none, "<u4"),
         np.frombuffer(fact.memory_others or none, "<u4"),
+        np.frombuffer(fact.chips_others or none[: 2 * rows], "<u2"),
+        np.frombuffer(fact.unsettled or none[:rows], "u1"),
     )
 
 
 def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
     """Columns of a fact as one tuple per node.
 
-    The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack, cpu and memory that pods of
-    others use).
+    The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack, and what pods of others use:
+    cpu, memory, chips without a name, whether these may still get one).
     """
     return list(zip(*(column.tolist() for column in arrays_of(fact)), strict=True))

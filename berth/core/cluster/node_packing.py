@@ -66,11 +66,13 @@ def pack_nodes(domain: str, nodes: Iterable[NodeDescription], *, at_ms: UnixMs =
         rack_index=pack(rack_index, 4) if racks else b"",
         cpu_others=_unless_zero([node.cpu_others for node in rows]),
         memory_others=_unless_zero([node.memory_others for node in rows]),
+        chips_others=_unless_zero([node.chips_others for node in rows], 2),
+        unsettled=_unless_zero([node.is_unsettled for node in rows], 1),
     )
 
 
-def _unless_zero(amounts: Sequence[int]) -> bytes:
-    return pack(amounts, 4) if any(amounts) else b""
+def _unless_zero(amounts: Sequence[int], width: int = 4) -> bytes:
+    return pack(amounts, width) if any(amounts) else b""
 
 
 def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
@@ -93,6 +95,8 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
     rack = _column(message.rack_index, 4, count, optional=True)
     cpu_others = _column(message.cpu_others, 4, count, optional=True)
     memory_others = _column(message.memory_others, 4, count, optional=True)
+    chips_others = _column(message.chips_others, 2, count, optional=True)
+    unsettled = _column(message.unsettled, 1, count, optional=True)
     superpods = ["", *message.superpods]
     leaves = ["", *message.leaves]
     racks = ["", *message.racks]
@@ -119,6 +123,8 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
                 rack=racks[rack[row]],
                 cpu_others=cpu_others[row],
                 memory_others=memory_others[row],
+                chips_others=chips_others[row],
+                is_unsettled=bool(unsettled[row]),
             )
         )
     return out

@@ -122,7 +122,7 @@ class NodeTable(NodeColumns):
             self.present[row], self.node_class[row], self.superpod[row], self.rack[row] = place
             if self.domain[row] != domain:
                 self._enter(row, fact.domain, found)
-            found.capacity_lost = found.capacity_lost or self._is_less(row, chips, allocatable, cpu, memory)
+            found.capacity_lost = found.capacity_lost or self._is_less(row, chips, allocatable, cpu, memory, others[2])
             if chips & ~int(self.chips[row]) or (self.corrected and chips != self.chips[row]):
                 found.chips_returned[row] = None
             self.chips[row] = chips
@@ -130,7 +130,9 @@ class NodeTable(NodeColumns):
             self.allocatable_seen[row] = allocatable
             self.cpu[row] = cpu
             self.memory[row] = memory
-            self.cpu_others[row], self.memory_others[row] = others
+            if self.unsettled[row] > others[3]:
+                found.capacity_gained[row] = None
+            self.cpu_others[row], self.memory_others[row], self.chips_others[row], self.unsettled[row] = others
             self.leaf[row] = tables.leaves[leaf]
             self.position[row] = position
             self.addresses[row] = address
@@ -153,18 +155,20 @@ class NodeTable(NodeColumns):
         self.chips[rows] = self.free[rows] = seen.chips
         self.capacity[rows] = np.bitwise_count(seen.chips)
         self.allocatable_seen[rows] = seen.allocatable
-        self.allocatable[rows] = self.idle[rows] = np.minimum(self.allocatable_seen[rows], self.capacity[rows])
+        self.allocatable[rows] = np.minimum(self.allocatable_seen[rows], self.capacity[rows])
+        self.chips_others[rows], self.unsettled[rows] = seen.chips_others, seen.unsettled
+        self.idle[rows] = self.allocatable[rows] - seen.chips_others
         self.cpu[rows] = self.cpu_free[rows] = seen.cpu
         self.memory[rows] = self.memory_free[rows] = seen.memory
-        self.cpu_others[rows] = seen.cpu_others
-        self.memory_others[rows] = seen.memory_others
+        self.cpu_others[rows], self.memory_others[rows] = seen.cpu_others, seen.memory_others
         numbers = range(rows.start, rows.stop)
         if self.drains:
             for row in numbers:
                 self._drain(row, ChangesBuilder())
         self.revision += 2 * len(numbers)  # as often as one by one
         returned = [row for row, chips in zip(numbers, seen.chips.tolist(), strict=True) if chips]
-        return Changes(dict.fromkeys(numbers), chips_returned=dict.fromkeys(returned), nodes_changed=True)
+        chips, is_less = dict.fromkeys(returned), bool(seen.chips_others.any())
+        return Changes(dict.fromkeys(numbers), chips_returned=chips, capacity_lost=is_less, nodes_changed=True)
 
     def _is_new_layout(self, fact: NodesSeen) -> bool:
         """Note the layout of a domain; returns whether it differs from the one before.
@@ -190,9 +194,13 @@ class NodeTable(NodeColumns):
             found.capacity_gained[row] = None
         self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY), found)
 
-    def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int) -> bool:
-        """Whether a fact has fewer resources than the row."""
-        if int(self.chips[row]) & ~chips or allocatable < self.allocatable_seen[row]:
+    def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int, unnamed: int) -> bool:
+        """Whether a fact has fewer resources than the row, or more chips of others."""
+        if (
+            int(self.chips[row]) & ~chips
+            or allocatable < self.allocatable_seen[row]
+            or unnamed > self.chips_others[row]
+        ):
             return True
         return bool(cpu < self.cpu[row] or memory < self.memory[row])
 
@@ -218,8 +226,8 @@ class NodeTable(NodeColumns):
 
     def _forget(self, row: int, found: ChangesBuilder) -> None:
         self.node_class[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
-        self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
-        self.cpu[row] = self.memory[row] = self.cpu_others[row] = self.memory_others[row] = 0
+        self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = self.unsettled[row] = 0
+        self.cpu[row] = self.memory[row] = self.cpu_others[row] = self.memory_others[row] = self.chips_others[row] = 0
         self._derive(row, found)
 
     def apply_drain(self, fact: DrainSeen) -> Changes:
@@ -401,7 +409,7 @@ class NodeTable(NodeColumns):
         """Update the derived columns of a row.
 
         ``idle`` is the number of healthy chips that no pod holds, limited by the number of chips that Kubernetes can
-        allocate.
+        allocate, less those that pods hold and nobody has named.
         """
         chips = self.chips.item(row)
         healthy = chips & ~self.unhealthy.item(row)
@@ -426,7 +434,7 @@ class NodeTable(NodeColumns):
         held = (self.used.item(row) | self.releasing.item(row)) & healthy
         is_present = self.present.item(row)
         free = healthy & ~held & ~self.withheld.item(row) if is_present else 0
-        idle = self.allocatable.item(row) - held.bit_count()
+        idle = self.allocatable.item(row) - held.bit_count() - self.chips_others.item(row)
         before, idle_before = self.free.item(row), self.idle.item(row)
         # More chips free than Kubernetes counts is a contradiction that bars the node; its end is an improvement too.
         contradicted, was_contradicted = free.bit_count() - idle, before.bit_count() - idle_before

@@ -124,7 +124,7 @@ class _ForkedTable(NodeTable):
         held = (self.used[rows] | self.releasing[rows]) & healthy
         free = healthy & ~held & ~self.withheld[rows]
         self.free[rows] = np.where(self.present[rows], free, np.uint64(0))
-        self.idle[rows] = self.allocatable[rows] - np.bitwise_count(held).astype(np.int16)
+        self.idle[rows] = self.allocatable[rows] - np.bitwise_count(held).astype(np.int16) - self.chips_others[rows]
 
 
 class MissingRows(NamedTuple):

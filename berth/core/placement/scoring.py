@@ -285,6 +285,8 @@ class Scorer:
             table.allocatable.item(row),
             state.idle,
             table.capacity.item(row),
+            table.chips_others.item(row),
+            table.unsettled.item(row),
         )
         label = compiled.node_label
         labelled = label is None or table.labels(row).get(label[0]) == label[1]
@@ -421,6 +423,8 @@ class Scorer:
             allocatable=table.allocatable[rows],
             idle=table.idle[rows],
             capacity=table.capacity[rows],
+            others=table.chips_others[rows],
+            unsettled=table.unsettled[rows],
         )
 
     def _labelled(self, compiled: _Compiled) -> npt.NDArray[np.bool_] | None:

@@ -42,11 +42,11 @@ def digested_round(record: Round, data: bytes) -> bytes:
     has_older = any(_is_older_refusal(verdict.refusal) or _is_older(verdict.placement) for verdict in record.verdicts)
     has_older |= any(_is_older(adoption.placement) for adoption in record.adoptions)
     has_recoveries = bool(record.recoveries or record.held)
-    if has_recoveries and not has_older:
+    if record.corrections and not has_older:
         return data
     items = list(msgspec.structs.astuple(record))
-    if not has_recoveries:
-        del items[Round.__struct_fields__.index("recoveries") :]
+    if not record.corrections:
+        del items[Round.__struct_fields__.index("corrections" if has_recoveries else "recoveries") :]
     items[Round.__struct_fields__.index("verdicts")] = [_verdict(verdict) for verdict in record.verdicts]
     items[Round.__struct_fields__.index("adoptions")] = [_adoption(adoption) for adoption in record.adoptions]
     envelope = open_envelope(data)

@@ -14,7 +14,7 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Opening
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth
-from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Recovery, Release, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Recovery, Release, Round, Settings, Verdict
 from berth.schemas.message import Part
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
@@ -160,6 +160,7 @@ def _rest(recorded: Round, replayed: Round | None) -> tuple[str, str]:
     one: Sequence[Part]
     other: Sequence[Part]
     for what, one, other in (
+        ("corrections", recorded.corrections, replayed.corrections),
         ("recoveries", recorded.recoveries, replayed.recoveries),
         ("evictions", recorded.evictions, replayed.evictions),
         ("held places", recorded.held, replayed.held),
@@ -176,6 +177,7 @@ def _parts(record: Round) -> str:
     """Contents of a record in a few words."""
     counts = (
         (record.verdicts, "verdict"),
+        (record.corrections, "correction"),
         (record.recoveries, "recovery step"),
         (record.evictions, "eviction"),
         (record.held, "change of held places"),
@@ -189,9 +191,8 @@ def _part_words(part: Part | None) -> str:
     match part:
         case Eviction():
             return f"{part.uid}, attempt {part.attempt}, because {part.reason}"
-        case HeldPlaces():
-            what = f"ranks {ranges(part.ranks)} until {part.until_ms}" if part.ranks else "no longer"
-            return f"{part.uid}, attempt {part.attempt}: {what}"
+        case HeldPlaces() | Correction():
+            return f"{part.uid}, attempt {part.attempt}: {_rank_words(part)}"
         case Release():
             ranks = f", ranks {ranges(part.ranks)}" if part.ranks else ""
             return f"{part.uid}, attempt {part.attempt}{ranks}: {part.reason}{', again' if part.again else ''}"
@@ -206,6 +207,12 @@ def _part_words(part: Part | None) -> str:
             return f"{part.namespace}/{part.gang}: {_where(pods_of(part.placement))}"
         case _:
             return _NOTHING
+
+
+def _rank_words(part: HeldPlaces | Correction) -> str:
+    if isinstance(part, Correction):
+        return ", ".join(f"rank {rank} has {ranges(of)}" for rank, of in zip(part.ranks, part.chips, strict=True))
+    return f"ranks {ranges(part.ranks)} until {part.until_ms}" if part.ranks else "no longer"
 
 
 def _field_words(one: msgspec.Struct, other: msgspec.Struct, path: str = "") -> tuple[str, str]:

@@ -234,7 +234,7 @@ class Replay:
 
     def _compared(self, link: Link, record: Round, own: _Own) -> Difference | None:
         self._rounds += 1
-        self._decisions += len(record.verdicts) + len(record.recoveries)
+        self._decisions += len(record.verdicts) + len(record.recoveries) + len(record.corrections)
         self._decisions += len(record.evictions) + len(record.releases) + len(record.adoptions)
         placed = sum(1 for verdict in record.verdicts if verdict.placement is not None)
         self._placed += placed

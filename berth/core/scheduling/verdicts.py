@@ -216,4 +216,5 @@ def round_of(state: State, choice: Choice) -> Round:
         shards=missing_shards.shards if missing_shards.missing else 0,
         recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=opening.must.held,
+        corrections=opening.must.corrections,
     )

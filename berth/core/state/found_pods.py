@@ -3,7 +3,7 @@
 The ledger does not know these pods: another scheduler placed them, or a record that is lost.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -11,11 +11,14 @@ import msgspec
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.holdings.holding import Holding, PodShare, pods_at, pods_of
+from berth.core.state.holdings.mounted_chips import Claim
 from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
 from berth.core.superpods.model import superpod_key
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Correction
 from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, placement_of
 from berth.schemas.recovery import Recovery, Scope
 
@@ -83,6 +86,11 @@ def placement_of_pods(
     )
 
 
+def asked_by(request: JobRequest) -> list[Task]:
+    """What each rank of a job asks for."""
+    return [task for task in request.tasks for _ in range(task.replicas)]
+
+
 def with_lost_ranks(fact: PodsSeen, chips: Sequence[int]) -> PodsSeen | None:
     """A fact with a row for each rank: those of which it has none have a pod that is gone.
 
@@ -105,6 +113,46 @@ def with_lost_ranks(fact: PodsSeen, chips: Sequence[int]) -> PodsSeen | None:
         phase=bytes(fact.phase[rows[rank]] if rank in rows else PodPhase.GONE for rank in range(len(chips))),
         chips=pack([masks[rows[rank]] if rank in rows else 0 for rank in range(len(chips))], 8),
     )
+
+
+def claims_of(holding: Holding, owned: Sequence[PodShare], seen: PodsSeen) -> Iterator[Claim]:
+    """Ranks of an attempt whose pods live and name chips that they do not own.
+
+    Pods of others that name another number of chips are left out: they are adopted anew.
+
+    Args:
+        holding: The attempt; its ranks share no chips.
+        owned: What each rank owns.
+        seen: Its pods in the cluster.
+    """
+    names = unpack_names(seen.nodes)
+    ranks, indexes, chips = unpack(seen.rank, 4), unpack(seen.node_index, 4), unpack(seen.chips, 8)
+    for rank, phase, step, index, named in zip(ranks, seen.phase, steps_of(seen), indexes, chips, strict=True):
+        if phase in ENDED or rank >= len(owned) or not holding.step_of(rank) <= step <= holding.step:
+            continue
+        pod = owned[rank]
+        counts = (named.bit_count(), pod.mask.bit_count())
+        if names[index] != pod.node or not named & ~pod.mask or counts[0] > counts[1]:
+            continue
+        if not holding.foreign or counts[0] == counts[1]:
+            yield Claim(holding.uid, holding.attempt, rank, pod.node, named, pod.mask)
+
+
+def placement_at(node: str, mask: int) -> Placement:
+    """Chips of one node as a placement of one pod."""
+    chips = ids_of(mask)
+    return placement_of([node], [chips], [Run(1, len(chips))], resource="")
+
+
+def corrections_of(chips: Mapping[Claim, int]) -> list[Correction]:
+    """Entries that give ranks other chips, in the order of gangs."""
+    of_gang: dict[tuple[str, int], dict[int, list[int]]] = {}
+    for claim, mask in chips.items():
+        of_gang.setdefault((claim.uid, claim.attempt), {})[claim.rank] = list(ids_of(mask))
+    return [
+        Correction(uid, attempt, sorted(of_rank), [of_rank[rank] for rank in sorted(of_rank)])
+        for (uid, attempt), of_rank in sorted(of_gang.items())
+    ]
 
 
 def left_before(holding: Holding, seen: PodsSeen) -> list[int]:
@@ -273,3 +321,28 @@ def _block_of(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: Sequ
         superpod_index=pack([superpod_at.get(home, 0) for home in homes], _INDEX_BYTES),
         service=fact.service,
     )
+
+
+def properties_of(
+    pods: Sequence[PodShare], placement: Placement
+) -> tuple[str, str, list[tuple[str, int, int, int, int, int]]]:
+    """Properties of adopted pods: switch label, inference service, and those of each pod; empty ones are left out.
+
+    Their SuperPoDs are not among them: nodes define these, now and later.
+    """
+    switch, block = placement.switch, placement.block
+    states = (switch.states if switch is not None else b"") or bytes(len(pods))
+    blocks = _blocks_of(block, len(pods))
+    rows = [
+        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, *((state, block_id) if pod.mask else (0, -1)))
+        for pod, state, block_id in zip(pods, states, blocks, strict=True)
+        if pod.mask or pod.cpu_milli or pod.memory_mib
+    ]
+    return (switch.tor_affinity if switch is not None else "", block.service if block is not None else "", rows)
+
+
+def _blocks_of(part: BlockPart | None, count: int) -> list[int]:
+    """Block of each rank; -1 without one."""
+    if part is None or not part.block_index:
+        return [-1] * count
+    return [part.blocks[index - 1] if index else -1 for index in unpack(part.block_index, _INDEX_BYTES)]

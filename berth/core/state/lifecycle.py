@@ -14,7 +14,7 @@ Source: docs/reference/switches.md, "Rebuilding leaf states"; docs/reference/sup
 "Inference services".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,23 +24,29 @@ from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.admission import end_of_cancelled
 from berth.core.state.cell import State
 from berth.core.state.found_pods import (
+    asked_by,
+    claims_of,
+    corrections_of,
     left_before,
     note_short,
+    placement_at,
     placement_of_pods,
+    properties_of,
     restart_of,
     step_of_pods,
     with_lost_ranks,
 )
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
+from berth.core.state.holdings.mounted_chips import Claim, Settled, settle
 from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
-from berth.core.state.ledger import Holding, PodShare, pods_of
+from berth.core.state.ledger import Holding, pods_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
-from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
-from berth.schemas.placement import BlockPart, Placement, Run
+from berth.schemas.intake import Task
+from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
+from berth.schemas.placement import Placement, Run
 from berth.schemas.recovery import Recovery
 
 _UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
@@ -59,6 +65,10 @@ class Due(msgspec.Struct):
     held: list[HeldPlaces] = []
     regained: list[Verdict] = []
     """Attempts whose pods run although the ledger does not know them, with the places of their pods."""
+    corrections: list[Correction] = []
+    """Ranks whose pods have other chips than the ledger says."""
+    settled: Settled = Settled({}, [])
+    """Why ``corrections`` are due, and for which ranks none can be made."""
     recoveries: list[Recovery] = []
     """Steps for which pods run although the ledger does not know them, with the places of their pods."""
     outlived: list[str] = []
@@ -68,18 +78,19 @@ class Due(msgspec.Struct):
 
     def __bool__(self) -> bool:
         found = (self.evictions, self.releases, self.adoptions, self.held, self.regained, self.recoveries)
-        return any(found)
+        return any(found) or bool(self.corrections)
 
     @property
     def given(self) -> list[Placement]:
         """Places that pods which run get as their own."""
         found = [*(one.placement for one in self.regained), *(one.placement for one in self.recoveries)]
+        found += [placement_at(claim.node, mask) for claim, mask in self.settled.chips.items()]
         return [*(one.placement for one in self.adoptions), *(one for one in found if one is not None)]
 
     @property
     def takes_places(self) -> bool:
         """Whether pods that run get an owner, now or next: what they have must not be given away by this record."""
-        found = (self.adoptions, self.regained, self.recoveries, self.outlived)
+        found = (self.corrections, self.adoptions, self.regained, self.recoveries, self.outlived)
         return any(found) or bool(self.short and self.releases)
 
 
@@ -106,6 +117,10 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
         at_ms: The moment.
     """
     found = Due(held=no_longer_held(state.fold, state.jobs, at_ms))
+    if state.fold.settings.has_steps:
+        found.settled = settle(_claims(state, {*gangs, *state.short}), state.held)
+        found.corrections = corrections_of(found.settled.chips)
+    corrected = {one.uid for one in found.corrections}  # what else is due for them is for the next record
     settled: list[str] = []
     set_aside: list[SetAside] = []
     size = 0
@@ -115,14 +130,29 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
             is_cut = True
             break
         adopted = len(found.adoptions)
-        if not _examined(state, uid, found, set_aside, at_ms):
+        if uid in corrected:
+            size += 1
+        elif not _examined(state, uid, found, set_aside, at_ms):
             settled.append(uid)
         elif len(found.adoptions) > adopted:
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
-    found.short = [uid for uid in sorted(state.short) if uid in state.name_of]  # whether they were examined now or not
+    own = {uid: None for uid in state.short if uid in state.name_of}  # whether they were examined now or not
+    found.short = sorted(own.keys() - {claim.uid for claim in found.settled.short})
     return Examination(found, settled, set_aside, is_cut)
+
+
+def _claims(state: State, uids: Iterable[str]) -> list[Claim]:
+    """Ranks of gangs (uid) whose pods name chips that they do not own."""
+    found: list[Claim] = []
+    for uid in uids:
+        gang = state.fold.gangs.get(uid)
+        holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
+        seen = state.pods_seen(holding) if holding is not None else None
+        if holding is not None and seen is not None and holding.placement.share is None:
+            found += claims_of(holding, state.owned(holding.key), seen)
+    return found
 
 
 def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside], at_ms: int) -> bool:
@@ -143,6 +173,9 @@ def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside], at_
 def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
     """Whether something is due for a gang."""
     state.short.pop(uid, None)  # noted again where it still holds
+    is_short = any(claim.uid == uid for claim in found.settled.short)
+    if is_short:
+        state.short[uid] = None
     gang = state.fold.gangs.get(uid)
     holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
     if holding is None:
@@ -162,7 +195,7 @@ def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
         found.releases.append(part)
         return True
     if holding.foreign:
-        return seen is not None and _adopt_anew(state, holding, seen, found)
+        return seen is not None and not is_short and _adopt_anew(state, holding, seen, found)
     return not holding.ending and _must_end(state, holding, seen, outcome, found, at_ms)
 
 
@@ -196,13 +229,13 @@ def _may_try_again(state: State, holding: Holding, at_ms: int) -> bool:
     """Whether an attempt that could not be bound is followed by another one.
 
     One that failed for a claim leaves a node or a volume out of those that follow, so it does not count as a try. Nor
-    does one that a fault has ended. Those that fail within a minute count once.
+    does one that a fault has ended, or that was given back. Those that fail within a minute count once.
     """
     gang, settings = state.fold.gangs.get(holding.uid), state.fold.settings
-    restarts = gang.restarts if gang is not None else 0
+    others = gang.restarts + gang.given_back if gang is not None else 0
     by_claims = state.constraints.claims.failures_of(holding)
     is_early = settings.corrected and gang is not None and gang.failures_at(at_ms) < settings.attempts_max
-    return is_early or holding.attempt < settings.attempts_max + by_claims + restarts
+    return is_early or holding.attempt < settings.attempts_max + by_claims + others
 
 
 def _must_end(
@@ -214,8 +247,10 @@ def _must_end(
         if outcome.bound or seen is not None:
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
         else:
-            reason = _release_reason(state, holding, None, otherwise="bind-failed")
-            again = reason == "bind-failed" and _may_try_again(state, holding, at_ms)
+            why: ReleaseReason = "given-back" if outcome.given_back else "bind-failed"
+            reason = _release_reason(state, holding, None, otherwise=why)
+            may_try = reason == "bind-failed" and _may_try_again(state, holding, at_ms)
+            again = reason == "given-back" or may_try
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):
@@ -335,7 +370,7 @@ def _regain(state: State, uid: str, found: Due) -> bool:
         return False
     if gang is not None and (gang.phase != "waiting" or fact.attempt < gang.attempt):
         return False
-    asked = _asked(job.request)
+    asked = asked_by(job.request)
     whole = with_lost_ranks(fact, [task.chips for task in asked])
     if whole is None or SHARE_AICORE in job.request.labels:
         return False
@@ -354,11 +389,6 @@ def _regain(state: State, uid: str, found: Due) -> bool:
     return True
 
 
-def _asked(request: JobRequest) -> list[Task]:
-    """What each rank of a job asks for."""
-    return [task for task in request.tasks for _ in range(task.replicas)]
-
-
 def _restart_found(state: State, holding: Holding, seen: PodsSeen | None, found: Due, at_ms: int) -> bool:
     """Start a job anew that was found without some of its pods: new ones would get nothing of what they ask for."""
     if holding.foreign or holding.ending or not any(map(_is_empty, holding.placement.runs)):
@@ -370,7 +400,7 @@ def _restart_found(state: State, holding: Holding, seen: PodsSeen | None, found:
     given = [run for run in holding.placement.runs for _ in range(run.pods)]
     lost = [
         rank
-        for rank, (task, run) in enumerate(zip(_asked(job.request), given, strict=False))
+        for rank, (task, run) in enumerate(zip(asked_by(job.request), given, strict=False))
         if _is_empty(run) and not _is_empty(task) and rank not in there
     ]
     if not lost:
@@ -414,33 +444,8 @@ def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> b
     placement = placement_of_pods(state.table, state.held, fact, found.given, owned)
     pods = pods_of(placement)
     note_short(state.short, fact, pods)
-    if _properties(pods, placement) == _properties(owned, holding.placement):
+    if properties_of(pods, placement) == properties_of(owned, holding.placement):
         return False
     found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
     found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement))
     return True
-
-
-def _properties(
-    pods: Sequence[PodShare], placement: Placement
-) -> tuple[str, str, list[tuple[str, int, int, int, int, int]]]:
-    """Properties of adopted pods: switch label, inference service, and those of each pod; empty ones are left out.
-
-    Their SuperPoDs are not among them: nodes define these, now and later.
-    """
-    switch, block = placement.switch, placement.block
-    states = (switch.states if switch is not None else b"") or bytes(len(pods))
-    blocks = _blocks(block, len(pods))
-    rows = [
-        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, *((state, block_id) if pod.mask else (0, -1)))
-        for pod, state, block_id in zip(pods, states, blocks, strict=True)
-        if pod.mask or pod.cpu_milli or pod.memory_mib
-    ]
-    return (switch.tor_affinity if switch is not None else "", block.service if block is not None else "", rows)
-
-
-def _blocks(part: BlockPart | None, count: int) -> list[int]:
-    """Block of each rank; -1 without one."""
-    if part is None or not part.block_index:
-        return [-1] * count
-    return [part.blocks[index - 1] if index else -1 for index in unpack(part.block_index, _INDEX_BYTES)]

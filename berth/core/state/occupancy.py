@@ -78,8 +78,9 @@ class Occupancy:
         for holding, ranks in folded.freed:
             if holding.key not in moved:
                 found.add(self.free(holding, ranks))
-        for holding in moved.values():
-            found.add(self.move(holding))
+        gets = [(holding, self._leave(holding, found)) for holding in moved.values()]
+        for holding, pods in gets:  # ranks may change places with one another
+            found.add(self._arrive(holding, pods))
         for holding in folded.taken:  # last: a repeated adoption is given back by the same record
             found.add(self.take(holding))
         return found.build()
@@ -141,16 +142,17 @@ class Occupancy:
         found.add(self.note_leaves(holding.key))
         return found.build()
 
-    def move(self, holding: Holding) -> Changes:
-        """Bring in line what an attempt owns after steps of its recovery, or releases of ranks that left.
+    def _leave(self, holding: Holding, found: ChangesBuilder) -> list[PodShare] | None:
+        """Take back what an attempt has given up: after steps of its recovery, releases of ranks, or corrections.
 
-        What it has given back is let go before it gets anything, and a reserved place that a rank takes does not
-        change.
+        A reserved place that a rank takes does not change.
+
+        Returns:
+            What it gets by the same record; None if that ended it.
         """
-        found = ChangesBuilder()
         before, reserved_before = self._owned.get(holding.key), self._reserved.get(holding.key, {})
         if before is None:
-            return NO_CHANGES  # the same record ended it
+            return None
         now, reserved = owned_by(holding), holding.reserved()
         releasing = self._releasing.get(holding.key, {})
         gets: list[PodShare] = []
@@ -164,11 +166,18 @@ class Occupancy:
             gets += (new - old).elements()
             if was != pod:
                 releasing.pop(rank, None)
-        for one in gets:
-            self._hold(one, holding.placement.share, found)
         if not releasing:
             self._releasing.pop(holding.key, None)
         self._note(holding, now, reserved)
+        return gets
+
+    def _arrive(self, holding: Holding, gets: list[PodShare] | None) -> Changes:
+        """Give an attempt what :meth:`_leave` said that it gets."""
+        if gets is None:
+            return NO_CHANGES
+        found = ChangesBuilder()
+        for one in gets:
+            self._hold(one, holding.placement.share, found)
         found.add(self.note_leaves(holding.key))
         seen = self.pods_seen(holding)
         if seen is not None:

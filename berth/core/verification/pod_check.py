@@ -1,6 +1,6 @@
 """Bound pods of the cluster, compared with the ledger and with one another."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -55,7 +55,7 @@ def twice_given(pods: Iterable[BoundPod]) -> list[Finding]:
                 others.setdefault(first.name, []).append(chip)
         found += [
             _finding(
-                "chip-given-twice", pod,
+                "chip-twice", pod,
                 f"pod {other} on node {pod.node} has chips {ranges(chips)} too; delete the one that should not be there",
                 _delete(pod),
             )
@@ -92,12 +92,26 @@ def pod_finding(pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int) 
             _delete(pod),
         )  # fmt: skip
     shares = _shares(holding, fold, 0 if holding.foreign else pod.rank)
-    if any(one.node == pod.node and (pod.is_shared or one.mask == pod.chips) for one in shares):
+    return _elsewhere(pod, shares)
+
+
+def _elsewhere(pod: BoundPod, shares: Sequence[PodShare]) -> Finding | None:
+    """Finding on a pod that is not at the places of its rank; None if it is."""
+    here = [one for one in shares if one.node == pod.node]
+    if any(pod.is_shared or not pod.chips & ~one.mask for one in here):
         return None
-    right = " or ".join(f"{one.node} with chips {ranges(_bits(one.mask)) or 'none'}" for one in shares) or "no place"
+    others = _words(pod.chips)
+    if any(pod.chips.bit_count() <= one.mask.bit_count() for one in here):
+        return _finding(
+            "chips-elsewhere", pod,
+            f"it has chips {others}, the ledger has {' or '.join(_words(one.mask) for one in here)} for rank {pod.rank}:"
+            " others own some of them, and new work gets neither",
+            "",
+        )  # fmt: skip
+    right = " or ".join(f"{one.node} with chips {_words(one.mask)}" for one in shares) or "no place"
     return _finding(
         "pod-elsewhere", pod,
-        f"it is on {pod.node} with chips {ranges(_bits(pod.chips)) or 'none'}, the ledger has {right} for rank {pod.rank}",
+        f"it is on {pod.node} with chips {others}, the ledger has {right} for rank {pod.rank}",
         _delete(pod),
     )  # fmt: skip
 
@@ -108,6 +122,10 @@ def _shares(holding: Holding, fold: LedgerFold, rank: int) -> list[PodShare]:
     own = [ranks[rank]] if rank < len(ranks) and ranks[rank].pods else []
     reserved = holding.reserved().get(rank)
     return own if reserved is None else [*own, reserved]
+
+
+def _words(mask: int) -> str:
+    return ranges(_bits(mask)) or "none"
 
 
 def _bits(mask: int) -> list[int]:

@@ -211,6 +211,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Epoch": {"holder": Kind.HOLDER},
     "Round": {},
     "Verdict": _OF_JOB,
+    "Correction": {"uid": Kind.UID},
     "Release": {"uid": Kind.UID, "reason": Kind.KEEP},
     "Eviction": {"uid": Kind.UID, "reason": Special.WORD},
     "Adoption": _OF_GANG,

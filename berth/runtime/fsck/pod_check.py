@@ -52,11 +52,15 @@ def _bound(pod: Pod, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
     meta = pod.metadata
     wrong: list[str] = []
     identity = identity_of(meta, wrong)
-    resource, chips = named_chips(meta, asks.ask(pod.spec, meta).resource, wrong)
+    ask = asks.ask(pod.spec, meta)
+    resource, chips = named_chips(meta, ask.resource, wrong)
     card = cards.get(pod.spec.node_name)
     if card is not None and card.has_device_ids and not meta.annotation(ASCEND_REAL):
         ids = physical_ids(card, resource, (1 << len(card.devices())) - 1)
         chips = sum(1 << ids[bit] for bit in range(_CHIP_BITS) if chips >> bit & 1 and bit in ids)
+    if chips.bit_count() > ask.chips:
+        wrong.append(f"its annotations name {chips.bit_count()} chips: expected the {ask.chips} that it asks for")
+        chips = 0
     mark = mark_of(meta.annotation(LEDGER))
     keys = {**(meta.labels or {}), **(meta.annotations or {})}
     return BoundPod(

@@ -6,7 +6,7 @@ Longer than 400 lines because a node has one description, from its object, its r
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,42 +17,16 @@ from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.ascend.tor_config import Slot
 from berth.formats.kubernetes.nodes import NodeReading, read_node
 from berth.formats.kubernetes.objects import Node
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.columns import unpack_names
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, is_repeat
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.conditions import Conditions
 from berth.services.inventory.nodes.device_places import DevicePlaces
-from berth.services.inventory.nodes.free_chips import Unreported, free_chips, unreported_by_resource
+from berth.services.inventory.nodes.free_chips import SHARES, Unreported, free_chips, unreported_by_resource
 from berth.services.inventory.nodes.moves import Moves
-
-_NOTHING: Final = (0, 0, 0)
-_Amounts: TypeAlias = tuple[int, int, int]
-
-
-class Use(NamedTuple):
-    """Resources that a pod uses on a node.
-
-    Attributes:
-        counted: The ledger, or the fact of a foreign pod, counts its CPU and memory already.
-        cpu_beyond: CPU beyond what is counted there: the pod was resized.
-        memory_beyond: Memory, likewise.
-    """
-
-    node: str
-    chips: int
-    cpu_milli: int
-    memory_mib: int
-    counted: bool
-    cpu_beyond: int = 0
-    memory_beyond: int = 0
-
-    @property
-    def uncounted(self) -> "_Amounts":
-        """Chips, CPU and memory that nothing else counts."""
-        return (
-            (0, self.cpu_beyond, self.memory_beyond) if self.counted else (self.chips, self.cpu_milli, self.memory_mib)
-        )
+from berth.services.inventory.nodes.uses import Use, Uses
 
 
 class Named(NamedTuple):
@@ -112,8 +86,9 @@ class Nodes:
         exist."""
         self._devices = DevicePlaces()
         self._conditions = Conditions()
-        self._used: dict[str, _Amounts] = {}
-        self._load: dict[str, _Amounts] = {}
+        self._uses = Uses()
+        self.is_short = False
+        """More chips than published are counted nowhere else."""
         self._place_revision = 0
         self._slots: dict[str, Slot] = {}
         """Ports below leaf switches, by InternalIP."""
@@ -182,6 +157,12 @@ class Nodes:
             return Named(known, found & ~known)
         return Named(known, ids & ~sum(1 << device for device, chip in mapped.items() if known >> chip & 1))
 
+    def whole_chips(self, name: str, asked: int) -> int:
+        """Chips of a node for a number that a pod asks for: of shared chips it asks for parts."""
+        node = self._plain.get(name)
+        parts = SHARES if node is not None and node.labels.get(LABEL_SOFT_SHARE) == "true" else 1
+        return -(-asked // parts)
+
     def note_health(self, seen: HealthSeen) -> bool:
         """Take the health of nodes; returns whether anything changed.
 
@@ -249,17 +230,8 @@ class Nodes:
 
     def use(self, before: Use | None, after: Use | None) -> None:
         """Note that a pod's use of resources changed; None for no use."""
-        if before == after:
-            return
-        for use, sign in ((before, -1), (after, 1)):
-            if use is None:
-                continue
-            amounts = (sign * use.chips, sign * use.cpu_milli, sign * use.memory_mib)
-            _add(self._load, use.node, amounts)
-            if not use.counted or any(use.uncounted):
-                chips, cpu, memory = use.uncounted
-                _add(self._used, use.node, (sign * chips, sign * cpu, sign * memory))
-                self._dirty.add(use.node)
+        self._dirty.update(self._uses.note(before, after))
+        self.is_short |= after is not None and after.unnamed > (before.unnamed if before is not None else 0)
 
     def free(self, held: Callable[[str], int] = lambda _: 0) -> Free:
         """Free capacity for new work; pods of all schedulers count. Unhealthy nodes and chips provide none.
@@ -274,7 +246,7 @@ class Nodes:
         for node in self._plain.values():
             condition = self._conditions.of(self._domain_of.get(node.name, ""), node.name)
             is_barred = condition is not None and condition.level >= NodeHealth.NO_NEW_WORK
-            load = self._load.get(node.name, _NOTHING)
+            load = self._uses.load(node.name)
             if condition is not None and condition.reason and node.resource and node.ready and not node.cordoned:
                 count = free_chips(node, condition, load[0], held)
                 lacking.setdefault((node.resource, condition.reason), {})[node.name] = count
@@ -305,16 +277,12 @@ class Nodes:
 
     def busy(self) -> list[tuple[str, str]]:
         """Nodes with running pods that have chips, of any scheduler, with their InternalIPs; sorted."""
-        return sorted(
-            (name, self._plain[name].address)
-            for name, (chips, _, _) in self._load.items()
-            if chips > 0 and name in self._plain
-        )
+        return sorted((name, self._plain[name].address) for name in self._uses.busy() if name in self._plain)
 
     def moves(self) -> dict[str, str]:
         """Nodes whose SuperPoD or rack changed under running pods with chips, with a message for each."""
         self._settle()
-        return self._moves.sentences(lambda name: self._load.get(name, _NOTHING)[0] > 0)
+        return self._moves.sentences(self._uses.is_busy)
 
     def restore(self, published: Iterable[NodesSeen]) -> None:
         """Restore the facts that earlier runs published last."""
@@ -327,6 +295,7 @@ class Nodes:
     def due(self, at_ms: UnixMs) -> Due:
         """Facts that differ from the published ones."""
         self._settle()
+        self.is_short = False
         parts = leaving(self._published_names, self._domains) if self._may_leave else {}
         self._may_leave = bool(parts)
         first: dict[str, NodesSeen] = {}
@@ -376,7 +345,7 @@ class Nodes:
             after = self._placed[name] = self._in_place(plain)
             moved = moved or before is None or (before.superpod, before.leaf) != (after.superpod, after.leaf)
             self._place_revision += before is None or _place(before) != _place(after)
-            is_busy = self._load.get(name, _NOTHING)[0] > 0
+            is_busy = self._uses.is_busy(name)
             if before is None:
                 self._moves.begin(after, is_busy=is_busy)
             elif is_busy:
@@ -395,7 +364,7 @@ class Nodes:
 
     def _in_place(self, plain: NodeDescription) -> NodeDescription:
         slot = None if plain.name in self._address_reasons else self._slots.get(plain.address)
-        _, cpu, memory = self._used.get(plain.name, _NOTHING)
+        chips, cpu, memory = self._uses.uncounted(plain.name)
         return msgspec.structs.replace(
             plain,
             leaf=slot.leaf if slot is not None else "",
@@ -404,6 +373,8 @@ class Nodes:
             memory_mib=max(plain.memory_mib - memory, 0),
             cpu_others=min(cpu, plain.cpu_milli),
             memory_others=min(memory, plain.memory_mib),
+            chips_others=min(chips, plain.chips.bit_count()),
+            is_unsettled=self._uses.is_unsettled(plain.name),
         )
 
     def _shared_addresses(self) -> dict[str, str]:
@@ -425,16 +396,6 @@ class Nodes:
 def _translated(ids: int, mapped: Mapping[int, int]) -> int:
     """Bitmap of the chips for a bitmap of ids; ids without a chip are dropped."""
     return sum(1 << chip for device, chip in mapped.items() if ids >> device & 1)
-
-
-def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:
-    """Add to the sums of a node; zero sums are not kept."""
-    chips, cpu, memory = sums.get(node, _NOTHING)
-    after = (chips + amounts[0], cpu + amounts[1], memory + amounts[2])
-    if after == _NOTHING:
-        sums.pop(node, None)
-    else:
-        sums[node] = after
 
 
 def _place(node: NodeDescription) -> tuple[str, int, str]:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.nodes import NodeCondition, NodeDescription
 
-_SHARES: Final = 100
+SHARES: Final = 100
 """Kubernetes devices per chip on a soft-share node.
 
 Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
@@ -40,7 +40,7 @@ def free_chips(node: NodeDescription, condition: NodeCondition | None, load: int
     if not most and healthy == node.chips:
         return 0
     if node.labels.get(LABEL_SOFT_SHARE) == "true":
-        usable = (healthy & ~condition.withheld).bit_count() * _SHARES
+        usable = (healthy & ~condition.withheld).bit_count() * SHARES
         return max(min(node.allocatable, usable) - load, 0)
     taken = held(node.name)
     by_number = min(node.allocatable, healthy.bit_count()) - load + (taken & node.chips & ~healthy).bit_count()

@@ -1,6 +1,6 @@
 """Bound pods of jobs by attempt: the state of :class:`~berth.services.inventory.pods.collection.Pods`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from berth.schemas.facts import PodsSeen
@@ -76,3 +76,13 @@ class JobPods:
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.published: PodsSeen | None = None
         self.next_ms: UnixMs = 0
+
+
+def heaviest(pods: Mapping[str, PodRow]) -> PodRow:
+    """The pod that counts for a rank."""
+    return next(iter(pods.values())) if len(pods) == 1 else max(pods.values(), key=_weight)
+
+
+def _weight(row: PodRow) -> tuple[bool, int, str, str]:
+    """Sort key among pods of one rank: a living one (before its backup pod), then the newest step, the youngest."""
+    return (row.is_live, -row.step if row.is_live else row.step, row.created, row.uid)

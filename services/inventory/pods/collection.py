@@ -8,15 +8,18 @@ follows.
 Longer than 400 lines because what is known of a pod has several sources, and all of them end in one fact.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, TypeAlias
 
 from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
-from berth.services.inventory.nodes.collection import Naming, Nodes, Use
-from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder
+from berth.services.inventory.nodes.collection import Naming, Nodes
+from berth.services.inventory.nodes.uses import Use
+from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder, heaviest
+from berth.services.inventory.pods.chips import PodChips
+from berth.services.inventory.pods.chips_twice import ChipsTwice
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, PodRow
@@ -37,14 +40,16 @@ class Pods:
         usage: Gets all pods, for the facts that constraints depend on.
         await_job_ms: Time for which a pod whose annotations name an unknown job waits for the job, before its chips are
             adopted.
+        naming_ms: Time in which the device plug-in names the chips of a pod that was bound.
         settle_ms: Least time between two facts about a large gang.
     """
 
-    def __init__(self, nodes: Nodes, usage: Usage, *, await_job_ms: int, settle_ms: int = 0) -> None:
-        self._nodes = nodes
-        self._usage = usage
-        self._await_job_ms = await_job_ms
-        self._settle_ms = settle_ms
+    def __init__(
+        self, nodes: Nodes, usage: Usage, *, await_job_ms: int, naming_ms: int = 0, settle_ms: int = 0
+    ) -> None:
+        self._nodes, self._usage = nodes, usage
+        self._await_job_ms, self._settle_ms = await_job_ms, settle_ms
+        self._chips = PodChips(nodes, naming_ms=naming_ms)
         self._rows: dict[str, PodRow] = {}
         self._uses: dict[str, Use] = {}
         self._on_node: dict[str, dict[str, None]] = {}
@@ -58,6 +63,7 @@ class Pods:
         self._states: dict[str, tuple[PodRow, Naming, RankState]] = {}
         """State of pods by uid, with what it was made of: a fact about a large gang has few new ones."""
         self._foreign = Foreign(self._rank_state)
+        self.twice = ChipsTwice()
         self.reasons: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -168,11 +174,14 @@ class Pods:
         self._rows[row.uid] = row
         if before is None:
             self._on_node.setdefault(row.node, {})[row.uid] = None
+            self._chips.begin(row, now_ms)
         if row.identity is not None:
             gang = self._gangs.setdefault((row.namespace, row.identity.job), JobPods())
             attempt = gang.attempts.setdefault((row.identity.uid, row.identity.attempt), Attempt())
             attempt.pods.setdefault(row.identity.rank, {})[row.uid] = row
             self._dirty[row.namespace, row.identity.job] = None
+            if before is not None and before.chips != row.chips:
+                gang.next_ms = 0  # other chips than it was given: these must not be given away
             # A pod that was adopted does not wait, not even in a later run: its chips would be free meanwhile.
             is_new = before is None and not self._foreign.is_published(row.uid)
             if is_new and self._ownership_of(row.namespace, row.identity) == "unknown":
@@ -189,6 +198,7 @@ class Pods:
         if not on_node:
             del self._on_node[row.node]
         self.awaiting_job.pop(uid, None)
+        self._chips.settle(uid)
         self.reasons.pop(uid, None)
         self._nodes.use(self._uses.pop(uid, None), None)
         self._foreign.drop(uid)
@@ -196,6 +206,8 @@ class Pods:
         if row.identity is not None:
             self._leave(row, row.identity)
         self._states.pop(uid, None)
+        for other in self.twice.note(row.node, uid, 0):
+            self._account(self._rows[other])
 
     def _leave(self, row: PodRow, identity: RankIdentity) -> None:
         key = (row.namespace, identity.job)
@@ -214,7 +226,7 @@ class Pods:
         for uid in self._on_node.get(node, ()):
             row = self._rows[uid]
             if row.is_live:
-                held |= self._physical_chips(row)
+                held |= self._chips.of(row)
         return held
 
     def touch_nodes(self, names: Iterable[str]) -> None:
@@ -227,7 +239,9 @@ class Pods:
                 self._account(row)
 
     def wake(self, now_ms: UnixMs) -> None:
-        """Adopt the chips of pods that have waited long enough for their job."""
+        """Adopt the chips of pods that have waited long enough for their job, and see who is new no longer."""
+        for uid in self._chips.settled(now_ms):
+            self._account(self._rows[uid])
         for uid, since_ms in list(self.awaiting_job.items()):
             if since_ms + self._await_job_ms <= now_ms:
                 del self.awaiting_job[uid]
@@ -236,6 +250,8 @@ class Pods:
     def next_due_ms(self) -> UnixMs | None:
         """Time at which :meth:`wake` and :meth:`due` must be called even if nothing changes; None for never."""
         moments = [self._gangs[key].next_ms for key in self._dirty]
+        if (settled_ms := self._chips.next_due_ms()) is not None:
+            moments.append(settled_ms)
         if self.awaiting_job:
             moments.append(min(self.awaiting_job.values()) + self._await_job_ms)
         return min(moments, default=None)
@@ -261,6 +277,8 @@ class Pods:
         """Note that a fact was published."""
         if fact.foreign:
             self._foreign.note_published(fact)
+            if (row := self._rows.get(fact.uid)) is not None:
+                self._account(row)
             return
         key = (fact.namespace, fact.gang)
         gang = self._gangs[key]
@@ -312,7 +330,7 @@ class Pods:
         return max(owned, key=age) if owned else published
 
     def _attempt_fact(self, key: JobKey, chosen: AttemptKey, attempt: Attempt, now_ms: UnixMs) -> PodsSeen:
-        rows = {rank: _heaviest(pods) for rank, pods in attempt.pods.items()}
+        rows = {rank: heaviest(pods) for rank, pods in attempt.pods.items()}
         by_rank = attempt.gone | {rank: self._rank_state(row) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
@@ -322,12 +340,9 @@ class Pods:
             and any(one.phase == PodPhase.GONE for one in by_rank.values())
         ):
             by_rank = {}  # no pod is left, and no missing rank will be filled
-        gang = self._gangs[key]
-        published = (
-            gang.published
-            if gang.published is not None and (gang.published.uid, gang.published.attempt) == chosen
-            else None
-        )
+        published = self._gangs[key].published
+        if published is not None and (published.uid, published.attempt) != chosen:
+            published = None
         return pods_fact(key, chosen, by_rank, common_fields(rows, published), at_ms=now_ms)
 
     def _rank_state(self, row: PodRow) -> RankState:
@@ -338,8 +353,8 @@ class Pods:
         state = RankState(
             row.node,
             row.phase,
-            self._physical_chips(row),
-            self._has_taken(row),
+            self._chips.of(row),
+            self._chips.are_allocated(row),
             row.leaf_state,
             row.block,
             row.exit_code,
@@ -348,17 +363,6 @@ class Pods:
         )
         self._states[row.uid] = (row, naming, state)
         return state
-
-    def _has_taken(self, row: PodRow) -> int:
-        """1 unless the device plug-in has yet to allocate the chips of a pod.
-
-        Source: docs/reference/kubernetes.md, "Life of a pod".
-        """
-        return int(row.taken or (row.chips != 0 and self._physical_chips(row) == self._nodes.mask(row.node)))
-
-    def _physical_chips(self, row: PodRow) -> int:
-        """Bitmap of the physical chips of a pod that its node has."""
-        return self._nodes.named(row.node, row.chips, physical=row.physical).chips
 
     def _ownership(self, key: JobKey, attempt: AttemptKey) -> Ownership:
         latest = self._latest_attempts.get(key)
@@ -389,14 +393,21 @@ class Pods:
 
     def _account(self, row: PodRow) -> None:
         """Note what accounts for a pod's resources: the ledger, an adoption, or the node."""
+        alone = self._chips.of(row) if row.is_live and not self._chips.is_shared(row.node) else 0
+        for other in self.twice.note(row.node, row.uid, alone):
+            self._account(self._rows[other])
         ownership = "unknown" if row.identity is None else self._ownership_of(row.namespace, row.identity)
         is_own = ownership == "own" or (row.identity is not None and row.uid in self.awaiting_job)
-        is_adopted = row.is_live and not is_own and self._physical_chips(row) != 0
+        is_adopted = row.is_live and not is_own and self._chips.of(row) != 0
         # Nobody else counts a pod that waits for its job: after a restart it may have been there for long.
         is_counted = ownership == "own" or is_adopted
         job = self._jobs.get((row.namespace, row.identity.job)) if row.identity is not None else None
         beyond = job.beyond(row) if job is not None and ownership == "own" else (0, 0)
-        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, is_counted, *beyond)
+        unnamed = 0 if ownership == "own" else self._unnamed(row, is_adopted=is_adopted)
+        if not unnamed:
+            self._chips.settle(row.uid)
+        new = self._chips.is_new(row.uid)
+        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, is_counted, *beyond, unnamed, new)
         after = use if row.is_live else None
         self._nodes.use(self._uses.get(row.uid), after)
         self._usage.put(row, is_own=is_own)
@@ -408,22 +419,22 @@ class Pods:
             self._foreign.put(row, is_claimed=row.identity is not None and ownership == "unknown")
         else:
             self._foreign.drop(row.uid)
-        reason = self._reason(row)
+        reason = self._chips.reason(row)
+        self.reasons.pop(row.uid, None)
         if reason:
             self.reasons[row.uid] = reason
-        else:
-            self.reasons.pop(row.uid, None)
 
-    def _reason(self, row: PodRow) -> str:
-        """Errors of a pod's annotations, with its name; empty without one."""
-        wrong = [row.reason] if row.reason else []
-        extra = self._nodes.named(row.node, row.chips, physical=row.physical).unknown
-        if extra and row.is_live:
-            ids = ", ".join(str(chip) for chip in range(extra.bit_length()) if extra >> chip & 1)
-            wrong.append(
-                f"its chips {ids} do not exist on node {row.node}: expected chips of the node that it is bound to"
-            )
-        return f"pod {row.namespace}/{row.name}: {'; '.join(wrong)}" if wrong else ""
+    def _unnamed(self, row: PodRow, *, is_adopted: bool) -> int:
+        """Number of the chips of a pod that Berth did not place, without those of its fact.
+
+        Chips that are named later count as named once that fact is published: until then nothing else keeps them.
+        """
+        named = self._chips.of(row) if is_adopted else 0
+        named &= ~self.twice.before(row.node, row.uid, lambda uid: self._rows[uid].identity is not None)
+        before = self._uses.get(row.uid)
+        if before is not None and before.unnamed > self._chips.unnamed(row, named):
+            named &= self._foreign.published_chips(row.uid)
+        return self._chips.unnamed(row, named)
 
     def _forget_idle(self, key: JobKey) -> None:
         """Drop attempts whose facts are complete."""
@@ -437,13 +448,3 @@ class Pods:
                 del gang.attempts[found]
         if not gang.attempts:
             del self._gangs[key]
-
-
-def _heaviest(pods: Mapping[str, PodRow]) -> PodRow:
-    """The pod that counts for a rank."""
-    return next(iter(pods.values())) if len(pods) == 1 else max(pods.values(), key=_weight)
-
-
-def _weight(row: PodRow) -> tuple[bool, int, str, str]:
-    """Sort key among pods of one rank: a living one (before its backup pod), then the newest step, the youngest."""
-    return (row.is_live, -row.step if row.is_live else row.step, row.created, row.uid)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from berth.schemas.columns import unpack
 from berth.schemas.facts import PodsSeen, is_repeat
 from berth.schemas.units import UnixMs
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact
@@ -41,6 +42,11 @@ class Foreign:
     def is_published(self, uid: str) -> bool:
         """Whether facts say that a pod is foreign."""
         return uid in self._published
+
+    def published_chips(self, uid: str) -> int:
+        """Bitmap of the chips that facts say a pod has."""
+        seen = self._published.get(uid)
+        return sum(unpack(seen.chips, 8)) if seen is not None else 0
 
     @property
     def is_changed(self) -> bool:

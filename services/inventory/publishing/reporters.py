@@ -39,6 +39,7 @@ class Reporters:
         self.nodes = reporter(reason="NodeInvalid")
         self.moves = reporter(reason="NodeMoved")
         self.pods = reporter(reason="ChipsInvalid")
+        self.twice = reporter(reason="ChipTwice")
         self.switches = reporter(reason="SwitchesInvalid")
         self.health = reporter(reason="HealthSuspect")
         self.jobs = {
@@ -53,7 +54,16 @@ class Reporters:
             )
         }
         self.groups = reporter(reason="EnqueueFailed", is_fault=False)
-        self._all = (self.nodes, self.moves, self.pods, self.switches, self.health, self.groups, *self.jobs.values())
+        self._all = (
+            self.nodes,
+            self.moves,
+            self.pods,
+            self.twice,
+            self.switches,
+            self.health,
+            self.groups,
+            *self.jobs.values(),
+        )
 
     def look_at_jobs(self, warnings: RequestWarnings) -> None:
         """Report the warnings about accepted requests."""

@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 from berth.cli.check_config import starred
-from berth.cli.cluster.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, states_of_chips
+from berth.cli.cluster.nodes import (
+    NodeRow,
+    drawing,
+    group_size,
+    judged_nodes,
+    pod_lines,
+    reasons_of,
+    rows_of,
+    states_of_chips,
+)
 from berth.cli.cluster.superpods import SuperpodRow
 from berth.cli.cluster.switches import LeafRow
 from berth.cli.jobs.requests import Fault, stamped
@@ -20,6 +29,9 @@ from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
 from berth.core.explain.model import Explanation
 from berth.core.explain.text import ranges
 from berth.runtime.history import settings_now, state_now
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
@@ -105,6 +117,28 @@ async def test_nodes_tell_why_they_are_not_well() -> None:
     ]
     assert "".join(span.text for span in drawing(found[0], GLYPHS)).replace(" ", "") == ".oo....."
     assert reasons_of(found) == ["b, c: old"]
+
+
+async def test_nodes_tell_which_chips_pods_do_not_name_or_name_twice() -> None:
+    cell = await Cell().open()
+    try:
+        await cell.nodes([a_node("a", "module910bx8", chips_others=3), a_node("b", "module910bx8")])
+        for name in ("p", "q"):
+            fact = PodsSeen(
+                "ns", f"pod/{name}", f"uid-{name}", 0, pack([0], 4), pack_names(["b"]), pack([0], 4),
+                pack([PodPhase.RUNNING], 1), pack([0b110], 8), foreign=True,
+            )  # fmt: skip
+            await cell.user.publish(cell.user.subjects.fact_pod("ns", f"pod/{name}"), encode(fact))
+        await cell.turns(2)
+        found = rows_of(await state_now(cell.user, cell.clock))
+    finally:
+        await cell.close()
+    assert [(node.unnamed, [one.chip for one in node.twice]) for node in found] == [(3, []), (0, [1, 2])]
+    assert pod_lines(found) == [
+        "a: 3 chips are in use by pods that do not name them",
+        "b: chip 1 is named by ns/p, ns/q",
+        "b: chip 2 is named by ns/p, ns/q",
+    ]
 
 
 def test_a_chip_that_is_used_and_unhealthy_shows_both() -> None:

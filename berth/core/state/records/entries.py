@@ -46,6 +46,8 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """It is not placed again before this time, because its pods could not be bound; 0 if they could."""
     placed_ms: int = 0
     """Time of the record since which every rank is at its place again; 0 during a recovery."""
+    given_back: int = 0
+    """How many attempts were given back before any pod was bound: they do not count as tries."""
 
     def failures_at(self, at_ms: int) -> int:
         """:attr:`bind_failures` if its pods cannot be bound at a time again."""

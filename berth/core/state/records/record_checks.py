@@ -56,6 +56,7 @@ def _touched(entries: Entries, record: Round) -> Entries:
     """Copies of what a round may change; values inside them are replaced, never changed."""
     found = Entries()
     keys = {(one.uid, one.attempt) for one in record.recoveries}
+    keys.update((one.uid, one.attempt) for one in record.corrections)
     keys.update((one.uid, one.attempt) for one in record.evictions)
     keys.update((one.uid, one.attempt) for one in record.held)
     keys.update((one.uid, one.attempt) for one in record.releases)
@@ -120,8 +121,9 @@ def _owners_after(entries: Entries, owners: ChipOwners, folded: Folded) -> Draft
         if holding.key not in moved:
             draft.give_back(pods_at(before[holding.key].placement, ranks).values(), holding.placement.share)
             draft.pods[holding.key] = None
-    for key, holding in moved.items():
+    for key in moved:  # ranks may change places with one another
         draft.remove(before[key])
+    for key, holding in moved.items():
         draft.place(holding)
         draft.pods[key] = None
     for holding in folded.taken:

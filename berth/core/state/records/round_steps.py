@@ -5,9 +5,10 @@ import msgspec
 from berth.core.errors import InvariantError
 from berth.core.state.holdings.held_places import held_of
 from berth.core.state.holdings.holding import Holding, chips_in
+from berth.core.state.holdings.mounted_chips import correct_chips
 from berth.core.state.holdings.steps import end_attempt, release_backups, release_ranks, take_step
 from berth.core.state.records.entries import Entries, Folded, GangRecord
-from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Recovery, Release, Round, Verdict
+from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Recovery, Release, Round, Verdict
 from berth.schemas.refusal import Refusal
 
 
@@ -47,6 +48,8 @@ class _Steps:
         self.folded.silent = bool(record.missing)
         for verdict in record.verdicts:
             self._verdict(verdict)
+        for correction in record.corrections:
+            self._correct(correction)
         for recovery in record.recoveries:
             self._recover(recovery)
         for eviction in record.evictions:
@@ -87,6 +90,14 @@ class _Steps:
             raise InvariantError("is placed twice", subject=f"gang {holding.uid} attempt {holding.attempt}")
         self._holdings[holding.key] = holding
         self.folded.taken.append(holding)
+
+    def _correct(self, correction: Correction) -> None:
+        holding = self._owned(correction.uid, correction.attempt, "has other chips where it holds nothing")
+        correct_chips(holding, dict(zip(correction.ranks, map(tuple, correction.chips), strict=True)))
+        self.folded.moved.append(holding)
+        gang = self._gangs.get(correction.uid)
+        if gang is not None and gang.attempt == correction.attempt:
+            self.folded.gangs.append(gang)
 
     def _recover(self, recovery: Recovery) -> None:
         holding = self._owned(recovery.uid, recovery.attempt, "recovers where it holds nothing")
@@ -166,11 +177,12 @@ class _Steps:
         if gang is None or gang.attempt != release.attempt:
             return
         gang.ledger_seq, gang.at_ms = self._when
+        gang.given_back += release.reason == "given-back"
         if release.again:
             gang.phase, gang.attempt = "waiting", gang.attempt + 1
             gang.see_again(release.reason, self._at_ms, has_claims=any(True for _ in holding.claims()))
         else:
-            gang.phase = "failed" if release.reason in {"bind-failed", "fault"} else release.reason
+            gang.phase = "failed" if release.reason in {"bind-failed", "given-back", "fault"} else release.reason
             if release.reason == "bind-failed":
                 gang.refusal = Refusal(code="bind-failed", value=str(release.attempt))
         self.folded.gangs.append(gang)

@@ -19,9 +19,9 @@ def a_rule(name: str, chips: int, *, pods: int = 1, settings: Settings | None = 
     return compile_rule(FORMS[name], chips=chips, distributed=pods > 1, settings=settings or Settings())
 
 
-def a_node(free: int, *, network_known: bool = True, **other: int) -> ChipRow:
+def a_node(free: int, *, network_known: bool = True, unsettled: bool = False, **other: int) -> ChipRow:
     numbers = {"network": 0, "unhealthy": 0, "allocatable": 64, "idle": free.bit_count(), "capacity": 64} | other
-    return ChipRow(free, network_known=network_known, **numbers)
+    return ChipRow(free, network_known=network_known, unsettled=unsettled, **numbers)
 
 
 def reason(rule: ChipRule, node: ChipRow, *, labelled: bool = True) -> NodeReason:
@@ -158,9 +158,8 @@ def test_equal_questions_get_the_same_rule() -> None:
 
 
 def test_no_nodes_give_no_answers() -> None:
-    empty = ChipColumns(
-        np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.bool_), *[np.zeros(0, np.int16)] * 4
-    )
+    masks, flags, counts = np.zeros(0, np.uint64), np.zeros(0, np.bool_), np.zeros(0, np.int16)
+    empty = ChipColumns(masks, masks, flags, counts, counts, counts, counts, counts, flags)
     reasons, scores = a_rule("module910x8", 1).evaluate(empty)
     assert reasons.dtype == np.uint8
     assert scores.dtype == np.int32
@@ -175,11 +174,12 @@ def test_ids_of_a_mask() -> None:
 def both_ways(rule: ChipRule, nodes: list[ChipRow]) -> list[tuple[int, int]]:
     """Reason and score of nodes, which one by one are the same as in columns."""
     masks = (np.array([node[field] for node in nodes], np.uint64) for field in (0, 1))
-    numbers = [np.array([node[field] for node in nodes], np.int16) for field in (3, 4, 5, 6)]
-    known = np.array([node.network_known for node in nodes], np.bool_)
+    numbers = [np.array([node[field] for node in nodes], np.int16) for field in (3, 4, 5, 6, 7)]
+    known, unsettled = (np.array([node[field] for node in nodes], np.bool_) for field in (2, 8))
     free, network = masks
-    unhealthy, allocatable, idle, capacity = numbers
-    reasons, scores = rule.evaluate(ChipColumns(free, network, known, unhealthy, allocatable, idle, capacity))
+    unhealthy, allocatable, idle, capacity, others = numbers
+    columns = ChipColumns(free, network, known, unhealthy, allocatable, idle, capacity, others, unsettled)
+    reasons, scores = rule.evaluate(columns)
     found = list(zip(reasons.tolist(), scores.tolist(), strict=True))
     assert found == [rule.evaluate_one(node) for node in nodes]
     return found
@@ -189,6 +189,20 @@ def test_columns_see_what_single_rows_see_before_they_look_where_chips_lie() -> 
     nodes = [a_node(0b1, idle=9, capacity=8), a_node(0b111, idle=2), a_node(0xF, network_known=False), a_node(0xF)]
     found = [NodeReason(reason) for reason, _ in both_ways(a_rule("half910x4", 1, pods=2), nodes)]
     assert found == [NodeReason.UNSTABLE, NodeReason.UNSTABLE, NodeReason.NO_CHIP_LIST, NodeReason.FITS]
+
+
+def test_chips_that_nobody_has_named_are_not_given_and_do_not_bar_the_node() -> None:
+    nodes = [a_node(ALL_8, idle=2, others=6), a_node(ALL_8, idle=1, others=7), a_node(ALL_8, idle=2, others=5)]
+    found = [NodeReason(reason) for reason, _ in both_ways(a_rule("module910x8", 2), nodes)]
+    assert found == [NodeReason.FITS, NodeReason.SHORTAGE, NodeReason.UNSTABLE]
+
+
+@pytest.mark.parametrize(("form", "part", "whole"), [("module910x8", 2, 4), ("module910a3x16", 1, 2)])
+def test_whole_rings_and_pairs_wait_while_chips_of_others_may_be_named_soon(form: str, part: int, whole: int) -> None:
+    nodes = [a_node(0b1110_1111, idle=5, others=2, unsettled=unsettled, capacity=16) for unsettled in (True, False)]
+    at_once, in_groups = a_rule(form, part), a_rule(form, whole)
+    assert [reason for reason, _ in both_ways(at_once, nodes)] == [NodeReason.FITS] * 2
+    assert [reason for reason, _ in both_ways(in_groups, nodes)] == [NodeReason.UNSTABLE, NodeReason.FITS]
 
 
 def test_a_single_chip_of_a3_scores_less_where_it_breaks_a_pair() -> None:

@@ -23,9 +23,9 @@ LABELS = {ENABLE_LABEL: "true", MEMORY_LABEL: "64G"}
 class Node:
     """A node of two chips that pods may share."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: int = 0) -> None:
         self.state = State()
-        node = a_node("a", "soft-share", labels=LABELS, chips=0b11, allocatable=2)
+        node = a_node("a", "soft-share", labels=LABELS, chips=0b11, allocatable=2, chips_others=others)
         self.state.apply_fact("berth.c.fact.node.leaf-a", 1, encode(pack_nodes("leaf-a", [node], at_ms=1)))
 
     @property
@@ -66,6 +66,14 @@ def test_a_chip_is_full_when_its_cores_or_its_memory_are_given_away(share: Share
     node.soft_shares.hold(ChangesBuilder(), 0, 0, share)
     assert node.soft_shares.nodes[0].full == full
     assert node.soft_shares.free_mask(0, Settings()) == 0b11 & ~full
+
+
+def test_unused_chips_are_left_to_pods_whose_chips_nobody_has_named() -> None:
+    share = Share(10, GIB, "elastic")
+    assert [Node(others).asks(share)[0] for others in (0, 1, 2)] == [*[NodeReason.FITS] * 2, NodeReason.NO_CHIP_LIST]
+    node = Node(others=1)
+    node.soft_shares.hold(ChangesBuilder(), 0, 0, share)
+    assert node.soft_shares.free_mask(0, Settings()) == 0b1
 
 
 def test_cores_of_a_chip_without_memory_are_no_room_for_a_gang() -> None:

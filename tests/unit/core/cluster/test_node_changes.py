@@ -49,8 +49,23 @@ def test_chips_that_become_as_many_as_kubernetes_gives_end_a_contradiction() -> 
 
 
 @pytest.mark.parametrize(
+    ("before", "after"), [((2, False), (1, False)), ((1, True), (1, False))], ids=["fewer", "not named soon"]
+)
+def test_chips_that_others_leave_or_that_nobody_will_name_make_room(
+    before: tuple[int, bool], after: tuple[int, bool]
+) -> None:
+    def others(of: tuple[int, bool]) -> Callable[[Facts], None]:
+        return lambda facts: facts.nodes("d", a_node("a", chips_others=of[0], is_unsettled=of[1]))
+
+    changes, table = changed(others(before), others(after))
+    assert (list(changes.capacity_gained), changes.capacity_lost) == ([0], False)
+    assert (int(table.idle[0]), int(table.free[0]).bit_count()) == (8 - after[0], 8)
+
+
+@pytest.mark.parametrize(
     "after",
     [
+        pytest.param(lambda facts: facts.nodes("d", a_node("a", chips_others=1)), id="chips of others"),
         pytest.param(lambda facts: facts.nodes("d", a_node("a", chips=0b1111, allocatable=8)), id="chips"),
         pytest.param(lambda facts: facts.nodes("d", a_node("a", allocatable=7)), id="allocatable"),
         pytest.param(lambda facts: facts.nodes("d", a_node("a", cpu_milli=1)), id="cpu"),

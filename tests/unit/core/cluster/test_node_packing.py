@@ -155,13 +155,15 @@ def test_switches_come_in_the_order_of_the_nodes_and_list_theirs_by_position() -
         ({"rack_index": b"", "racks": []}, {"rack": ""}),
         ({"cpu_others": b""}, {"cpu_others": 0}),
         ({"memory_others": b""}, {"memory_others": 0}),
+        ({"chips_others": b""}, {"chips_others": 0}),
+        ({"unsettled": b""}, {"is_unsettled": False}),
     ],
 )
 def test_a_column_that_is_left_out_is_empty_for_every_node(columns: dict[str, Any], changes: dict[str, Any]) -> None:
     nodes = [
         NodeDescription(
             name, "module910bx8", "r", 3, 2, 5, 6, superpod="1", leaf="l", position=7, rack="2", cpu_others=8,
-            memory_others=9,
+            memory_others=9, chips_others=1, is_unsettled=True,
         )
         for name in ("a", "b")
     ]  # fmt: skip

@@ -234,6 +234,7 @@ def test_nodes_that_are_all_new_become_what_they_are_one_by_one(corrected: bool)
         a_node("plain", chips=0, allocatable=0),
         a_node("short", allocatable=3, address="10.0.0.1"),
         a_node("over", allocatable=12, cpu_others=7, memory_others=9),
+        a_node("others", chips_others=3, is_unsettled=True),
     ]
     one_by_one.table.row("n0")  # a node that is known keeps the others from being set at once
     for facts in (at_once, one_by_one):

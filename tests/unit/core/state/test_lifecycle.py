@@ -9,7 +9,8 @@ from berth.core.state.invariants import check
 from berth.core.state.lifecycle import Due
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
-from berth.schemas.ledger import Release
+from berth.schemas.ledger import Release, Verdict
+from berth.schemas.placement import Run, placement_of
 from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job
 from tests.support.gang_lifecycle import Life
@@ -308,3 +309,25 @@ def test_a_bound_gang_needs_nothing() -> None:
     life = Life()
     life.outcome("bound", bound=2)
     assert not life.due()
+
+
+def test_an_attempt_whose_nodes_take_its_pods_no_more_does_not_count() -> None:
+    life = Life(attempts_max=1)
+    for attempt in (1, 2, 3):
+        life.attempt = attempt
+        life.outcome("failed", given_back=True)
+        assert life.carry_out() == life.release("given-back", again=True)
+        gang = life.state.fold.gangs["uid-j"]
+        assert (gang.phase, gang.attempt, gang.given_back) == ("waiting", attempt + 1, attempt)
+        placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
+        life.round(verdicts=[Verdict("default", "j", "uid-j", attempt + 1, placement)])
+    life.attempt = 4
+    life.outcome("failed")
+    assert life.carry_out() == life.release("bind-failed", again=False), "this one counts"
+
+
+def test_an_attempt_of_a_job_that_was_cancelled_is_not_decided_anew_when_it_is_given_back() -> None:
+    life = Life()
+    life.job("cancelled")
+    life.outcome("failed", given_back=True)
+    assert life.carry_out() == life.release("cancelled")

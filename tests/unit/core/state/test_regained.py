@@ -159,7 +159,7 @@ def test_a_rank_whose_pod_has_ended_does_not_start_the_job_anew() -> None:
     life.found(P.RUNNING, P.SUCCEEDED, P.RUNNING, **three())
     assert life.carry_out().regained
     assert life.carry_out() == Due(releases=[Release("uid-j", 1, "succeeded", ranks=[1])])
-    life.found(P.RUNNING, P.RUNNING, rank=pack([0, 2], 4))
+    life.found(P.RUNNING, P.RUNNING, rank=pack([0, 2], 4), chips=pack([1, 0b10], 8))
     assert not life.due()
 
 

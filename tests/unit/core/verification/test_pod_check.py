@@ -92,12 +92,22 @@ def test_pods_at_the_places_of_the_ledger(pod: BoundPod, fold: LedgerFold) -> No
         (changed(node="b", is_shared=True), "pod-elsewhere"),
         (changed(attempt=2), "pod-without-record"),
         (changed(job_uid="gone"), "pod-without-record"),
-        (changed(uid="uid-old", job_uid="forgotten", chips=0b1), "pod-elsewhere"),
         (changed(job_uid="", wrong="annotation berth/rank is 'x'"), "unreadable-pod"),
     ],
 )
 def test_pods_that_are_not(pod: BoundPod, wanted: str, fold: LedgerFold) -> None:
     assert code(pod, fold) == (wanted, DELETE.format("first"))
+
+
+@pytest.mark.parametrize(
+    "pod", [changed(chips=0b1100), changed(chips=0b110), changed(uid="uid-old", job_uid="forgotten", chips=0b1)]
+)
+def test_pods_with_other_chips_of_their_nodes_stay(pod: BoundPod, fold: LedgerFold) -> None:
+    assert code(pod, fold) == ("chips-elsewhere", "")
+
+
+def test_a_pod_that_does_not_name_all_of_its_chips_has_them(fold: LedgerFold) -> None:
+    assert code(changed(chips=0b10), fold) == ("", "")
 
 
 def test_a_record_that_the_ledger_does_not_have(fold: LedgerFold) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.runtime.errors import TransientError
 from berth.services.binder.cluster import NotYetError
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import a_gang, a_pod, members_of
@@ -35,3 +36,15 @@ async def test_it_does_not_wait_for_ever() -> None:
     assert await world.cluster.bind(gang) == bound(0, (0, "this rank has had no pod for 30 s"))
     assert [(pod, reason) for pod, reason, _ in world.told] == [("p0", "FailedBinding")]
     assert world.job_uids == {gang.uid}
+
+
+async def test_all_pods_are_looked_at_at_once_and_an_answer_that_is_missing_holds_no_other_up() -> None:
+    world = await made()
+    gang = a_gang("job", ["n0", "n1", "n2"], [(0,), (0,), (0,)], attempt=2)
+    world.pods(gang, "p0", "p1", "p2")
+    world.kube.calls.clear()
+    world.kube.fail(TransientError("busy"), method="GET", part="p0")
+    with pytest.raises(TransientError, match="busy"):
+        await world.cluster.bind(gang)
+    assert sorted(call.path for call in world.kube.calls) == [f"{PODS}/p{rank}" for rank in range(3)]
+    assert await world.cluster.bind(gang) == bound(3)

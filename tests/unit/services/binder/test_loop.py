@@ -35,10 +35,6 @@ class Cluster(FactlessCluster):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    @property
-    def uses_run_time(self) -> bool:
-        return True
-
     async def bind(self, gang: Gang) -> BindResult:
         self.asked.append(f"bind {gang.uid}")
         await self.gate.wait()

@@ -42,10 +42,6 @@ class FakeCluster(FactlessCluster):
         self.most_at_once = 0
         self._at_once = 0
 
-    @property
-    def uses_run_time(self) -> bool:
-        return True
-
     async def bind(self, gang: Gang) -> BindResult:
         self.asked.append(("bind", gang.uid, gang.attempt))
         self.run_ms[gang.uid] = gang.run_ms

@@ -19,10 +19,6 @@ class TakesAll(FactlessCluster):
     def __init__(self) -> None:
         self.bound: list[str] = []
 
-    @property
-    def uses_run_time(self) -> bool:
-        return True
-
     async def bind(self, gang: Gang) -> BindResult:
         self.bound.append(gang.uid)
         return BindResult(gang.placement.pods())

@@ -563,7 +563,8 @@ async def test_the_ledger_is_not_confirmed_while_a_pod_waits_for_its_job(world: 
         await world.has(world.ledgers, "the fact")
         subjects = [stored.subject for _, stored in sorted(world.server.stream("FACTS_test").messages.items())]
         kinds = [kind for kind in (subject.split(".")[3] for subject in subjects) if kind in {"node", "ledger"}]
-        assert kinds == ["node", "ledger"]  # the fact of the node has the resources of the pod from the first on
+        assert kinds[0] == "node", "it has the resources of the pod from the first on"
+        assert kinds[1:] == ["node", "ledger"], "and says when its chips will not be named any more"
 
 
 async def test_without_bound_pods_the_stream_of_the_ledger_is_confirmed(world: World) -> None:

@@ -7,8 +7,9 @@ from berth.formats.ascend.tor_config import Slot
 from berth.formats.kubernetes.objects import Node
 from berth.schemas.facts import NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeCondition
-from berth.services.inventory.nodes.collection import Due, Nodes, Use
+from berth.services.inventory.nodes.collection import Due, Nodes
 from berth.services.inventory.nodes.free_chips import Unreported
+from berth.services.inventory.nodes.uses import Use
 
 PLACES = {"ip-a": Slot("sw1", 0), "ip-b": Slot("sw1", 1), "ip-c": Slot("sw2", 4)}
 

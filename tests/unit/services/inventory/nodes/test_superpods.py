@@ -14,7 +14,8 @@ from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Handler, RefusedError
 from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
 from berth.schemas.nodes import NodeDescription
-from berth.services.inventory.nodes.collection import Nodes, Use
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.nodes.uses import Use
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_reflection import FakeReflection
 from tests.support.gang_lifecycle import Life

@@ -24,11 +24,15 @@ RESOURCE = "huawei.com/Ascend910"
 P, R, T, S, F, G = PodPhase
 
 
-def a_node(name: str, chips: int = 8) -> Node:
+def a_node(name: str, chips: int = 8, labels: dict[str, str] | None = None) -> Node:
     infos: dict[str, object] = {f"Ascend910-{chip}": {} for chip in range(chips)}
     return msgspec.convert(
         {
-            "metadata": {"name": name, "annotations": {"baseDeviceInfos": msgspec.json.encode(infos).decode()}},
+            "metadata": {
+                "name": name,
+                "labels": labels or {},
+                "annotations": {"baseDeviceInfos": msgspec.json.encode(infos).decode()},
+            },
             "status": {
                 "allocatable": {"cpu": "100", "memory": "100Gi", RESOURCE: str(chips)},
                 "conditions": [{"type": "Ready", "status": "True"}],
@@ -39,8 +43,8 @@ def a_node(name: str, chips: int = 8) -> Node:
 
 
 def a_pod(name: str, **changes: Any) -> Pod:  # noqa: ANN401  # a builder for tests
-    """A running pod on node n1 with two chips; ``job`` gives it the annotations of a placement."""
-    asked = changes.get("asked", 2)
+    """A running pod on node n1 with the chips that it names, or two; ``job``: annotations of a placement."""
+    asked = changes.get("asked", len(changes["chips"].split(",")) if "chips" in changes else 2)
     annotations = dict(changes.get("annotations", {}))
     if "chips" in changes:
         annotations[RESOURCE] = changes["chips"]
