@@ -29,7 +29,7 @@ class Node(Life):
         super().__init__(corrections=1, recoveries=recoveries)
         self.jobs = 1
 
-    def place(self, name: str, *chips: int, share: Share | None = None) -> None:
+    def hold(self, name: str, *chips: int, share: Share | None = None) -> None:
         """Accept a job of one pod, and place it."""
         self.jobs += 1
         seq = self.state.intake_seq + 1
@@ -83,7 +83,7 @@ class Node(Life):
 
 def test_a_rank_gets_the_chips_that_its_pod_has_and_gives_the_others_back() -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     life.says("k", 4, 5)
     due = life.carry_out()
     assert due.corrections == [Correction("uid-k", 1, [0], [[4, 5]])]
@@ -102,8 +102,8 @@ def test_ranks_of_one_gang_are_corrected_one_by_one() -> None:
 
 def test_pods_that_have_one_anothers_chips_change_places() -> None:
     life = Node()
-    life.place("k", 2, 3)
-    life.place("l", 4, 5)
+    life.hold("k", 2, 3)
+    life.hold("l", 4, 5)
     life.says("k", 4, 5)
     life.says("l", 4, 5)
     assert (life.settle(), life.has("k")) == (0, (2, 3)), "both sets are in use"
@@ -114,7 +114,7 @@ def test_pods_that_have_one_anothers_chips_change_places() -> None:
 
 def test_a_pod_of_another_scheduler_changes_places_with_one_of_berth() -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     life.foreign(4, 5)
     assert life.carry_out().adoptions
     life.foreign(2, 3)
@@ -126,8 +126,8 @@ def test_a_pod_of_another_scheduler_changes_places_with_one_of_berth() -> None:
 
 def test_two_pods_that_name_one_chip_keep_all_until_one_of_them_ends() -> None:
     life = Node()
-    life.place("k", 2, 3)
-    life.place("l", 4, 5)
+    life.hold("k", 2, 3)
+    life.hold("l", 4, 5)
     life.says("k", 4, 6)
     assert life.carry_out().corrections == [Correction("uid-k", 1, [0], [[2, 6]])]
     assert (life.settle(), life.state.held("a")) == (0, 0b1110101)
@@ -140,7 +140,7 @@ def test_two_pods_that_name_one_chip_keep_all_until_one_of_them_ends() -> None:
 
 def test_a_pod_of_others_gets_what_it_names_once_it_is_free() -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     life.foreign(2, 3)
     assert life.carry_out().adoptions
     assert life.has("f", 0) == ()
@@ -150,7 +150,7 @@ def test_a_pod_of_others_gets_what_it_names_once_it_is_free() -> None:
 
 def test_a_pod_that_names_fewer_chips_has_those_and_some_of_the_decided_ones() -> None:
     life = Node()
-    life.place("k", 2, 3, 4)
+    life.hold("k", 2, 3, 4)
     life.says("k", 4, 7)
     life.carry_out()
     assert life.has("k") == (2, 4, 7)
@@ -170,14 +170,14 @@ def test_a_pod_that_names_fewer_chips_has_those_and_some_of_the_decided_ones() -
 )
 def test_pods_that_say_nothing_new_are_left(said: object) -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     said(life)  # type: ignore[operator]  # it is a function
     assert life.due().corrections == []
 
 
 def test_a_pod_of_a_step_that_the_ledger_does_not_know_is_not_corrected() -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     life.says("k", 4, 5, step=1)
     due = life.due()
     assert (due.corrections, [one.step for one in due.recoveries]) == ([], [1])
@@ -185,14 +185,14 @@ def test_a_pod_of_a_step_that_the_ledger_does_not_know_is_not_corrected() -> Non
 
 def test_ranks_that_share_chips_are_left() -> None:
     life = Node()
-    life.place("k", 2, share=Share(50, 1024, "elastic"))
+    life.hold("k", 2, share=Share(50, 1024, "elastic"))
     life.says("k", 3)
     assert life.due().corrections == []
 
 
 def test_chips_of_a_pod_that_ends_are_marked_where_it_has_them() -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     life.says("k", 2, 3, phase=P.TERMINATING)
     life.says("k", 4, 5, phase=P.TERMINATING)
     life.carry_out()
@@ -203,7 +203,7 @@ def test_chips_of_a_pod_that_ends_are_marked_where_it_has_them() -> None:
 
 def test_places_of_others_in_the_same_record_are_apart() -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     life.says("k", 4, 5)
     life.foreign(5, 6)
     due = life.carry_out()
@@ -212,7 +212,7 @@ def test_places_of_others_in_the_same_record_are_apart() -> None:
 
 def test_where_records_have_no_steps_nothing_is_corrected() -> None:
     life = Node(recoveries=0)
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     life.says("k", 4, 5)
     assert life.due().corrections == []
 
@@ -229,7 +229,7 @@ def test_where_records_have_no_steps_nothing_is_corrected() -> None:
 )
 def test_a_record_with_a_correction_that_does_not_follow_is_refused(correction: Correction) -> None:
     life = Node()
-    life.place("k", 2, 3)
+    life.hold("k", 2, 3)
     with pytest.raises(LedgerBrokenError):
         life.round(corrections=[correction])
     assert life.has("k") == (2, 3)
