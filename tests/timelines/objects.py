@@ -89,8 +89,9 @@ class Played:
         self._paths[line.uid] = path
 
     def start(self, made: Made) -> None:
-        """Make an object that was there before the recording."""
-        self._create(made.uid, made.object)
+        """Make an object that was there before the recording; of a queue that Berth has made it takes the place."""
+        collection, tree = self._placed(made.object)
+        self._note(made.uid, collection, self._kube.put(collection, tree))
 
     def add(self, line: Line) -> None:
         """Make the object of a line."""
@@ -123,13 +124,19 @@ class Played:
                 self._kube.confirm(self.path(line.uid))
 
     def _create(self, uid: str, body: Tree) -> None:
+        collection, tree = self._placed(body)
+        self._note(uid, collection, msgspec.json.decode(finished(self._kube.create(collection, tree))))
+
+    def _placed(self, body: Tree) -> tuple[str, Tree]:
+        """Path of the collection of an object, and the object without what the server writes."""
         meta = {key: value for key, value in body["metadata"].items() if key not in _OF_SERVER}
         tree = self._tree({**body, "metadata": meta})
         version = tree["apiVersion"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         namespace = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-        collection = f"{root}{namespace}/{_plural(tree['kind'])}"
-        made = msgspec.json.decode(finished(self._kube.create(collection, tree)))
+        return f"{root}{namespace}/{_plural(tree['kind'])}", tree
+
+    def _note(self, uid: str, collection: str, made: Tree) -> None:
         self._uids[uid] = made["metadata"]["uid"]
         self._paths[uid] = f"{collection}/{made['metadata']['name']}"
 
