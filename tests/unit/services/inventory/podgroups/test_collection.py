@@ -369,7 +369,7 @@ def test_phases_counts_and_conditions_follow_the_pods() -> None:
 @pytest.mark.parametrize(
     ("phases", "phase"),
     [
-        (["Succeeded", "Failed"], "Pending"),  # one less than it needs
+        (["Succeeded", "Failed"], "Inqueue"),  # one less than it needs
         (["Succeeded", "Failed", "Succeeded"], "Completed"),
         (["Succeeded", "Failed", "Succeeded", "Succeeded"], "Completed"),
         (["Succeeded", "Failed", "Succeeded", "Running"], "Running"),
