@@ -13,8 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.core.explain.job_status import OF_PODS
-from berth.core.explain.recovery_text import backup_words, unplaced_words
+from berth.core.explain.recovery_text import OF_PODS, backup_words, unplaced_words
 from berth.core.explain.refusal_text import sentence, within
 from berth.core.explain.text import cause_of, pluralize
 from berth.schemas.columns import unpack, unpack_names

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from berth.core.explain.recovery_status import recovery_of, waiting_backups
-from berth.core.explain.recovery_text import backup_words, ending_words, open_words, waiting_words
+from berth.core.explain.recovery_text import (
+    POD_FAILED,
+    PODS_GONE,
+    backup_words,
+    ending_words,
+    open_words,
+    waiting_words,
+)
 from berth.core.explain.refusal_text import sentence, without_past
 from berth.core.requests.gangs import accepted_of, is_fragile
 from berth.core.requests.key_spelling import spelling_warnings
@@ -22,10 +29,6 @@ _OVER: dict[str, Phase] = {
     "cancelled": "cancelled",
     "vanished": "failed",
 }
-_POD_FAILED: Final = "a pod failed"
-_PODS_GONE: Final = "its pods are gone"
-OF_PODS: Final = frozenset({_POD_FAILED, _PODS_GONE})
-"""Sentences about jobs that ended by what their pods did."""
 _NONE: Final[Mapping[str, str]] = {}
 _RUNS: frozenset[Phase] = frozenset({"placed", "bound", "running"})
 
@@ -128,8 +131,8 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
             return "cancelled", job.reason
         return "waiting", _anew(state, key, gang)
     if gang.is_over:
-        failed = "" if gang.refusal else "a pod failed"
-        words = {"vanished": "its pods are gone", "failed": failed, "cancelled": job.reason}
+        failed = "" if gang.refusal else POD_FAILED
+        words = {"vanished": PODS_GONE, "failed": failed, "cancelled": job.reason}
         return _OVER.get(gang.phase, "failed"), words.get(gang.phase, "")
     if gang.phase == "ending":
         return "ending", job.reason if job.inferred else ending_words(gang)

@@ -7,6 +7,10 @@ from berth.core.explain.text import pluralize, ranges
 from berth.core.state.ledger import GangRecord
 from berth.schemas.recovery import BackupWaiting, RecoveryStatus
 
+POD_FAILED: Final = "a pod failed"
+PODS_GONE: Final = "its pods are gone"
+OF_PODS: Final = frozenset({POD_FAILED, PODS_GONE})
+"""Sentences about jobs that ended by what their pods did."""
 _MS: Final = 1000
 
 
