@@ -44,7 +44,7 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 40.0
     """Pod conditions and Events written in a second; 0 writes none."""
     notice_again_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
-    """Pause before a new sentence of the same kind is written for the same gang."""
+    """Pause before a sentence that differs in numbers alone is written for the same gang."""
     fault_objects: FaultObjectsConfig = FaultObjectsConfig()
     """Of these the binder writes ``reset-config-<job>``, before pods are deleted."""
     fault_point: str = ""

@@ -293,7 +293,7 @@ def _as_recorded(recorded: Refusal, at_ms: int) -> Reason:
 
 
 def reason_of(state: State, scorer: Scorer, gang: Gang, said: Refusal, *, at_ms: int) -> Reason:
-    """Why one gang waits, where no queue of the cell is at hand.
+    """Why one gang waits, for a reader without the queue of the cell.
 
     Args:
         state: The cell.
