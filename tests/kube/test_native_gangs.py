@@ -24,7 +24,7 @@ nodes:
 def target(kube_server: KubeServer, target_of: TargetOf) -> InvalidInputCell:
     if kube_server.minor < 36:
         pytest.skip("this server has no PodGroups of its own")
-    return target_of(TOPOLOGY)
+    return target_of(TOPOLOGY, {"inventory": {"gangs": {"look_again_s": 1}}})
 
 
 async def make_group(target: InvalidInputCell, name: str, policy: dict[str, Any]) -> None:
@@ -62,7 +62,8 @@ async def test_pods_wait_for_a_group_that_comes_later(target: InvalidInputCell) 
         await make_pod(target, f"late-{number}", "late")
 
     async def waits() -> bool:
-        return "late does not exist" in (await target.condition("late-0"))[2]
+        _, _, why = await target.condition("late-0")
+        return "late does not exist" in str(why)
 
     await target.until("late-0 says what is missing", waits)
     await make_group(target, "late", {"gang": {"minCount": 2}})
