@@ -79,7 +79,7 @@ async def test_pods_of_a_group_without_a_gang_start_one_by_one(target: InvalidIn
 
     async def four_run() -> bool:
         pods = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
-        return sum(pod["status"]["phase"] == "Running" for pod in pods) == 4
+        return len([pod for pod in pods if pod["status"]["phase"] == "Running"]) == 4
 
     await target.until("as many run as there are nodes", four_run)
     assert len(set((await notes(target, JOB)).values()) - {""}) == 4
