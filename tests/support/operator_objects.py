@@ -72,8 +72,8 @@ def a_kubeflow_job(kind: str = "PyTorchJob", *, policy: str = "OnFailure", run_f
 def samples(folder: Path, *kinds: str) -> Iterator[tuple[str, Tree, int]]:
     """Objects of these kinds in the files of a release's samples, with the names of the files, for nodes with 8 chips.
 
-    Their accelerators become chips, workers without any get two, other resources are small, and nodes are asked for by
-    the kind of their chips alone; all else stays. Objects have names of their own, since several samples have the same.
+    Their accelerators become chips, workers without any get two, other resources are small, nodes are asked for by the
+    kind of their chips alone, and claims become empty folders; all else stays. Objects have names of their own, since several samples have the same.
     With each comes the number of pods that it is to have.
     """
     for number, file in enumerate(sorted(folder.rglob("*.yaml"))):
@@ -83,7 +83,7 @@ def samples(folder: Path, *kinds: str) -> Iterator[tuple[str, Tree, int]]:
                 for task, count, template in _tasks(one["spec"]):
                     _dress(template["spec"], 0 if task in _HEADS else 2)
                     pods += count
-                yield file.name, {**one, "metadata": {**one["metadata"], "name": f"s{number}"}}, pods
+                yield str(file.relative_to(folder)), {**one, "metadata": {**one["metadata"], "name": f"s{number}"}}, pods
 
 
 def _tasks(spec: Tree) -> Iterator[tuple[str, int, Tree]]:
@@ -104,6 +104,9 @@ def _dress(spec: Tree, chips: int) -> None:
     usual = a_spec(0)
     for field in ("schedulerName", "nodeSelector"):
         spec[field] = usual[field]
+    for volume in spec.get("volumes", ()):
+        if volume.pop("persistentVolumeClaim", None) is not None:
+            volume["emptyDir"] = {}
     for container in spec["containers"]:
         asked = container.get("resources", {})
         limits = {**asked.get("requests", {}), **asked.get("limits", {})}
