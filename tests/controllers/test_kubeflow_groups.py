@@ -2,39 +2,17 @@
 
 import pytest
 
-from tests.support.kube_cells import a_spec
-from tests.support.kustomize import Tree
+from tests.support.operator_objects import KINDS, a_kubeflow_job, samples
 from tests.support.real_controllers import TRAINING_WITH_GROUPS
 from tests.support.real_workloads import Workloads, has_condition
 
 pytestmark = pytest.mark.timeout(120)
 RELEASE = TRAINING_WITH_GROUPS
-KINDS = {"PyTorchJob": ("pytorchReplicaSpecs", "pytorch"), "TFJob": ("tfReplicaSpecs", "tensorflow"), "MPIJob": ("mpiReplicaSpecs", "mpi")}  # fmt: skip
 PODS = ("llm-master-0", "llm-worker-0", "llm-worker-1", "llm-worker-2")
 
 
-def a_job(kind: str = "PyTorchJob", *, policy: str = "OnFailure", run_for: str = "", run: Tree | None = None, **replicas: int | tuple[int, int]) -> Tree:  # fmt: skip
-    """A job of tasks of so many pods, with all chips of a node each, or with so many chips."""
-    field, container = KINDS[kind]
-    notes = {"berth/run-for": run_for} if run_for else {}
-    specs = {}
-    for task, number in replicas.items():
-        count, chips = number if isinstance(number, tuple) else (number, 8)
-        spec = a_spec(chips)
-        spec["containers"][0]["name"] = container
-        del spec["restartPolicy"]
-        template = {"metadata": {"annotations": notes}, "spec": spec}
-        specs[task] = {"replicas": count, "restartPolicy": policy, "template": template}
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": kind,
-        "metadata": {"name": "llm"},
-        "spec": {"runPolicy": run or {}, field: specs},
-    }
-
-
 async def test_a_master_and_workers_are_one_gang_in_order_of_their_indexes(workloads: Workloads) -> None:
-    body = a_job(Master=1, Worker=3)
+    body = a_kubeflow_job(Master=1, Worker=3)
     await workloads.make(body)
     await workloads.until_whole(*PODS)
     await workloads.until_has(body, "runs", lambda one: has_condition(one, "Running"))
@@ -43,7 +21,7 @@ async def test_a_master_and_workers_are_one_gang_in_order_of_their_indexes(workl
 
 
 async def test_servers_without_chips_are_part_of_the_gang(workloads: Workloads) -> None:
-    body = a_job("TFJob", Chief=1, Worker=3, PS=(2, 0))
+    body = a_kubeflow_job("TFJob", Chief=1, Worker=3, PS=(2, 0))
     await workloads.make(body)
     names = ("llm-chief-0", "llm-worker-0", "llm-worker-1", "llm-worker-2")
     await workloads.until_whole(*names, beside=["llm-ps-0", "llm-ps-1"])
@@ -52,7 +30,7 @@ async def test_servers_without_chips_are_part_of_the_gang(workloads: Workloads) 
 
 
 async def test_a_launcher_follows_its_workers(workloads: Workloads) -> None:
-    body = a_job("MPIJob", Launcher=(1, 0), Worker=3)
+    body = a_kubeflow_job("MPIJob", Launcher=(1, 0), Worker=3)
     await workloads.make(body)
     await workloads.until_whole("llm-worker-0", "llm-worker-1", "llm-worker-2", beside=["llm-launcher"])
     await workloads.drop(body)
@@ -60,14 +38,14 @@ async def test_a_launcher_follows_its_workers(workloads: Workloads) -> None:
 
 
 async def test_a_job_that_succeeds_is_over(workloads: Workloads) -> None:
-    body = a_job(Master=1, Worker=3, run_for="1s")
+    body = a_kubeflow_job(Master=1, Worker=3, run_for="1s")
     await workloads.make(body)
     await workloads.until_has(body, "has succeeded", lambda one: has_condition(one, "Succeeded"))
     await workloads.until_over()
 
 
 async def test_a_suspended_job_holds_nothing_and_comes_back_whole(workloads: Workloads) -> None:
-    body = a_job(Master=1, Worker=3)
+    body = a_kubeflow_job(Master=1, Worker=3)
     await workloads.make(body)
     before = await workloads.until_whole(*PODS)
     await workloads.change(body, {"spec": {"runPolicy": {"suspend": True}}})
@@ -79,7 +57,7 @@ async def test_a_suspended_job_holds_nothing_and_comes_back_whole(workloads: Wor
 
 
 async def test_a_pod_that_fails_with_a_code_for_another_try_gets_its_rank_again(workloads: Workloads) -> None:
-    body = a_job(Master=1, Worker=3, policy="ExitCode")
+    body = a_kubeflow_job(Master=1, Worker=3, policy="ExitCode")
     await workloads.make(body)
     before = await workloads.until_whole(*PODS)
     await workloads.fail(before[2], exit_code=137)
@@ -89,7 +67,7 @@ async def test_a_pod_that_fails_with_a_code_for_another_try_gets_its_rank_again(
 
 
 async def test_a_pod_of_a_lost_node_comes_back_with_its_rank(workloads: Workloads) -> None:
-    body = a_job(Master=1, Worker=3, policy="ExitCode")
+    body = a_kubeflow_job(Master=1, Worker=3, policy="ExitCode")
     await workloads.make(body)
     before = await workloads.until_whole(*PODS)
     await workloads.lose_node(before[3])
@@ -99,7 +77,7 @@ async def test_a_pod_of_a_lost_node_comes_back_with_its_rank(workloads: Workload
 
 
 async def test_workers_that_are_added_get_the_next_ranks(workloads: Workloads) -> None:
-    body = a_job(Master=1, Worker=2)
+    body = a_kubeflow_job(Master=1, Worker=2)
     await workloads.make(body)
     before = await workloads.until_whole(*PODS[:3])
     await workloads.change(body, {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}})
@@ -109,7 +87,10 @@ async def test_workers_that_are_added_get_the_next_ranks(workloads: Workloads) -
 
 
 async def test_a_job_without_room_waits_until_its_minimum_fits(workloads: Workloads) -> None:
-    first, second = a_job(Master=1, Worker=3), a_job(Master=1, Worker=3, run={"schedulingPolicy": {"minAvailable": 3}})
+    first, second = (
+        a_kubeflow_job(Master=1, Worker=3),
+        a_kubeflow_job(Master=1, Worker=3, run={"schedulingPolicy": {"minAvailable": 3}}),
+    )
     second["metadata"]["name"] = "second"
     await workloads.make(first)
     before = await workloads.until_whole(*PODS)
@@ -119,3 +100,10 @@ async def test_a_job_without_room_waits_until_its_minimum_fits(workloads: Worklo
     await workloads.until_whole(*[name.replace("llm", "second") for name in PODS], without=before, apart=True)
     await workloads.drop(second)
     await workloads.until_over()
+
+
+@pytest.mark.timeout(500)
+async def test_the_jobs_of_the_samples_run_and_end(workloads: Workloads) -> None:
+    found = list(samples(RELEASE.manifests / "examples", *KINDS))
+    assert len(found) > 20
+    assert await workloads.try_samples(found, gangs=True) == {}

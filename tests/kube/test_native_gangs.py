@@ -24,7 +24,7 @@ nodes:
 def target(kube_server: KubeServer, target_of: TargetOf) -> InvalidInputCell:
     if kube_server.minor < 36:
         pytest.skip("this server has no PodGroups of its own")
-    return target_of(TOPOLOGY)
+    return target_of(TOPOLOGY, {"inventory": {"gangs": {"look_again_s": 1}}})
 
 
 async def make_group(target: InvalidInputCell, name: str, policy: dict[str, Any]) -> None:
@@ -62,7 +62,8 @@ async def test_pods_wait_for_a_group_that_comes_later(target: InvalidInputCell) 
         await make_pod(target, f"late-{number}", "late")
 
     async def waits() -> bool:
-        return "late does not exist" in (await target.condition("late-0"))[2]
+        _, _, why = await target.condition("late-0")
+        return "late does not exist" in str(why)
 
     await target.until("late-0 says what is missing", waits)
     await make_group(target, "late", {"gang": {"minCount": 2}})
@@ -78,7 +79,7 @@ async def test_pods_of_a_group_without_a_gang_start_one_by_one(target: InvalidIn
 
     async def four_run() -> bool:
         pods = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
-        return [pod["status"]["phase"] for pod in pods].count("Running") == 4
+        return len([pod for pod in pods if pod["status"]["phase"] == "Running"]) == 4
 
     await target.until("as many run as there are nodes", four_run)
     assert len(set((await notes(target, JOB)).values()) - {""}) == 4

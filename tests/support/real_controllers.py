@@ -138,7 +138,8 @@ KUBERAY: Final = Release(
     definitions="config/crd/bases",
     webhooks="config/webhook",
     flags=_kuberay,
-    environment={"ENABLE_WEBHOOKS": "true"},
+    # The pod that would clean Redis when a cluster is deleted has no Redis here, and would run for ever.
+    environment={"ENABLE_WEBHOOKS": "true", "ENABLE_GCS_FT_REDIS_CLEANUP": "false"},
     port=9443,
 )
 """Ray's operator makes a PodGroup for none of its clusters."""

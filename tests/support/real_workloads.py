@@ -1,6 +1,6 @@
 """Workloads of a controller that is not Berth's, and how their pods stand."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB, JOB_UID, RANK_INDEX
@@ -9,6 +9,7 @@ from berth.schemas.simulation import BreakNode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.faulty_cell import break_node
+from tests.support.kube_api import RefusedError
 from tests.support.kube_cells import KubeCell, chips_of
 from tests.support.kube_objects import collection_of, path_of
 from tests.support.kustomize import Tree
@@ -122,6 +123,45 @@ class Workloads:
         await self.world.check_chips(self.namespace)
         return [by_rank[rank] for rank in wanted]
 
+    async def until_all_run(self, count: int) -> list[Tree]:
+        """Wait until there are so many pods and all of them run; returns them.
+
+        Raises:
+            AssertionError: They do not in time; shows pods, jobs and a log.
+        """
+        found: list[Tree] = []
+
+        async def run() -> bool:
+            nonlocal found
+            found = await self.pods()
+            return len(found) == count and all(_runs(pod) for pod in found)
+
+        await self.until(f"{count} pods run", run)
+        return found
+
+    async def try_samples(self, found: Iterable[tuple[str, Tree, int]], *, gangs: bool) -> dict[str, str]:
+        """Run samples one after the other, each to its end; returns what was wrong with which of them.
+
+        Args:
+            found: Names, objects, and numbers of their pods.
+            gangs: Whether all pods of each are one request.
+        """
+        wrong: dict[str, str] = {}
+        for name, body, count in found:
+            try:
+                await self.make(body)
+                pods = await self.until_all_run(count)
+                jobs = {pod["metadata"]["annotations"][JOB] for pod in pods}
+                if gangs and len(jobs) != 1:
+                    wrong[name] = f"{count} pods are {len(jobs)} requests"
+                await self.world.check_chips(self.namespace)
+            except (AssertionError, RefusedError) as error:
+                wrong[name] = str(error)
+            await self.drop(body)
+            await self.until_gone()
+        await self.until_over()
+        return wrong
+
     async def until_count(self, prefix: str, *, running: int, waiting: int) -> None:
         """Wait until so many pods whose names begin so run, and so many have no node."""
 
@@ -154,14 +194,18 @@ class Workloads:
 
     async def until_over(self) -> None:
         """Wait until nothing of the workloads is left: no pod that is not over, no job, no chip in use, no finding."""
+        await self.until_gone()
+        assert await self.world.check_chips() == 0
+        assert await self._findings() == []
+
+    async def until_gone(self) -> None:
+        """Wait until no pod that is not over, and no job that is not, is left."""
 
         async def none_is_left() -> bool:
             pods = [pod for pod in await self.pods() if pod["status"].get("phase") not in _OVER]
             return not pods and not [one for one in await self.jobs() if one.phase in _LIVE]
 
         await self.until("no pod and no job is left", none_is_left)
-        assert await self.world.check_chips() == 0
-        assert await self._findings() == []
 
     async def jobs(self) -> list[JobStatus]:
         """Statuses of all jobs of the namespace."""

@@ -31,6 +31,7 @@ JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
 JOBSET_TASK: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 JOBSET_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 CO_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
@@ -171,7 +172,7 @@ def _declared(pod: Pod, owner: Owner) -> Membership | None:
     namespace, spec = pod.metadata.namespace, pod.spec
     if name := pod.metadata.annotation(GROUP_NAME):
         return Membership(key=GangKey("podgroup", namespace, name), owner=owner)
-    if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name):
+    if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name) and not _is_part(pod, name):
         native = OwnerKey("NativePodGroup", namespace, name)
         return Membership(key=GangKey("native", namespace, name), owner=owner, look=native)
     ref = spec.workload_ref
@@ -180,6 +181,17 @@ def _declared(pod: Pod, owner: Owner) -> Membership | None:
     name = ".".join(filter(None, (ref.name, ref.pod_group, ref.pod_group_replica_key)))
     workload = OwnerKey("Workload", namespace, ref.name, ref.pod_group)
     return Membership(key=GangKey("workload", namespace, name), owner=owner, look=workload)
+
+
+def _is_part(pod: Pod, group: str) -> bool:
+    """Whether a native PodGroup is that of one Job of a JobSet, whose Jobs are a gang together.
+
+    The controller of Jobs makes it where the gate WorkloadWithJob is on, and begins its name with that of the Job.
+
+    Source: Kubernetes 1.36, ``pkg/controller/job/job_scheduling_manager.go``.
+    """
+    job = pod.metadata.label(JOB_NAME)
+    return bool(job and _label_or_annotation(pod, JOBSET_NAME)) and group.startswith(f"{job}-")
 
 
 def _labelled(pod: Pod, owner: Owner) -> Membership | None:

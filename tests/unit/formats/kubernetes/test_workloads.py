@@ -27,6 +27,8 @@ JOBSET = "jobset.sigs.k8s.io"
         (a_pod("p", labels={f"{LWS}/name": "l", f"{LWS}/group-index": "2", f"{LWS}/group-key": "k"}, annotations={f"{LWS}/size": "4"}, owner=STS), GangKey("lws", "ns", "l-2", "k"), None),
         (a_pod("p", labels={f"{LWS}/name": "l", f"{LWS}/group-key": "k"}), GangKey("lws", "ns", "l-0", "k"), OwnerKey("LeaderWorkerSet", "ns", "l")),
         (a_pod("p", labels={f"{JOBSET}/jobset-name": "s", f"{JOBSET}/jobset-uid": "u"}, owner=JOB), GangKey("jobset", "ns", "s", "u"), OwnerKey("JobSet", "ns", "s")),
+        (a_pod("p", labels={f"{JOBSET}/jobset-name": "s", "batch.kubernetes.io/job-name": "s-w-0"}, spec={"schedulingGroup": {"podGroupName": "s-w-0-586cd-s-w-0-pgt-0-6895d"}}), GangKey("jobset", "ns", "s"), OwnerKey("JobSet", "ns", "s")),
+        (a_pod("p", labels={f"{JOBSET}/jobset-name": "s", "batch.kubernetes.io/job-name": "s-w-0"}, spec={"schedulingGroup": {"podGroupName": "s"}}), GangKey("native", "ns", "s"), OwnerKey("NativePodGroup", "ns", "s")),
         (a_pod("p", labels={"scheduling.x-k8s.io/pod-group": "c"}, owner=JOB), GangKey("cosched", "ns", "c"), OwnerKey("CoPodGroup", "ns", "c")),
         (a_pod("p", owner=RS), GangKey("replicaset", "ns", "web-5d8", "rs-1"), OwnerKey("ReplicaSet", "ns", "web-5d8")),
         (a_pod("p", owner=STS), GangKey("statefulset", "ns", "db", "sts-1"), OwnerKey("StatefulSet", "ns", "db")),
