@@ -70,6 +70,8 @@ class JobRequest(Message, frozen=True):
     is_fragile: bool = False
     """Ranks that a running gang has lost and without which it has too few pods: they come before other work of their
     priority. Only with the origin ``pods``."""
+    avoided: list[str] = []
+    """Nodes that have rejected pods of the same owner, sorted: used only if it is not placed otherwise."""
 
 
 def rank_of(priority: int, *, is_fragile: bool) -> int:

@@ -45,6 +45,7 @@ def request_of(
     facts: OwnerFacts | None,
     priority: int,
     beside: str = "",
+    avoided: Sequence[str] = (),
 ) -> JobRequest:
     """Job request for some pods of a gang.
 
@@ -55,6 +56,7 @@ def request_of(
         facts: Facts of its owner, if the owner was looked up.
         priority: Priority of the gang.
         beside: Name of the request near whose pods these are placed; empty without.
+        avoided: Nodes that are used only if it is not placed otherwise, sorted.
     """
     firsts = _firsts(members)
     selector = common_selector([member.ask.node_selector for member in members])
@@ -85,6 +87,7 @@ def request_of(
         near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
         since_seq=part.since_seq,
         is_fragile=part.is_fragile,
+        avoided=list(avoided),
     )
 
 

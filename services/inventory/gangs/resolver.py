@@ -292,6 +292,7 @@ class Resolver:
             facts=context.facts,
             priority=self.priorities.of(members, context.group),
             beside=request_with_chips(gang, part),
+            avoided=part.request.avoided if part.request is not None else sorted(gang.rejecting),
         )
 
     def _priority_warning(self, gang: Gang, part: Part, group: PodGroup | None) -> str:
