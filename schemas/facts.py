@@ -188,6 +188,15 @@ class PodPhase(IntEnum):
     GONE = 5
 
 
+class PodRejection(IntEnum):
+    """Whether the kubelet has rejected a pod that was bound."""
+
+    NONE = 0
+    DEVICES = 1
+    """It named devices or their plug-in."""
+    OTHER = 2
+
+
 class PodMarks(Part, frozen=True):
     """Marks of a pod for its faults, most of them from components beside the scheduler."""
 
@@ -250,6 +259,10 @@ class PodsSeen(Message, frozen=True):
     not known to the inventory; empty otherwise. Its ledger records may be lost, and the job gets no other places."""
     job_uid: str = ""
     """Uid of that job; empty without."""
+    rejections: bytes = b""
+    """``<u1`` per row of :class:`PodRejection`; empty when all are 0."""
+    owner: str = ""
+    """With ``rejections``: uid of the controller of the pods, or of a pod without one; empty otherwise."""
 
 
 class Owner(Part, frozen=True):

@@ -73,6 +73,8 @@ class JobRequest(Message, frozen=True):
     is_unowned: bool = False
     """A pod of it has no controller that makes it anew when it is deleted: a drain leaves it where it is. Only with the
     origin ``pods``."""
+    avoided: list[str] = []
+    """Nodes that have rejected pods of the same owner, sorted: used only if it is not placed otherwise."""
 
 
 def rank_of(priority: int, *, is_fragile: bool) -> int:

@@ -83,4 +83,6 @@ class ClusterState:
     def idle(self, node: str) -> int:
         """Chips that Kubernetes counts as idle: allocatable minus those of pods. 0 for an unknown node."""
         known = self.nodes.get(node)
-        return max(0, known.allocatable - self.held(node).bit_count()) if known is not None else 0
+        if known is None:
+            return 0
+        return max(0, known.allocatable - self.held(node).bit_count() - known.chips_others)

@@ -27,6 +27,7 @@ from berth.services.health.cluster_state import ClusterState
 from berth.services.health.condition_cache import ConditionCache
 from berth.services.health.config import HealthConfig
 from berth.services.health.flapping import FlapHistory, FlapRules
+from berth.services.health.floods import Floods
 from berth.services.health.metrics import HealthMetrics
 from berth.services.health.partial_verdicts import HealthRules
 from berth.services.health.report_store import AGENT, ReportStore
@@ -57,11 +58,10 @@ class Loop:
         )
         self.cluster = ClusterState()
         self.report_store = ReportStore()
-        self._flaps = FlapHistory(
-            FlapRules(
-                round(config.flap_hold_s * _MS), round(config.flap_hold_max_s * _MS), round(config.flap_quiet_s * _MS)
-            )
+        flaps = FlapRules(
+            round(config.flap_hold_s * _MS), round(config.flap_hold_max_s * _MS), round(config.flap_quiet_s * _MS)
         )
+        self._flaps, self._floods = FlapHistory(flaps), Floods(flaps)
         self._forget_ms = clock.now_ms()
         self.published: dict[str, HealthSeen] = {}
         """The last fact of each domain."""
@@ -94,7 +94,10 @@ class Loop:
             if open_envelope(stored.data).kind == NodesSeen.KIND:
                 self._dirty.mark_all(self.cluster.apply_nodes(decode(stored.data, NodesSeen)))
             else:
-                self._pods_changed(self.cluster.apply_pods(stored.subject, decode(stored.data, PodsSeen)))
+                fact = decode(stored.data, PodsSeen)
+                self._pods_changed(self.cluster.apply_pods(stored.subject, fact))
+                now_ms = self._clock.now_ms()
+                self.touch(self._floods.note(stored.subject, fact, now_ms, is_open=self._is_open))
         except (DecodeError, ValueError, IndexError) as error:
             self._log.error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
         self._woken.set()
@@ -201,6 +204,7 @@ class Loop:
         if now_ms - self._forget_ms >= round(self._config.refresh_s * _MS):
             self._forget_ms = now_ms
             self._flaps.forget(now_ms)
+            self._floods.forget(now_ms, self.cluster.nodes)
         for name in sorted(self.report_store.unsettled):
             before = self.report_store.of(name).device
             self._reexamine(name)
@@ -246,8 +250,12 @@ class Loop:
             node = self.cluster.nodes[name]
             reports = self.report_store.of(name)
             row = judge(node, reports, self.rules, held=self.cluster.held(name), now_ms=now_ms)
-            judged[name] = self._flaps.judge(row, node.chips, now_ms)
-            changes_ms = (next_change_ms(reports, self.rules, now_ms=now_ms), self._flaps.next_change_ms(name, now_ms))
+            judged[name] = self._floods.judge(self._flaps.judge(row, node.chips, now_ms), now_ms)
+            changes_ms = (
+                next_change_ms(reports, self.rules, now_ms=now_ms),
+                self._flaps.next_change_ms(name, now_ms),
+                self._floods.next_change_ms(name, now_ms),
+            )
             change_ms = min((one for one in changes_ms if one is not None), default=None)
             if change_ms is not None:
                 self._next_changes[name] = change_ms

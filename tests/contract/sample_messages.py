@@ -29,6 +29,7 @@ from berth.schemas.facts import (
     Owner,
     PodMarks,
     PodPhase,
+    PodRejection,
     PodsSeen,
     RankFailure,
     Rejection,
@@ -125,7 +126,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     },
     "v0.4": {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
-        PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid"},
+        PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid", "rejections", "owner"},
         OutcomeSeen: {"step", "done", "held", "open", "given_back"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
         Round: {"recoveries", "held", "corrections"},
@@ -155,7 +156,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
         Epoch: {"resumes"},
-        JobRequest: {"submitted_by", "since_seq", "is_fragile", "is_unowned"},
+        JobRequest: {"submitted_by", "since_seq", "is_fragile", "is_unowned", "avoided"},
         JobCancel: {"cancelled_by", "inferred"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
@@ -354,6 +355,7 @@ def _request() -> JobRequest:
         since_seq=9,
         is_fragile=True,
         is_unowned=True,
+        avoided=["node-1.zone-a"],
     )
 
 
@@ -485,6 +487,8 @@ def _facts() -> tuple[Message, ...]:
             steps=pack([0, 2], 4),
             job="vcjob.llm-7b",
             job_uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c12",
+            rejections=bytes([0, PodRejection.DEVICES]),
+            owner="5b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c13",
         ),
         ReplacementsSeen(
             namespace="team-a",

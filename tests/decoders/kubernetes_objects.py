@@ -31,6 +31,7 @@ from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup, Sta
 from berth.formats.kubernetes.owner_facts import owner_facts
 from berth.formats.kubernetes.pods import PodAsks, amount_of, near_of, pod_ask
 from berth.formats.kubernetes.policies import PriorityClass, Queue
+from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.resized_pods import counted_spec
 from berth.formats.kubernetes.storage import claim_of, storage_of, volume_of
 from berth.formats.kubernetes.storage_objects import (
@@ -114,6 +115,7 @@ def read_a_pod(data: bytes) -> None:
     assert ask == pod_ask(pod.spec, meta), "a pod asks for something else when it is asked again"
     encodable(ask)
     encodable(pod_ask(counted_spec(pod), meta))
+    rejection_of(pod)
     near_of(pod.spec)
     found = membership(pod)
     encodable(found)

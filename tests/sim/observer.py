@@ -25,7 +25,7 @@ from berth.core.state.holdings.holding import Holding, owned_by
 from berth.core.state.invariants import check
 from berth.core.state.ledger import LedgerDump, dump_of
 from berth.core.state.records.entries import Folded
-from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, JOB_UID, RANK
 from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pods import pod_ask
 from berth.runtime.bus.port import Stored
@@ -95,6 +95,8 @@ class Observer:
         self.restored_stream = ""
         """Id of the stream of a restored ledger; empty if the cell was not restored."""
         self.is_paused = False
+        self.has_strangers = False
+        """Pods of another scheduler are there, so that the device plug-in may mount other chips than were decided."""
 
     def fail(self, kind: str, details: str = "", cause: BaseException | None = None) -> None:
         """Note that a rule does not hold."""
@@ -171,7 +173,7 @@ class Observer:
             keys = [self._attempts[uid], (uid, 0)]
             owned = [share for key in keys if key in self.state.fold.holdings for share in self.state.held_by(key)]
             missing = mask & ~reduce(or_, (share.mask for share in owned if share.node == node), 0)
-            if self.restored_stream:
+            if self.restored_stream or self.has_strangers:
                 new, freed = (_mask_on(node, some) for some in ((*folded.taken, *folded.moved), folded.given_back))
                 missing &= new | ~(self.state.held(node) | freed)
             if missing:
@@ -315,6 +317,10 @@ class Observer:
         if JOB_UID not in annotations or ATTEMPT not in annotations:
             return  # seen when it was bound
         node, mask = pod["spec"]["nodeName"], chips_of(pod)
+        if self.has_strangers and mask != _decided(pod):
+            self._leave(uid)  # the cell learns late which chips it has
+            self.count["pods with other chips than decided"] += 1
+            return
         if self._places.get(uid) == (node, mask):
             return
         self._leave(uid)
@@ -376,6 +382,12 @@ def _parts(one: SnapshotBody, other: SnapshotBody) -> Iterator[tuple[str, object
     for name in LedgerDump.__struct_fields__:
         if name != "waiting":
             yield name, getattr(mine, name), getattr(its, name)
+
+
+def _decided(pod: Tree) -> int:
+    """Chips that were decided for a pod, whatever it has mounted, as a mask."""
+    annotations = {**pod["metadata"]["annotations"], ASCEND_REAL: ""}
+    return chips_of({**pod, "metadata": {**pod["metadata"], "annotations": annotations}})
 
 
 def _is_live(pod: Tree) -> bool:

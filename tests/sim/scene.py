@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
+from berth.core.cluster.node_packing import unpack_health
 from berth.core.explain.job_status import status_of
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, GROUP_NAME
 from berth.formats.clusters.topology_file import parse_cluster
+from berth.schemas.envelope import decode
+from berth.schemas.facts import HealthSeen
 from tests.sim.cell import CellSettings, SimCell
 from tests.sim.kube import finished
 from tests.sim.loop import SimLoop
@@ -19,6 +22,8 @@ NAMESPACE: Final = "/api/v1/namespaces/ns"
 PODS: Final = f"{NAMESPACE}/pods"
 GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 _FOREVER: Final = {"berth/run-for": "forever"}
+_REJECT_S: Final = 0.02
+"""Time in which a kubelet looks at a pod, before the simulated ones do."""
 BEGIN_S: Final = 8.0
 """Time in which the services have started and know the cluster."""
 Tree: TypeAlias = dict[str, Any]
@@ -45,6 +50,7 @@ class Scene:
     Attributes:
         observer: Checks what is stored and changed.
         deleted: Names of pods that somebody asked to end, in that order.
+        rejects: Reason and message with which the kubelet of a node rejects each pod that is bound to it, by node.
     """
 
     def __init__(self, cluster: str, *, seed: int = 1, **settings: Any) -> None:  # noqa: ANN401 - fields of the settings
@@ -52,6 +58,7 @@ class Scene:
         self.cell = SimCell(self._loop, seed, parse_cluster(cluster), CellSettings(dispatchers=1, **settings))
         self.kube = self.cell.kube
         self.deleted: list[str] = []
+        self.rejects: dict[str, tuple[str, str]] = {}
         self.observer = Observer(self.cell.ground.cell)
         self.cell.server.on_store = self.observer.stored
         self.kube.on_change = self._changed
@@ -155,6 +162,13 @@ class Scene:
         holdings = self.observer.state.fold.holdings.values()
         return sorted(name for holding in holdings for name in holding.placement.names())
 
+    def said_of(self, node: str) -> str:
+        """Why a node is not well, as ``berth nodes`` says."""
+        stored = self.observer.facts
+        facts = {one.subject: one.data for one in stored if ".fact.health." in one.subject}
+        rows = [row for data in facts.values() for row in unpack_health(decode(data, HealthSeen))]
+        return next((row.reason for row in rows if row.name == node), "")
+
     def running(self) -> list[str]:
         """Pods that run on a node, sorted."""
         pods = self.kube.objects(PODS)
@@ -184,6 +198,14 @@ class Scene:
         is_asked = old is not None and new is not None and "deletionTimestamp" not in old["metadata"]
         if place.plural == "pods" and is_asked and new is not None and "deletionTimestamp" in new["metadata"]:
             self.deleted.append(new["metadata"]["name"])
+        is_bound = old is not None and new is not None and not old["spec"].get("nodeName")
+        if place.plural == "pods" and is_bound and new is not None and new["spec"].get("nodeName") in self.rejects:
+            self._loop.call_later(_REJECT_S, self._reject, new, context=self.cell.server.lane.context)
+
+    def _reject(self, pod: Tree) -> None:
+        reason, message = self.rejects[pod["spec"]["nodeName"]]
+        status = {"phase": "Failed", "reason": reason, "message": message}
+        self.patch(f"{PODS}/{pod['metadata']['name']}/status", {"status": status})
 
 
 def a_volcano_job(name: str, replicas: int, *, chips: int) -> Tree:

@@ -74,6 +74,8 @@ WEIGHTS: Final[dict[str, int]] = {
     "settings": 2,
     "power": 2,
     "backup": 0,
+    "stranger": 0,
+    "reject": 0,
     "delete-stream": 1,
 }
 """What may happen, and how often where everything does."""
@@ -82,6 +84,8 @@ OWNERS: Final = ("scale", "rollout", "rollout", "rename", "rename", "regroup", "
 OWNERS_FROM: Final = 300
 OWNERS_SHARE: Final = 0.5
 """Owners are busy in so many stories, from this seed on."""
+STRANGERS: Final = 0.3
+"""Share of the seeds whose nodes get pods of another scheduler, and in which kubelets reject pods."""
 RIVALS: Final = ("doubt", "doubt", "rival", "rival", "stray")
 """What happens in stories in which the fences of the ledger are tried, see ``tests/sim/rivals.py``."""
 CONTESTED: Final = 4
@@ -173,6 +177,8 @@ def draw(seed: int) -> Story:
     drawn += [chance.choice(troubles) for _ in range(chance.randrange(6, 32))]
     if settings.sync != "always":
         drawn += ["backup"] * 5 + ["power"] * chance.choice((1, 1, 2))
+    if has_strangers(seed):
+        drawn += ["stranger"] * 5 + ["reject"] * 2
     if _is_contested(seed):
         settings.decisions["chain"] = seed // CONTESTED % 2
         drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]
@@ -274,6 +280,11 @@ def _has_busy_owners(seed: int) -> bool:
 
 def _is_contested(seed: int) -> bool:
     return seed >= CONTESTED_FROM and seed % CONTESTED == 0 and not _is_unsynced(seed)
+
+
+def has_strangers(seed: int) -> bool:
+    """Whether the nodes of a seed get pods of another scheduler, and kubelets reject pods."""
+    return Random(f"{seed} strangers").random() < STRANGERS and not _is_contested(seed)  # noqa: S311  # a simulation
 
 
 def _is_unsynced(seed: int) -> bool:

@@ -488,3 +488,49 @@ def test_a_node_that_changed_since_the_decision_gets_no_pod(change: dict[str, An
     scene.play(script)
     assert before == ["n0", ""]
     assert (scene.node_of("gang-worker-0"), scene.running(), scene.deleted) == ("n1", ["gang-worker-0"], [])
+
+
+DEVICES = ("UnexpectedAdmissionError", "Pod was rejected: Allocate failed due to rpc error: no device plug-in answers")
+NUMA = ("TopologyAffinityError", "Pod was rejected: Resources cannot be allocated with Topology locality")
+
+
+def test_28_a_node_whose_device_plugin_is_broken_takes_no_flood_of_pods() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+    said: list[str] = []
+
+    async def script(scene: Scene) -> None:
+        scene.rejects["n0"] = DEVICES
+        for name in ("a", "b", "c"):
+            scene.pod(name, 8)
+            await scene.after(3)
+        said.append(scene.said_of("n0"))
+        scene.pod("d", 8)
+        await scene.after(40)
+        said.append(scene.node_of("d"))
+        scene.rejects.clear()
+        await scene.after(40)
+        said.append(scene.said_of("n0"))
+
+    scene.play(script)
+    assert [scene.node_of(name) for name in "abcd"] == ["n0", "n0", "n1", "n0"]
+    assert said[0].startswith("its kubelet rejected pods of 2 owners for their devices, no new work until ")
+    assert (said[1:], scene.running()) == (["", ""], ["c", "d"])
+
+
+@pytest.mark.parametrize("rejection", [DEVICES, NUMA])
+def test_28_an_owner_whose_pod_was_rejected_tries_that_node_last(rejection: tuple[str, str]) -> None:
+    scene = Scene(topology(2), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        made = scene.put(REPLICA_SETS, {"metadata": {"name": "dep"}, "spec": {"replicas": 1, "template": {}}})
+        scene.rejects["n0"] = rejection
+        for name in ("dep-0", "dep-1"):
+            scene.pod(name, 2, owner=owned_by(made, "ReplicaSet", "apps/v1"))
+            await scene.after(5)
+        scene.rejects.clear()
+        for number in range(2, 6):
+            scene.pod(f"dep-{number}", 2, owner=owned_by(made, "ReplicaSet", "apps/v1"))
+            await scene.after(5)
+
+    scene.play(script)
+    assert [scene.node_of(f"dep-{number}") for number in range(6)] == ["n0", "n1", "n1", "n1", "n1", "n0"]

@@ -18,7 +18,7 @@ from tests.sim.observer import Observer
 from tests.sim.operator import Operator
 from tests.sim.owners import Owners
 from tests.sim.rivals import Rivals
-from tests.sim.story import RARE_FROM, RARE_POINTS, UNREACHED, Event, Story
+from tests.sim.story import RARE_FROM, RARE_POINTS, UNREACHED, Event, Story, has_strangers
 from tests.sim.trouble import Trouble
 from tests.sim.users import PODS
 from tests.support.kube_rules import Place, Tree
@@ -40,6 +40,7 @@ class World(Owners, Nature, Trouble, Operator, Rivals):
     def __init__(self, loop: SimLoop, seed: int, story: Story) -> None:
         super().__init__(loop, seed, story)
         self.observer = Observer(self.cell.ground.cell)
+        self.observer.has_strangers = has_strangers(seed)
         self.cell.server.on_store = self._stored
         self.cell.kube.on_change = self._changed
         self._verdicts = Subjects(self.cell.ground.cell).facts("job").removesuffix(">").removesuffix("*.*")
@@ -63,6 +64,9 @@ class World(Owners, Nature, Trouble, Operator, Rivals):
     def _changed(self, place: Place, old: Tree | None, new: Tree | None) -> None:
         self.observer.changed(place, old, new)
         self.storage.changed(place, old, new)
+        is_new = old is not None and not old["spec"].get("nodeName") if place.plural == "pods" else False
+        if is_new and new is not None and new["spec"].get("nodeName"):
+            self.see_bound(new)
 
     def see_codes(self) -> None:
         """See that no refusal was given that there must not be.
@@ -101,6 +105,7 @@ class World(Owners, Nature, Trouble, Operator, Rivals):
         cell.server.is_down, cell.server.lag_s = False, 0.0
         cell.server.silent_until_s.clear()
         cell.rare.clear()
+        self.rejecting.clear()
         for process in cell.processes.values():
             process.resume()
             process.faults.fatal = None

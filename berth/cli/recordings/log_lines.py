@@ -55,7 +55,7 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
     },
     "PodsSeen": {
         "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,
-        "exit_codes": 4, "steps": 4,
+        "exit_codes": 4, "steps": 4, "rejections": 1,
     },
     "ReplacementsSeen": {"ranks": 4, "since_ms": 8},
     "MembersSeen": {"rank": 4},

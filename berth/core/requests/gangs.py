@@ -106,7 +106,8 @@ class Gang(msgspec.Struct, gc=False):
     run_ms: int = 0
     """Declared run time in milliseconds; 0 if none is declared."""
     avoided: tuple[str, ...] = ()
-    """Nodes that failed for the attempt before, sorted: used only if it is not placed otherwise."""
+    """Nodes that failed for the attempt before, or that rejected pods of its owner, sorted: used only if it is not
+    placed otherwise."""
     is_fragile: bool = False
     """Its gang runs with too few pods: it comes before others of its priority."""
     bytes_in_record: int = 0
@@ -223,6 +224,7 @@ def gang_of(
         invalid=invalid,
         profiles=profiles.pods,
         run_ms=request.run_ms,
+        avoided=tuple(request.avoided),
         is_fragile=is_fragile(request),
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + claims * _BYTES_A_CLAIM + _BYTES_A_GANG,
     )

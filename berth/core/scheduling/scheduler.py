@@ -88,7 +88,7 @@ class Scheduler:
         gang = gang_of(job, request, attempt=attempt, settings=self.state.fold.settings, profiles=profiles)
         record = self.state.fold.gangs.get(job.uid)
         if record is not None and record.recovery is not None and record.recovery.attempt < attempt:
-            gang.avoided = tuple(record.recovery.nodes)
+            gang.avoided = tuple(sorted({*gang.avoided, *record.recovery.nodes}))
         return gang
 
     def _gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:

@@ -53,6 +53,7 @@ def check_pods(fact: PodsSeen) -> None:
         or len(fact.node_index) != _INDEX_BYTES * rows
         or len(fact.chips) != _MASK_BYTES * rows
         or len(fact.leaf_states) not in {0, rows}
+        or len(fact.rejections) not in {0, rows}
     ):
         raise DecodeError(f"columns do not have {rows} rows each", kind=kind)
     if len(fact.blocks) not in {0, 2 * rows}:

@@ -66,6 +66,7 @@ class PodStatus(Lean, frozen=True):
 
     phase: str = ""
     reason: str = ""
+    message: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
     host_ip: str = msgspec.field(default="", name="hostIP")
     container_statuses: list[ContainerStatus] | None = None

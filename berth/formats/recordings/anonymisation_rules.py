@@ -98,6 +98,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "steering": Special.LABELS,
         "job": Kind.JOB,
         "job_uid": Kind.UID,
+        "owner": Kind.UID,
     },
     "PodMarks": {"values": Special.LABELS},
     "GroupSeen": {
@@ -179,6 +180,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "origin": Kind.KEEP,
         "near": Special.LABELS,
         "submitted_by": Kind.IDENTITY,
+        "avoided": Kind.NODE,
     },
     "Task": {"name": Kind.TASK, "node_selector": Special.LABELS, "labels": Special.LABELS},
     "PodConstraints": {"resources": Kind.KEEP, "claims": Kind.CLAIM},

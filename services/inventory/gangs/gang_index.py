@@ -88,7 +88,9 @@ class GangIndex:
             if age_seq:
                 self.gang(key).ages[member.uid] = age_seq
             self.drop(member.uid)
-        self.gang(key).members[member.uid] = member
+        gang = self.gang(key)
+        gang.members[member.uid] = member
+        gang.note_rejection(member)
         self._gang_of[member.uid] = key
         self._touch(key)
         self._note_latecomer(member, key)

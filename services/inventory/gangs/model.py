@@ -12,6 +12,7 @@ from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
+from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.facts import JobSeen, OutcomeSeen, Owner
@@ -341,6 +342,8 @@ def _restarts(status: JobStatus) -> bool:
     return ends or (status.phase == "waiting" and found.attempt == status.attempt - 1)
 
 
+_REJECTING_MAX: Final = 16
+"""Most nodes that the requests of a gang avoid."""
 GROUPED: Final = frozenset({"podgroup", "native", "workload", "cosched"})
 """Kinds of gangs whose pods name a group, but not its uid."""
 
@@ -367,6 +370,7 @@ class Gang:
         latecomers: Pods of other gangs that name its PodGroup: they were bound before they did.
         former_uid: Uid that its PodGroup had before it was made again without a controller; empty if it was not.
         former_tops: Top controllers of its pods at that time; empty if they had none.
+        rejecting: Nodes whose kubelets have rejected pods of it, the newest last.
         moved: Gangs of pods (uid) that have left this one since it was last processed.
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
@@ -401,6 +405,7 @@ class Gang:
     latecomers: list[Member] = field(default_factory=list)
     former_uid: str = ""
     former_tops: frozenset[str] = frozenset()
+    rejecting: dict[str, None] = field(default_factory=dict)
     moved: dict[str, GangKey] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
@@ -426,6 +431,17 @@ class Gang:
     def runners(self) -> list[Member]:
         """Live pods with a node, whichever gang they are in."""
         return [member for member in (*self.members.values(), *self.latecomers) if member.is_bound and member.is_live]
+
+    def note_rejection(self, member: Member) -> None:
+        """Note a node whose kubelet has rejected a pod, until one runs there; the oldest of many are forgotten."""
+        node = member.pod.spec.node_name
+        if rejection_of(member.pod):
+            self.rejecting.pop(node, None)
+            self.rejecting[node] = None
+            if len(self.rejecting) > _REJECTING_MAX:
+                del self.rejecting[next(iter(self.rejecting))]
+        elif member.pod.status.phase == "Running":
+            self.rejecting.pop(node, None)
 
     def has_placed(self, uid: str) -> bool:
         """Whether a pod has a rank of a request that is placed and not over."""

@@ -47,6 +47,7 @@ def request_of(
     facts: OwnerFacts | None,
     priority: int,
     beside: str = "",
+    avoided: Sequence[str] = (),
 ) -> JobRequest:
     """Job request for some pods of a gang.
 
@@ -57,6 +58,7 @@ def request_of(
         facts: Facts of its owner, if the owner was looked up.
         priority: Priority of the gang.
         beside: Name of the request near whose pods these are placed; empty without.
+        avoided: Nodes that are used only if it is not placed otherwise, sorted.
     """
     firsts = _firsts(members)
     selector = common_selector([member.ask.node_selector for member in members])
@@ -90,6 +92,7 @@ def request_of(
         since_seq=part.since_seq,
         is_fragile=part.is_fragile,
         is_unowned=any(not member.place.owner.kind for member in members),
+        avoided=list(avoided),
     )
 
 

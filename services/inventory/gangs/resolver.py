@@ -311,6 +311,7 @@ class Resolver:
             facts=context.facts,
             priority=self.priorities.of(members, context.group, stated_priority(context)),
             beside=request_with_chips(gang, part),
+            avoided=part.request.avoided if part.request is not None else sorted(gang.rejecting),
         )
 
     def _warnings(self, gang: Gang, part: Part, context: GangContext) -> dict[str, str]:

@@ -9,6 +9,8 @@ Longer than 400 lines because what is known of a pod has several sources, and al
 """
 
 from collections.abc import Collection, Iterable
+from functools import reduce
+from operator import or_
 from typing import Final, Literal, TypeAlias
 
 from berth.formats.kubernetes.bound_pods import RankIdentity
@@ -222,12 +224,7 @@ class Pods:
 
     def held(self, node: str) -> int:
         """Bitmap of the chips of a node that its pods hold."""
-        held = 0
-        for uid in self._on_node.get(node, ()):
-            row = self._rows[uid]
-            if row.is_live:
-                held |= self._chips.of(row)
-        return held
+        return reduce(or_, (self._chips.of(row) for row in self.on_node(node) if row.is_live), 0)
 
     def touch_nodes(self, names: Iterable[str]) -> None:
         """Update the pods on nodes whose chips changed."""
@@ -360,6 +357,7 @@ class Pods:
             row.exit_code,
             row.marks,
             row.step,
+            row.rejection,
         )
         self._states[row.uid] = (row, naming, state)
         return state

@@ -14,8 +14,8 @@ class RankState(NamedTuple):
     """Last observed state of a rank.
 
     ``taken``: 1 after the device plug-in has allocated the pod's chips, or if it needs none. ``leaf_state`` and
-    ``block`` (plus one) are those of the pod's annotations. ``exit_code`` and ``marks`` tell its faults. ``step``: that
-    of the recovery for which it was bound.
+    ``block`` (plus one) are those of the pod's annotations. ``exit_code``, ``marks`` and ``rejection`` tell its faults.
+    ``step``: that of the recovery for which it was bound.
     """
 
     node: str
@@ -27,6 +27,7 @@ class RankState(NamedTuple):
     exit_code: int = 0
     marks: tuple[tuple[str, str], ...] = ()
     step: int = 0
+    rejection: int = 0
 
     @property
     def once_gone(self) -> "RankState":
@@ -49,6 +50,7 @@ class CommonFields(NamedTuple):
     tor_affinity: str = ""
     service: str = ""
     steering: Mapping[str, str] = {}
+    owner: str = ""
 
 
 def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> CommonFields:
@@ -68,6 +70,7 @@ def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> Com
             published.tor_affinity,
             published.service,
             published.steering,
+            published.owner,
         )
     return CommonFields(
         next((row.resource for row in known if row.resource), before.resource),
@@ -76,6 +79,7 @@ def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> Com
         next((row.tor_affinity for row in known if row.tor_affinity), before.tor_affinity),
         next((row.service for row in known if row.service), before.service),
         joined(row.steering for row in known if row.steering) if known else before.steering,
+        next((row.owner for row in known), before.owner),
     )
 
 
@@ -107,6 +111,7 @@ def pods_fact(
     blocks = [by_rank[rank].block for rank in ranks]
     codes = [by_rank[rank].exit_code for rank in ranks]
     steps = [by_rank[rank].step for rank in ranks]
+    rejections = bytes(by_rank[rank].rejection for rank in ranks)
     return PodsSeen(
         namespace=gang[0],
         gang=gang[1],
@@ -133,6 +138,8 @@ def pods_fact(
         steps=pack(steps, 4) if any(steps) else b"",
         job=job[0],
         job_uid=job[1],
+        rejections=rejections if any(rejections) else b"",
+        owner=common.owner if any(rejections) else "",
     )
 
 
@@ -143,6 +150,7 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
     blocks = unpack(seen.blocks or bytes(2 * len(seen.phase)), 2)
     codes = unpack(seen.exit_codes or bytes(4 * len(seen.phase)), 4)
     steps = unpack(seen.steps or bytes(4 * len(seen.phase)), 4)
+    rejections = seen.rejections or bytes(len(seen.phase))
     marks = {one.rank: tuple(one.values.items()) for one in seen.marks}
     rows = zip(
         unpack(seen.rank, 4),
@@ -153,6 +161,7 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
         blocks,
         codes,
         steps,
+        rejections,
         strict=True,
     )
     return [
@@ -167,7 +176,8 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
                 exit_code=code,
                 marks=marks.get(rank, ()),
                 step=step,
+                rejection=rejection,
             ),
         )
-        for rank, index, phase, chips, state, block, code, step in rows
+        for rank, index, phase, chips, state, block, code, step, rejection in rows
     ]

@@ -17,8 +17,9 @@ from berth.formats.kubernetes.bound_pods import RankIdentity, identity_of, named
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.resized_pods import counted_spec
-from berth.schemas.facts import PodPhase
+from berth.schemas.facts import PodPhase, PodRejection
 from berth.schemas.pod_constraints import PodConstraints
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
@@ -55,6 +56,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         marks: Its marks for faults, by key.
         steering: Its labels that steer faults; not to be changed.
         step: Step of the recovery for which Berth bound it; 0 without.
+        rejection: Whether its kubelet has rejected it.
+        owner: Uid of its controller, or its own without one.
     """
 
     namespace: str
@@ -82,6 +85,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
     marks: tuple[tuple[str, str], ...] = ()
     steering: dict[str, str] = {}
     step: int = 0
+    rejection: PodRejection = PodRejection.NONE
+    owner: str = ""
 
     @property
     def is_live(self) -> bool:
@@ -134,6 +139,8 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
         marks=pod_marks(meta.labels or {}, meta.annotations or {}, identity.rank if identity is not None else None),
         steering=steering_labels(meta.labels or {}),
         step=step,
+        rejection=rejection_of(pod),
+        owner=meta.controller.uid if meta.controller is not None else meta.uid,
     )
 
 

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
@@ -51,6 +52,8 @@ def test_idle_is_what_is_allocatable_less_what_live_pods_hold() -> None:
     assert ground.apply_pods("s1", pods()) == ["b"]
     assert ground.apply_pods("s2", pods()) == ["a"]
     assert (ground.held("a"), ground.held("b")) == (0, 0)
+    ground.apply_nodes(pack_nodes("one", [msgspec.structs.replace(node("a"), chips_others=3)]))
+    assert ground.idle("a") == 5, "without those of pods whose chips nobody has named"
 
 
 def test_a_fact_whose_columns_do_not_belong_together_changes_nothing() -> None:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from berth.schemas.columns import unpack
-from berth.schemas.facts import PodPhase
+from berth.schemas.facts import PodPhase, PodRejection
 from tests.unit.services.inventory.pods.test_collection import World, a_node, a_pod, accepted
 
 
@@ -122,3 +123,22 @@ def test_a_step_that_is_no_number_is_none_and_a_reason() -> None:
     assert list(world.pods.reasons.values()) == [
         "pod team/p0: annotation berth/step is 'two': expected a whole number from 1"
     ]
+
+
+def test_rejections_are_in_the_facts_with_the_owner_of_the_pods() -> None:
+    world = World()
+    world.pods.note_job(accepted("llm", "u", 2))
+    world.put(*(a_pod(f"p{rank}", job=("llm", "u", 1, rank), phase="Pending") for rank in range(2)))
+    (fact,) = world.facts()
+    assert (fact.rejections, fact.owner) == (b"", "")
+    rejected = a_pod("p1", job=("llm", "u", 1, 1), phase="Failed")
+    status = msgspec.structs.replace(rejected.status, reason="OutOfcpu")
+    world.put(msgspec.structs.replace(rejected, status=status))
+    (fact,) = world.facts()
+    assert (fact.rejections, fact.owner) == (bytes([0, PodRejection.OTHER]), "uid-p0")
+    world.pods.remove("uid-p1")
+    assert world.facts() == [], "what was rejected stays"
+    again = World([fact])
+    again.pods.note_job(accepted("llm", "u", 2))
+    (gone,) = again.facts()
+    assert gone.rejections == bytes([0, PodRejection.OTHER])
