@@ -1,5 +1,7 @@
 """Numbers of the owner of a gang, in one form for all kinds of owners.
 
+Longer than 400 lines because every kind of owner has its own numbers, and all become facts of one form.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
 """
@@ -291,7 +293,9 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
 def _kubeflow_facts(kind: str, owner: KubeflowJob) -> OwnerFacts:
     """An elastic job starts with its fewest workers. A launcher waits for the workers, so it comes after them.
 
-    Source: Kubeflow, ``RunPolicy`` and ``ElasticPolicy``, whose bounds are those of the autoscaler of the workers.
+    The bounds of the elastic policy are those of the autoscaler, which scales the workers.
+
+    Source: docs/reference/kubernetes.md, "Gangs of other systems".
     """
     specs = owner.spec.replica_specs
     known = [name for name in (_LAUNCHER, *REPLICA_TYPES) if name in specs]
@@ -351,7 +355,7 @@ def _replica_facts(
 def _ray_facts(owner: RayCluster) -> OwnerFacts:
     """A Ray cluster starts with its head and all workers; with autoscaling, with the fewest workers.
 
-    Source: KubeRay, ``CalculateMinReplicas`` and ``CalculateDesiredReplicas``.
+    Source: docs/reference/kubernetes.md, "Gangs of other systems".
     """
     spec = owner.spec
     groups = spec.worker_group_specs or []

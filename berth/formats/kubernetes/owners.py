@@ -361,6 +361,8 @@ KINDS: Final[dict[tuple[str, str], OwnerKind]] = {
     **{("kubeflow.org", kind): kind for kind in _KUBEFLOW},
 }
 """Kinds of controllers by API group and kind."""
+HAVE_SIZE: Final = frozenset(KINDS.values()) - {"JobSet", "LeaderWorkerSet"}
+"""Controllers that state the size of the gang of their pods; that of the others is in the labels of the pods."""
 
 
 def paths(key: OwnerKey) -> tuple[str, ...]:

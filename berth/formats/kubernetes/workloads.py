@@ -18,7 +18,7 @@ from berth.formats.ascend.pod_annotations import GROUP_NAME, RANK_INDEX
 from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import OwnerReference
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owners import OwnerKey, kind_of
+from berth.formats.kubernetes.owners import KINDS, OwnerKey, OwnerKind, kind_of
 from berth.schemas.facts import Owner
 
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -48,6 +48,10 @@ _SHORT: Final = {
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "lws",
 }
 """Kinds whose name here is not their own in lower case."""
+KIND_BY_WORD: Final[dict[str, OwnerKind]] = {
+    _SHORT.get(named) or named[1].lower(): kind for named, kind in KINDS.items()
+}
+"""Kinds of controllers that can be read, by the first word of the names of their requests."""
 _BASE_LENGTH_MAX: Final = 253 - 1 - 16
 """The name of a request has at most 253 characters; the suffix of a part needs 17."""
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")

@@ -5,6 +5,8 @@ requests of their own. They wait until the first request has its chips, so that 
 was rejected or cancelled, they are held with its reason. A task whose pods are created only when others are ready
 starts together, in a request of its own.
 
+Longer than 400 lines because every reason for which pods wait is judged in one order.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
 

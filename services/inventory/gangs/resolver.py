@@ -1,5 +1,7 @@
 """Resolver of one gang at a time: the requests that its pods need, and the facts about them.
 
+Longer than 400 lines because the steps of one gang follow one another, each on what those before found.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
 """
