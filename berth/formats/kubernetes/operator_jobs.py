@@ -71,6 +71,7 @@ class KubeflowJobSpec(Lean, frozen=True):
 
     run_policy: RunPolicy | None = None
     elastic_policy: ElasticPolicy | None = None
+    run_launcher_as_worker: bool | None = None
     pytorch_replica_specs: dict[str, ReplicaSpec] | None = None
     tf_replica_specs: dict[str, ReplicaSpec] | None = None
     mpi_replica_specs: dict[str, ReplicaSpec] | None = None

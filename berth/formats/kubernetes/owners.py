@@ -50,11 +50,18 @@ class OwnerKey(NamedTuple):
     """Group of a Workload, which has several."""
 
 
+class Ordinals(Lean, frozen=True):
+    """Ordinals of the pods of a StatefulSet."""
+
+    start: Int32 = 0
+
+
 class SetSpec(Lean, frozen=True):
     """Spec of a ReplicaSet or StatefulSet."""
 
     replicas: Int32 | None = None
     pod_management_policy: str = ""
+    ordinals: Ordinals | None = None
     template: Template = Template()
 
 
