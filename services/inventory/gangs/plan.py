@@ -334,16 +334,18 @@ def _plan_later(
     Of a task that runs, or has a request, a pod that comes in place of another one starts alone.
     """
     rest = list(free)
+    requested = {slot.task for part in gang.parts.values() for slot in part.slots}
     for task in context.facts.tasks if context.facts is not None else ():
         name = task.name.lower()
-        mine = [member for member in rest if member.place.task == name]
-        others = [member for member in gang.members.values() if member.place.task == name and member not in mine]
-        requested = {slot.task for part in gang.parts.values() for slot in part.slots}
-        has_begun = name in requested or any(member.is_bound and member.is_live for member in others)
-        need = _size_of_later(gang, task, context) - sum(1 for one in others if one.pod.status.phase == "Succeeded")
-        if not task.is_later or not mine or has_begun or need <= 1:
+        if not task.is_later or name in requested or all(member.place.task != name for member in rest):
             continue
-        rest = [member for member in rest if member not in mine]
+        there = [member for member in gang.members.values() if member.place.task == name]
+        succeeded = sum(1 for one in there if one.pod.status.phase == "Succeeded")
+        need = _size_of_later(gang, task, context) - succeeded
+        if need <= 1 or any(member.is_bound and member.is_live for member in there):
+            continue
+        mine = [member for member in rest if member.place.task == name]
+        rest = [member for member in rest if member.place.task != name]
         ready = [member for member in mine if member.waits and not _reason(member, refusals)]
         hold = "" if len(ready) >= need else f"task {task.name}: {_shortage(ready, need, least)}"
         if not hold and any(_is_backing_off(gang, member, now_ms) for member in ready):
@@ -356,7 +358,8 @@ def _plan_later(
             found.needs_owner = True
         else:
             found.later.append(ready[:need])
-            rest += [member for member in mine if member not in ready[:need]]
+            started = {member.uid for member in ready[:need]}
+            rest += [member for member in mine if member.uid not in started]
     return rest
 
 

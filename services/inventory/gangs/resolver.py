@@ -316,7 +316,7 @@ class Resolver:
         found = {
             PRIORITY_ASSUMED: self.priorities.warning(members, context.group, stated_priority(context)),
             GANG_UNKNOWN: unknown_kind(members, context.facts),
-            CONSTRAINT_IGNORED: ignored_constraints(context.group),
+            CONSTRAINT_IGNORED: ignored_constraints(context.group, members),
         }
         return {reason: sentence for reason, sentence in found.items() if sentence}
 
