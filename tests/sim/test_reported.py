@@ -128,6 +128,7 @@ def test_11_a_native_group_with_a_constraint_on_the_topology_is_held_and_the_fie
     assert scene.running() == []
     named = "PodGroup g has spec.schedulingConstraints.topology[0].key rack"
     assert all(named in scene.why(name) for name in ("p-0", "p-1"))
+    assert all(named in said for _, said in scene.events("FailedScheduling"))
 
 
 @pytest.mark.parametrize(("nodes", "there"), [(8, 6), (5, 5), (3, 0)])

@@ -51,6 +51,7 @@ def minimum(
     pod: Pod,
     size: int | None,
     has_chips: bool,
+    turns: OwnerFacts | None = None,
 ) -> Minimum:
     """Number of pods of a gang that must start together.
 
@@ -64,8 +65,12 @@ def minimum(
         pod: One of its pods; its annotations count if neither PodGroup nor owner has them.
         size: Pods of the gang, if a pod has the number.
         has_chips: Its pods request chips.
+        turns: Numbers of the object that made the pods of a PodGroup that has another owner, or none: only which of
+            them come later counts.
     """
     least = _minimum(key, group=group, facts=facts, pod=pod, size=size, has_chips=has_chips)
+    if facts is None and turns is not None and not least.wrong:
+        return _without_later(least, turns.seen_by(pod.spec.scheduler_name))
     if facts is None or least.wrong:
         return least
     own = facts.seen_by(pod.spec.scheduler_name)

@@ -52,6 +52,10 @@ KIND_BY_WORD: Final[dict[str, OwnerKind]] = {
     _SHORT.get(named) or named[1].lower(): kind for named, kind in KINDS.items()
 }
 """Kinds of controllers that can be read, by the first word of the names of their requests."""
+_SAID_BY_GROUP: Final[frozenset[OwnerKind]] = frozenset(
+    {"RayCluster", "PyTorchJob", "TFJob", "XGBoostJob", "MXJob", "PaddleJob", "JAXJob"}
+)
+"""Controllers whose pods are all made at once, and whose PodGroup has the rest."""
 _BASE_LENGTH_MAX: Final = 253 - 1 - 16
 """The name of a request has at most 253 characters; the suffix of a part needs 17."""
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
@@ -85,6 +89,8 @@ class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owner: Owner = Owner()
     look: OwnerKey | None = None
     """Object with the size of the gang; None if pods or PodGroup have it."""
+    beneath: OwnerKey | None = None
+    """Object of a job system that made the pods of a PodGroup, by their labels: it may make them in turn."""
     size: int | None = None
     """Pods of the gang, if the pod has the number."""
     task: str = WORKER
@@ -174,7 +180,12 @@ def _declared(pod: Pod, owner: Owner) -> Membership | None:
     """Gang named by a field or annotation of a scheduler."""
     namespace, spec = pod.metadata.namespace, pod.spec
     if name := pod.metadata.annotation(GROUP_NAME):
-        return Membership(key=GangKey("podgroup", namespace, name), owner=owner)
+        labelled = _labelled(pod, owner)
+        return Membership(
+            key=GangKey("podgroup", namespace, name),
+            owner=owner,
+            beneath=_beneath(labelled) if labelled is not None else None,
+        )
     if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name):
         native = OwnerKey("NativePodGroup", namespace, name)
         return Membership(key=GangKey("native", namespace, name), owner=owner, look=native)
@@ -184,6 +195,13 @@ def _declared(pod: Pod, owner: Owner) -> Membership | None:
     name = ".".join(filter(None, (ref.name, ref.pod_group, ref.pod_group_replica_key)))
     workload = OwnerKey("Workload", namespace, ref.name, ref.pod_group)
     return Membership(key=GangKey("workload", namespace, name), owner=owner, look=workload)
+
+
+def _beneath(found: Membership) -> OwnerKey | None:
+    """Object that made the pods of a gang that labels name, unless that is a group itself."""
+    if found.key.kind == "lws":
+        return OwnerKey("LeaderWorkerSet", found.key.namespace, found.owner.name)
+    return found.look if found.key.kind == "jobset" else None
 
 
 def _labelled(pod: Pod, owner: Owner) -> Membership | None:
@@ -212,10 +230,10 @@ def short_kind(owner: OwnerReference) -> str:
 
 
 def group_owner(group: PodGroup) -> OwnerKey | None:
-    """Controller of a Volcano PodGroup, if it can be read."""
+    """Controller of a Volcano PodGroup, if it can be read and says more than its operator wrote into the PodGroup."""
     owner = group.metadata.controller
     kind = kind_of(owner.api_version, owner.kind) if owner is not None else None
-    if owner is None or kind is None:
+    if owner is None or kind is None or kind in _SAID_BY_GROUP:
         return None
     return OwnerKey(kind, group.metadata.namespace, owner.name)
 

@@ -39,6 +39,7 @@ class GangContext:
     Attributes:
         group: Its Volcano PodGroup.
         facts: Facts of its owner; None when the owner was not looked up or does not exist.
+        turns: Facts of the object that made the pods of a PodGroup that has another owner, or none.
         barrier: Why no request may be made yet, as a sentence; empty when one may.
         is_reading: Its owner is being read for the first time, or its PodGroup is within the grace period of admission.
         is_unread: Its owner was not read yet: what the owner says is not in the facts.
@@ -50,6 +51,7 @@ class GangContext:
 
     group: PodGroup | None = None
     facts: OwnerFacts | None = None
+    turns: OwnerFacts | None = None
     barrier: str = ""
     is_reading: bool = False
     is_unread: bool = False
@@ -236,6 +238,7 @@ def _minimum(gang: Gang, pod: Member, context: GangContext) -> Minimum:
         pod=pod.pod,
         size=pod.place.size,
         has_chips=has_chips,
+        turns=context.turns,
     )
 
 
@@ -335,13 +338,14 @@ def _plan_later(
     """
     rest = list(free)
     requested = {slot.task for part in gang.parts.values() for slot in part.slots}
-    for task in context.facts.tasks if context.facts is not None else ():
+    facts = context.facts or context.turns
+    for task in facts.tasks if facts is not None else ():
         name = task.name.lower()
         if not task.is_later or name in requested or all(member.place.task != name for member in rest):
             continue
         there = [member for member in gang.members.values() if member.place.task == name]
         succeeded = sum(1 for one in there if one.pod.status.phase == "Succeeded")
-        need = _size_of_later(gang, task, context) - succeeded
+        need = _size_of_later(gang, task, facts) - succeeded
         if need <= 1 or any(member.is_bound and member.is_live for member in there):
             continue
         mine = [member for member in rest if member.place.task == name]
@@ -363,12 +367,12 @@ def _plan_later(
     return rest
 
 
-def _size_of_later(gang: Gang, task: TaskFacts, context: GangContext) -> int:
+def _size_of_later(gang: Gang, task: TaskFacts, facts: OwnerFacts | None) -> int:
     """Pods of a task; where a pod states the size of its gang, that counts instead of what the owner says now."""
     size = next((member.place.size for member in gang.members.values()), None)
-    if size is None or context.facts is None:
+    if size is None or facts is None:
         return task.pods
-    return size - sum(other.pods for other in context.facts.tasks if other.name != task.name)
+    return size - sum(other.pods for other in facts.tasks if other.name != task.name)
 
 
 def _is_backing_off(gang: Gang, member: Member, now_ms: int) -> bool:

@@ -215,3 +215,12 @@ def test_ranks_of_workers_whose_launcher_is_a_worker_too_follow_it(chips: str, f
     world.gangs.set_owner(key, facts_of(key, {"runLauncherAsWorker": True, "mpiReplicaSpecs": specs}))
     world.settle()
     assert world.ranks("mpijob.llm") == {"w-1": str(first), "w-2": str(first + 1)}
+
+
+def test_where_an_operator_made_a_podgroup_it_says_what_counts() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2, owner=RAY))
+    world.pods(*(a_pod(f"w-{index}", owner=RAY, group="pg", labels={"ray.io/group": "small"}) for index in range(2)))
+    world.settle()
+    assert world.looks == []
+    assert [request.min_available for request in world.published] == [2]
