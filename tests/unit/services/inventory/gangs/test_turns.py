@@ -236,3 +236,17 @@ def test_a_podgroup_of_all_pods_of_a_job_set_does_not_wait_for_jobs_that_wait_fo
     world.gangs.set_owner(SET, facts_of(SET, spec) if found else None)
     world.settle()
     assert [request.min_available for request in world.published] == ([1] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("levels", "made"),
+    [("level1=2,level2=4", "level1=1,level2=1"), ("level2=4, level1=2", "level1=1,level2=1"), ("level1=x", "level1=x")],
+)
+def test_groups_of_levels_are_as_small_as_the_pods_that_start_together(levels: str, made: str) -> None:
+    key = OwnerKey("StatefulSet", "ns", "db")
+    world = GangWorld()
+    world.pods(a_pod("db-0", owner=STS))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, {"replicas": 4}, annotations={"huawei.com/affinity-config": levels}))
+    world.settle()
+    assert [one.annotations["huawei.com/affinity-config"] for one in world.published] == [made]
