@@ -33,6 +33,8 @@ class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     count: int = 1
     size: int = 0
     """Pods of the whole gang; 0 when unknown."""
+    declared: int = 0
+    """The number with the pods that are made only when others are ready; 0 when it is the same."""
     name: str = "minMember"
     """Source of the number."""
     by_task: tuple[tuple[str, int], ...] = ()
@@ -99,7 +101,7 @@ def _without_later(least: Minimum, facts: OwnerFacts) -> Minimum:
         return least
     later = {task.name.lower() for task in facts.tasks if task.is_later}
     by_task = tuple((task, count) for task, count in least.by_task if task.lower() not in later)
-    return msgspec.structs.replace(least, count=max(min(least.count, first), 1), by_task=by_task)
+    return msgspec.structs.replace(least, count=max(min(least.count, first), 1), declared=least.count, by_task=by_task)
 
 
 def _minimum(

@@ -28,6 +28,8 @@ from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
+_BY_DESIGN: Final = frozenset({"JobSet", "LeaderWorkerSet"})
+"""Owners that state no minimum: all pods of a part of them start together."""
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
 """Annotations of jobs whose pods are all placed by one plan."""
 
@@ -334,12 +336,14 @@ def _plan_later(
 ) -> list[Member]:
     """Plan tasks whose pods come when others are ready: each starts together; returns the other pods.
 
-    Of a task that runs, or has a request, a pod that comes in place of another one starts alone.
+    Of a task that runs, or has a request, a pod that comes in place of another one starts alone. So does each pod
+    beyond the minimum of an owner that states one.
     """
     rest = list(free)
     requested = {slot.task for part in gang.parts.values() for slot in part.slots}
     facts = context.facts or context.turns
-    for task in facts.tasks if facts is not None else ():
+    start_together = facts is not None and (facts.kind in _BY_DESIGN or least.declared >= least.size > 0)
+    for task in facts.tasks if facts is not None and start_together else ():
         name = task.name.lower()
         if not task.is_later or name in requested or all(member.place.task != name for member in rest):
             continue
@@ -356,7 +360,11 @@ def _plan_later(
             hold = _backoff_text(gang)
         hold = hold or _mixed_resources(ready[:need])
         if hold:
-            found.held_single += [(member, _with_reasons(hold, mine, refusals)) for member in mine]
+            why = _with_reasons(hold, mine, refusals)
+            if found.held is None:
+                found.held = (mine, why)
+            else:
+                found.held_single += [(member, why) for member in mine]
             found.is_short = True
         elif context.is_old:
             found.needs_owner = True

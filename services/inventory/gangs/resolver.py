@@ -235,7 +235,7 @@ class Resolver:
                 group,
                 turns=lookup.facts,
                 barrier=barrier,
-                is_reading=not lookup.is_known,
+                is_reading=bool(grace_ends_ms) or not lookup.is_known,
                 is_unread=not lookup.is_known,
             )
         if not barrier and lookup.is_known and (gang.ended or lookup.facts is None):

@@ -250,3 +250,24 @@ def test_groups_of_levels_are_as_small_as_the_pods_that_start_together(levels: s
     world.gangs.set_owner(key, facts_of(key, {"replicas": 4}, annotations={"huawei.com/affinity-config": levels}))
     world.settle()
     assert [one.annotations["huawei.com/affinity-config"] for one in world.published] == [made]
+
+
+@pytest.mark.parametrize(("least", "requests"), [(2, [1, 1, 1]), (3, [1, 2])])
+def test_pods_of_a_later_task_beyond_the_minimum_start_alone(least: int, requests: list[int]) -> None:
+    key = OwnerKey("VolcanoJob", "ns", "llm")
+    tasks = [{"name": "ps", "replicas": 1}, {"name": "worker", "replicas": 2, "dependsOn": {"name": ["ps"]}}]
+
+    def pod(task: str, index: int, **more: Any) -> Pod:  # noqa: ANN401 - whatever a pod can have
+        marks = {"volcano.sh/task-spec": task, "volcano.sh/task-index": str(index)}
+        return a_pod(f"{task}-{index}", owner=VCJOB, group="pg", annotations=marks, **more)
+
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=least, owner=VCJOB))
+    world.pods(pod("ps", 0))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, {"minAvailable": least, "tasks": tasks}))
+    world.settle()
+    start(world, "vcjob.llm", pod("ps", 0, node="n0", phase="Running"))
+    world.pods(pod("worker", 0), pod("worker", 1))
+    world.settle()
+    assert [request.min_available for request in world.published] == requests
