@@ -17,6 +17,7 @@ SLOW: dict[str, Any] = {"controllers": [], "admit_s": 300.0}
 DAEMON_SETS = "/apis/apps/v1/namespaces/ns/daemonsets"
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/ns/statefulsets"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/ns/podgroups"
 RAY_CLUSTERS = "/apis/ray.io/v1/namespaces/ns/rayclusters"
@@ -271,6 +272,7 @@ def test_11_a_native_group_with_a_constraint_on_the_topology_is_held_and_the_fie
     assert scene.running() == []
     named = "PodGroup g has spec.schedulingConstraints.topology[0].key rack"
     assert all(named in scene.why(name) for name in ("p-0", "p-1"))
+    assert all(named in said for _, said in scene.events("FailedScheduling"))
 
 
 @pytest.mark.parametrize(("nodes", "there"), [(8, 6), (5, 5), (3, 0)])
@@ -305,6 +307,24 @@ def test_12_a_podgroup_whose_pods_are_collected_one_by_one_is_completed_and_stay
 
     scene.play(script)
     assert scene.kube.object(f"{GROUPS}/pg")["status"]["phase"] == "Completed"
+
+
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+def test_16_pods_of_a_stateful_set_with_blocks_run_whether_they_come_in_turn_or_together(policy: str) -> None:
+    cluster = topology(4).replace("product: module910bx8", "product: superpod910a3x16, superpod: {size: 4}")
+    scene = Scene(cluster, agents=ALONE)
+    select = {"nodeSelector": {"accelerator-type": "module-a3-16-super-pod"}}
+
+    async def script(scene: Scene) -> None:
+        spec = {"replicas": 2, "podManagementPolicy": policy, "template": {}}
+        body = {"metadata": {"name": "s", "annotations": {"sp-block": "32"}}, "spec": spec}
+        owner = owned_by(scene.put(STATEFUL_SETS, body), "StatefulSet", "apps/v1")
+        for index in range(2):
+            scene.pod(f"s-{index}", 16, owner=owner, spec=select)
+            await scene.after(10)
+            assert len(scene.running()) == (index + 1 if policy == "OrderedReady" else 2 * index)
+
+    scene.play(script)
 
 
 def test_17_of_two_ray_clusters_whose_pods_come_in_turn_one_is_whole() -> None:

@@ -33,6 +33,8 @@ class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     count: int = 1
     size: int = 0
     """Pods of the whole gang; 0 when unknown."""
+    declared: int = 0
+    """The number with the pods that are made only when others are ready; 0 when it is the same."""
     name: str = "minMember"
     """Source of the number."""
     by_task: tuple[tuple[str, int], ...] = ()
@@ -53,6 +55,7 @@ def minimum(
     pod: Pod,
     size: int | None,
     has_chips: bool,
+    turns: OwnerFacts | None = None,
 ) -> Minimum:
     """Number of pods of a gang that must start together.
 
@@ -66,8 +69,12 @@ def minimum(
         pod: One of its pods; its annotations count if neither PodGroup nor owner has them.
         size: Pods of the gang, if a pod has the number.
         has_chips: Its pods request chips.
+        turns: Numbers of the object that made the pods of a PodGroup that has another owner, or none: only which of
+            them come later counts.
     """
     least = _minimum(key, group=group, facts=facts, pod=pod, size=size, has_chips=has_chips)
+    if facts is None and turns is not None and not least.wrong:
+        return _without_later(least, turns.seen_by(pod.spec.scheduler_name))
     if facts is None or least.wrong:
         return least
     own = facts.seen_by(pod.spec.scheduler_name)
@@ -96,7 +103,7 @@ def _without_later(least: Minimum, facts: OwnerFacts) -> Minimum:
         return least
     later = {task.name.lower() for task in facts.tasks if task.is_later}
     by_task = tuple((task, count) for task, count in least.by_task if task.lower() not in later)
-    return msgspec.structs.replace(least, count=max(min(least.count, first), 1), by_task=by_task)
+    return msgspec.structs.replace(least, count=max(min(least.count, first), 1), declared=least.count, by_task=by_task)
 
 
 def _minimum(

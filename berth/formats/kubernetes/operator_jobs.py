@@ -1,7 +1,8 @@
 """Jobs and clusters of training operators as lean structs: AscendJob, the jobs of Kubeflow, RayCluster.
 
-Source: docs/reference/kubernetes.md, "Gangs of other systems"; MindCluster, mindxdl.gitee.com/v1; Kubeflow,
-kubeflow.org/v1 and, for MPIJob, kubeflow.org/v2beta1; KubeRay, ray.io/v1.
+Those of Kubeflow are kubeflow.org/v1 and, for MPIJob, kubeflow.org/v2beta1; Ray's is ray.io/v1.
+
+Source: docs/reference/kubernetes.md, "Gangs of other systems"; MindCluster, mindxdl.gitee.com/v1.
 """
 
 from berth.formats.kubernetes.lean import Lean, Meta
@@ -70,6 +71,7 @@ class KubeflowJobSpec(Lean, frozen=True):
 
     run_policy: RunPolicy | None = None
     elastic_policy: ElasticPolicy | None = None
+    run_launcher_as_worker: bool | None = None
     pytorch_replica_specs: dict[str, ReplicaSpec] | None = None
     tf_replica_specs: dict[str, ReplicaSpec] | None = None
     mpi_replica_specs: dict[str, ReplicaSpec] | None = None
@@ -127,7 +129,7 @@ class WorkerGroup(Lean, frozen=True):
     def pods(self) -> int:
         """Pods that the operator keeps, between the bounds of the group; the upper bound comes first.
 
-        Source: KubeRay, ``GetWorkerGroupDesiredReplicas``.
+        Source: docs/reference/kubernetes.md, "Gangs of other systems".
         """
         if self.suspend:
             return 0

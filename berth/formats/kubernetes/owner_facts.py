@@ -1,4 +1,4 @@
-"""Numbers of the owner of a gang, in one form for all kinds of owners.
+"""Numbers of the owner of a gang, read from each kind of owner.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
@@ -10,6 +10,7 @@ from typing import Final, assert_never
 import msgspec
 
 from berth.formats.gang_keys import DESIRED_REPLICAS, REPLICA_TYPES
+from berth.formats.kubernetes.gang_facts import OwnerFacts, TaskFacts
 from berth.formats.kubernetes.operator_jobs import (
     AscendJob,
     KubeflowJob,
@@ -47,85 +48,6 @@ _JOB_SET_FINAL: Final = frozenset({"Completed", "Failed"})
 _LAUNCHER: Final = "Launcher"
 _RAY_HEAD: Final = "headgroup"
 """Label ``ray.io/group`` of the head."""
-
-
-class TaskFacts(msgspec.Struct, frozen=True, gc=False):
-    """Equal pods of an owner."""
-
-    name: str
-    pods: int
-    """All of them."""
-    width: int = 1
-    """Pods of one child, if the task consists of several: the place of a pod is ``child * width`` plus its index
-    there."""
-    has_chips: bool | None = None
-    """Whether its pods ask for chips; None when its template does not say what its containers need."""
-    is_later: bool = False
-    """Its pods are made only when those of another task are ready, or have ended."""
-    scheduler_name: str = ""
-    """Scheduler of its pods; empty where the template does not name it."""
-
-
-class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Numbers of the owner of a gang; None for those that the object does not have."""
-
-    kind: str
-    name: str = ""
-    uid: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    scheduler_name: str = ""
-    """Scheduler of the pods; empty if the object does not name it."""
-    queue: str = ""
-    replicas: int | None = None
-    """Pods that it keeps running."""
-    parallelism: int | None = None
-    completions: int | None = None
-    succeeded: int = 0
-    indexed: bool = False
-    ordered: bool = False
-    """It creates a pod only when the previous one is ready."""
-    rollout: str = ""
-    """That its pods are being replaced by those of another template, as a sentence; empty otherwise."""
-    suspended: bool = False
-    min_count: int | None = None
-    """Pods that must start together."""
-    min_name: str = "minAvailable"
-    """Field with that number."""
-    tasks: tuple[TaskFacts, ...] = ()
-    """In order of rank."""
-    priority: int | None = None
-    """Priority of all of its pods, whatever they state."""
-    refused: str = ""
-    """What it asks for and Berth does not hold, as a sentence; empty for nothing."""
-    is_ending: bool = False
-    """It is being deleted."""
-    final: str = ""
-    """State in which it makes no pods any more, whatever becomes of them; empty in any other."""
-
-    @property
-    def first_pods(self) -> int | None:
-        """Pods that it makes before any is ready; None if it waits for none."""
-        if self.ordered:
-            return 1
-        if not any(task.is_later for task in self.tasks):
-            return None
-        return sum(task.pods for task in self.tasks if not task.is_later)
-
-    def seen_by(self, scheduler: str) -> "OwnerFacts":
-        """The facts without the tasks whose pods another scheduler places.
-
-        Where no template names the scheduler, something else gives it to the pods, and all are its own.
-
-        Args:
-            scheduler: Scheduler of the pods that are seen.
-        """
-        own = [task for task in self.tasks if task.scheduler_name == scheduler]
-        if not own or len(own) == len(self.tasks):
-            return self
-        if all(task.is_later for task in own):
-            own[0] = msgspec.structs.replace(own[0], is_later=False)
-        return msgspec.structs.replace(self, tasks=tuple(own))
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -213,6 +135,7 @@ def _set_facts(owner: ReplicaSet | StatefulSet) -> OwnerFacts:
         kind="StatefulSet" if is_stateful else "ReplicaSet",
         scheduler_name=owner.spec.template.scheduler_name,
         replicas=replicas,
+        first_index=owner.spec.ordinals.start if is_stateful and owner.spec.ordinals is not None else 0,
         ordered=is_stateful and owner.spec.pod_management_policy != "Parallel",
         rollout=_rollout_of_pods(owner) if isinstance(owner, StatefulSet) else _rollout_of_replicas(owner, replicas),
     )
@@ -296,12 +219,20 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
 def _kubeflow_facts(kind: str, owner: KubeflowJob) -> OwnerFacts:
     """An elastic job starts with its fewest workers. A launcher waits for the workers, so it comes after them.
 
-    Source: Kubeflow, ``RunPolicy`` and ``ElasticPolicy``, whose bounds are those of the autoscaler of the workers.
+    The bounds of the elastic policy are those of the autoscaler, which scales the workers.
+
+    Source: docs/reference/kubernetes.md, "Gangs of other systems".
     """
     specs = owner.spec.replica_specs
     known = [name for name in (_LAUNCHER, *REPLICA_TYPES) if name in specs]
     facts = _replica_facts(kind, specs, known, owner.spec.run_policy)
-    tasks = tuple(msgspec.structs.replace(task, is_later=task.name == _LAUNCHER.lower()) for task in facts.tasks)
+    first = 1 if owner.spec.run_launcher_as_worker else 0  # the launcher has index 0 then
+    tasks = tuple(
+        msgspec.structs.replace(task, is_later=True)
+        if task.name == _LAUNCHER.lower()
+        else msgspec.structs.replace(task, first_index=first)
+        for task in facts.tasks
+    )
     least, name = facts.min_count, facts.min_name
     elastic = owner.spec.elastic_policy
     if least is None and elastic is not None and elastic.min_replicas is not None:
@@ -356,7 +287,7 @@ def _replica_facts(
 def _ray_facts(owner: RayCluster) -> OwnerFacts:
     """A Ray cluster starts with its head and all workers; with autoscaling, with the fewest workers.
 
-    Source: KubeRay, ``CalculateMinReplicas`` and ``CalculateDesiredReplicas``.
+    Source: docs/reference/kubernetes.md, "Gangs of other systems".
     """
     spec = owner.spec
     groups = spec.worker_group_specs or []
@@ -446,3 +377,6 @@ def _final(conditions: Iterable[OwnerCondition] | None, final: frozenset[str]) -
 
 def _or_one(number: int | None) -> int:
     return 1 if number is None else number
+
+
+__all__ = ["OwnerFacts", "TaskFacts", "owner_facts"]

@@ -50,11 +50,18 @@ class OwnerKey(NamedTuple):
     """Group of a Workload, which has several."""
 
 
+class Ordinals(Lean, frozen=True):
+    """Ordinals of the pods of a StatefulSet."""
+
+    start: Int32 = 0
+
+
 class SetSpec(Lean, frozen=True):
     """Spec of a ReplicaSet or StatefulSet."""
 
     replicas: Int32 | None = None
     pod_management_policy: str = ""
+    ordinals: Ordinals | None = None
     template: Template = Template()
 
 
@@ -362,6 +369,8 @@ KINDS: Final[dict[tuple[str, str], OwnerKind]] = {
     **{("kubeflow.org", kind): kind for kind in _KUBEFLOW},
 }
 """Kinds of controllers by API group and kind."""
+HAVE_SIZE: Final = frozenset(KINDS.values()) - {"JobSet", "LeaderWorkerSet"}
+"""Controllers that state the size of the gang of their pods; that of the others is in the labels of the pods."""
 
 
 def paths(key: OwnerKey) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from berth.formats.ascend.pod_annotations import GROUP_NAME, RANK_INDEX
 from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import OwnerReference
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owners import OwnerKey, kind_of
+from berth.formats.kubernetes.owners import KINDS, OwnerKey, OwnerKind, kind_of
 from berth.schemas.facts import Owner
 
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -49,6 +49,14 @@ _SHORT: Final = {
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "lws",
 }
 """Kinds whose name here is not their own in lower case."""
+KIND_BY_WORD: Final[dict[str, OwnerKind]] = {
+    _SHORT.get(named) or named[1].lower(): kind for named, kind in KINDS.items()
+}
+"""Kinds of controllers that can be read, by the first word of the names of their requests."""
+_SAID_BY_GROUP: Final[frozenset[OwnerKind]] = frozenset(
+    {"RayCluster", "PyTorchJob", "TFJob", "XGBoostJob", "MXJob", "PaddleJob", "JAXJob"}
+)
+"""Controllers whose pods are all made at once, and whose PodGroup has the rest."""
 _BASE_LENGTH_MAX: Final = 253 - 1 - 16
 """The name of a request has at most 253 characters; the suffix of a part needs 17."""
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
@@ -82,6 +90,8 @@ class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owner: Owner = Owner()
     look: OwnerKey | None = None
     """Object with the size of the gang; None if pods or PodGroup have it."""
+    beneath: OwnerKey | None = None
+    """Object of a job system that made the pods of a PodGroup, by their labels: it may make them in turn."""
     size: int | None = None
     """Pods of the gang, if the pod has the number."""
     task: str = WORKER
@@ -171,7 +181,12 @@ def _declared(pod: Pod, owner: Owner) -> Membership | None:
     """Gang named by a field or annotation of a scheduler."""
     namespace, spec = pod.metadata.namespace, pod.spec
     if name := pod.metadata.annotation(GROUP_NAME):
-        return Membership(key=GangKey("podgroup", namespace, name), owner=owner)
+        labelled = _labelled(pod, owner)
+        return Membership(
+            key=GangKey("podgroup", namespace, name),
+            owner=owner,
+            beneath=_beneath(labelled) if labelled is not None else None,
+        )
     if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name) and not _is_part(pod, name):
         native = OwnerKey("NativePodGroup", namespace, name)
         return Membership(key=GangKey("native", namespace, name), owner=owner, look=native)
@@ -192,6 +207,13 @@ def _is_part(pod: Pod, group: str) -> bool:
     """
     job = pod.metadata.label(JOB_NAME)
     return bool(job and _label_or_annotation(pod, JOBSET_NAME)) and group.startswith(f"{job}-")
+
+
+def _beneath(found: Membership) -> OwnerKey | None:
+    """Object that made the pods of a gang that labels name, unless that is a group itself."""
+    if found.key.kind == "lws":
+        return OwnerKey("LeaderWorkerSet", found.key.namespace, found.owner.name)
+    return found.look if found.key.kind == "jobset" else None
 
 
 def _labelled(pod: Pod, owner: Owner) -> Membership | None:
@@ -220,10 +242,10 @@ def short_kind(owner: OwnerReference) -> str:
 
 
 def group_owner(group: PodGroup) -> OwnerKey | None:
-    """Controller of a Volcano PodGroup, if it can be read."""
+    """Controller of a Volcano PodGroup, if it can be read and says more than its operator wrote into the PodGroup."""
     owner = group.metadata.controller
     kind = kind_of(owner.api_version, owner.kind) if owner is not None else None
-    if owner is None or kind is None:
+    if owner is None or kind is None or kind in _SAID_BY_GROUP:
         return None
     return OwnerKey(kind, group.metadata.namespace, owner.name)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owners import KINDS, OwnerKey
+from berth.formats.kubernetes.owners import HAVE_SIZE, OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
 from berth.services.inventory.gangs.model import Member
 from berth.services.inventory.gangs.requests import unix_ms
@@ -16,8 +16,6 @@ PENDING_AGAIN: Final = "its PodGroup is Pending again"
 """Reason of a cancellation that no user requested: the pods are requested again after their PodGroup is admitted."""
 _ADMISSION_GRACE_MS: Final = 5_000
 _MUST_BE_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
-_HAVE_SIZE: Final = frozenset(KINDS.values()) - {"JobSet", "LeaderWorkerSet"}
-"""Controllers that state the size of the gang of their pods; that of the others is in the labels of the pods."""
 
 
 def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
@@ -55,5 +53,5 @@ def unreadable(look: OwnerKey, group: PodGroup | None, members: Iterable[Member]
     if any(MIN_AVAILABLE in one or GROUP_MIN_MEMBER in one for one in annotations):
         return ""
     minimum = group.spec.min_member if group is not None else None
-    is_known = (minimum or 0) > 1 if look.kind in _MUST_BE_READ else group is not None or look.kind not in _HAVE_SIZE
+    is_known = (minimum or 0) > 1 if look.kind in _MUST_BE_READ else group is not None or look.kind not in HAVE_SIZE
     return "" if is_known else f"{look.kind} {look.name} does not exist or cannot be read"

@@ -3,6 +3,8 @@
 A state machine without clock and I/O: observations go in, :meth:`Gangs.settle` returns the effects. Only gangs that
 changed are processed, in the order of their keys. After a restart, requests are read back from the published facts.
 
+Longer than 400 lines because every observation of the cluster and the bus has its step.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
 """

@@ -5,6 +5,8 @@ requests of their own. They wait until the first request has its chips, so that 
 was rejected or cancelled, they are held with its reason. A task whose pods are created only when others are ready
 starts together, in a request of its own.
 
+Longer than 400 lines because every reason for which pods wait is judged in one order.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
 
@@ -26,6 +28,8 @@ from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
+_BY_DESIGN: Final = frozenset({"JobSet", "LeaderWorkerSet"})
+"""Owners that state no minimum: all pods of a part of them start together."""
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
 """Annotations of jobs whose pods are all placed by one plan."""
 
@@ -37,6 +41,7 @@ class GangContext:
     Attributes:
         group: Its Volcano PodGroup.
         facts: Facts of its owner; None when the owner was not looked up or does not exist.
+        turns: Facts of the object that made the pods of a PodGroup that has another owner, or none.
         barrier: Why no request may be made yet, as a sentence; empty when one may.
         is_reading: Its owner is being read for the first time, or its PodGroup is within the grace period of admission.
         is_unread: Its owner was not read yet: what the owner says is not in the facts.
@@ -48,6 +53,7 @@ class GangContext:
 
     group: PodGroup | None = None
     facts: OwnerFacts | None = None
+    turns: OwnerFacts | None = None
     barrier: str = ""
     is_reading: bool = False
     is_unread: bool = False
@@ -230,6 +236,7 @@ def _minimum(gang: Gang, pod: Member, context: GangContext) -> Minimum:
         pod=pod.pod,
         size=pod.place.size,
         has_chips=has_chips,
+        turns=context.turns,
     )
 
 
@@ -329,41 +336,51 @@ def _plan_later(
 ) -> list[Member]:
     """Plan tasks whose pods come when others are ready: each starts together; returns the other pods.
 
-    Of a task that runs, or has a request, a pod that comes in place of another one starts alone.
+    Of a task that runs, or has a request, a pod that comes in place of another one starts alone. So does each pod
+    beyond the minimum of an owner that states one.
     """
     rest = list(free)
-    for task in context.facts.tasks if context.facts is not None else ():
+    requested = {slot.task for part in gang.parts.values() for slot in part.slots}
+    facts = context.facts or context.turns
+    start_together = facts is not None and (facts.kind in _BY_DESIGN or least.declared >= least.size > 0)
+    for task in facts.tasks if facts is not None and start_together else ():
         name = task.name.lower()
-        mine = [member for member in rest if member.place.task == name]
-        others = [member for member in gang.members.values() if member.place.task == name and member not in mine]
-        requested = {slot.task for part in gang.parts.values() for slot in part.slots}
-        has_begun = name in requested or any(member.is_bound and member.is_live for member in others)
-        need = _size_of_later(gang, task, context) - sum(1 for one in others if one.pod.status.phase == "Succeeded")
-        if not task.is_later or not mine or has_begun or need <= 1:
+        if not task.is_later or name in requested or all(member.place.task != name for member in rest):
             continue
-        rest = [member for member in rest if member not in mine]
+        there = [member for member in gang.members.values() if member.place.task == name]
+        succeeded = sum(1 for one in there if one.pod.status.phase == "Succeeded")
+        need = _size_of_later(gang, task, facts) - succeeded
+        if need <= 1 or any(member.is_bound and member.is_live for member in there):
+            continue
+        mine = [member for member in rest if member.place.task == name]
+        rest = [member for member in rest if member.place.task != name]
         ready = [member for member in mine if member.waits and not _reason(member, refusals)]
         hold = "" if len(ready) >= need else f"task {task.name}: {_shortage(ready, need, least)}"
         if not hold and any(_is_backing_off(gang, member, now_ms) for member in ready):
             hold = _backoff_text(gang)
         hold = hold or _mixed_resources(ready[:need])
         if hold:
-            found.held_single += [(member, _with_reasons(hold, mine, refusals)) for member in mine]
+            why = _with_reasons(hold, mine, refusals)
+            if found.held is None:
+                found.held = (mine, why)
+            else:
+                found.held_single += [(member, why) for member in mine]
             found.is_short = True
         elif context.is_old:
             found.needs_owner = True
         else:
             found.later.append(ready[:need])
-            rest += [member for member in mine if member not in ready[:need]]
+            started = {member.uid for member in ready[:need]}
+            rest += [member for member in mine if member.uid not in started]
     return rest
 
 
-def _size_of_later(gang: Gang, task: TaskFacts, context: GangContext) -> int:
+def _size_of_later(gang: Gang, task: TaskFacts, facts: OwnerFacts | None) -> int:
     """Pods of a task; where a pod states the size of its gang, that counts instead of what the owner says now."""
     size = next((member.place.size for member in gang.members.values()), None)
-    if size is None or context.facts is None:
+    if size is None or facts is None:
         return task.pods
-    return size - sum(other.pods for other in context.facts.tasks if other.name != task.name)
+    return size - sum(other.pods for other in facts.tasks if other.name != task.name)
 
 
 def _is_backing_off(gang: Gang, member: Member, now_ms: int) -> bool:

@@ -95,6 +95,7 @@ class _Places:
 
     def __init__(self, gang: Gang, facts: OwnerFacts | None) -> None:
         self._starts = _starts(gang, facts)
+        self._first = facts.first_index if facts is not None else 0
         self._without_chips = sorted(
             member.place.rank
             for member in gang.members.values()
@@ -107,7 +108,10 @@ class _Places:
         rank = member.place.rank
         if rank is None or not member.ask.chips:
             return None
-        return rank if member.has_rank else rank - bisect.bisect_left(self._without_chips, rank)
+        if member.has_rank:
+            return rank
+        found = rank - self._first - bisect.bisect_left(self._without_chips, rank)
+        return found if found >= 0 else None  # an ordinal below the first one is of a pod that is to go
 
     def preferred(self, member: Member) -> int | None:
         """Rank of a pod when all pods exist; None when it cannot be derived, or the pod has no chips."""
@@ -130,7 +134,7 @@ def _starts(gang: Gang, facts: OwnerFacts | None) -> dict[str, tuple[int, int]]:
     start = 0
     for task in facts.tasks:
         if task.name.lower() not in plain:
-            starts[task.name.lower()] = (start, task.width)
+            starts[task.name.lower()] = (start - task.first_index, task.width)
             start += task.pods
     return starts
 

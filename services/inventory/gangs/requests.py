@@ -12,6 +12,7 @@ from itertools import groupby
 from math import gcd
 from typing import Final
 
+from berth.core.levels.model import AFFINITY_CONFIG, LevelError, read_sizes
 from berth.core.superpods.validation import RA_BLOCK, SP_BLOCK
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
@@ -107,6 +108,13 @@ def _smaller_blocks(annotations: Mapping[str, str], members: Sequence[Member]) -
         given = whole_number(annotations.get(key, ""))
         if given and chips and (size := gcd(given, sum(chips))) % chips[0] == 0:
             found[key] = str(size)
+    if chips and AFFINITY_CONFIG in annotations:
+        try:
+            sizes = read_sizes(annotations[AFFINITY_CONFIG])
+        except LevelError:
+            return found  # the verdict names what is wrong
+        levels = (f"level{number}={gcd(size, len(chips))}" for number, size in enumerate(sizes, start=1))
+        found[AFFINITY_CONFIG] = ",".join(levels)
     return found
 
 

@@ -1,5 +1,7 @@
 """Resolver of one gang at a time: the requests that its pods need, and the facts about them.
 
+Longer than 400 lines because the steps of one gang follow one another, each on what those before found.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
 """
@@ -195,10 +197,13 @@ class Resolver:
             gang.ungrouped = f"PodGroup {gang.key.name} was deleted" if gang.podgroup_uid else ""
         elif gang.key.kind not in GROUPED and gang.key.kind != "lws":
             gang.owner_uid = gang.key.uid or gang.owner_uid
-        self.lookups.use(gang.key, gang.look, gang.owner_uid)
+        is_beneath = _is_beneath(gang, group)
+        self.lookups.use(gang.key, gang.look, "" if is_beneath else gang.owner_uid)
         see_changes(self.lookups, gang, group)
         if gang.is_succeeded and not any(member.is_live for member in gang.members.values()):
             gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
+        elif is_beneath:
+            gang.ended = gang.finished = ""  # its PodGroup is its owner
         elif gang.look is not None:
             lookup = self.lookups.lookup(gang.key, now_ms)
             is_sized = any(member.place.size is not None for member in gang.members.values())
@@ -215,7 +220,7 @@ class Resolver:
         stated = stated_priority(context)
         if group is not None or stated is not None:
             back += reprioritised(gang, lambda members: self.priorities.of(members, group, stated))
-        if not context.is_unread and (gang.look is None or context.facts is not None):
+        if not context.is_unread and (gang.look is None or (context.facts or context.turns) is not None):
             back += requeued(gang, lambda members: queue_of(group, context.facts, members))
         return back
 
@@ -229,6 +234,14 @@ class Resolver:
             gang.due(grace_ends_ms)
         if look is None:
             return GangContext(group, barrier=barrier, is_reading=bool(grace_ends_ms))
+        if _is_beneath(gang, group):
+            return GangContext(
+                group,
+                turns=lookup.facts,
+                barrier=barrier,
+                is_reading=bool(grace_ends_ms) or not lookup.is_known,
+                is_unread=not lookup.is_known,
+            )
         if not barrier and lookup.is_known and (gang.ended or lookup.facts is None):
             barrier = gang.ended or unreadable(look, group, gang.members.values())
         return GangContext(
@@ -319,7 +332,7 @@ class Resolver:
         found = {
             PRIORITY_ASSUMED: self.priorities.warning(members, context.group, stated_priority(context)),
             GANG_UNKNOWN: unknown_kind(members, context.facts),
-            CONSTRAINT_IGNORED: ignored_constraints(context.group),
+            CONSTRAINT_IGNORED: ignored_constraints(context.group, members),
         }
         return {reason: sentence for reason, sentence in found.items() if sentence}
 
@@ -399,8 +412,14 @@ def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
     if gang.is_past:
         return gang.look
     if gang.key.kind == "podgroup":
-        return group_owner(group) if group is not None else None
+        made_by = group_owner(group) if group is not None else None
+        return made_by or next((member.place.beneath for member in gang.members.values()), None)
     return next((member.place.look or owner_in_turn(gang) for member in gang.members.values()), gang.look)
+
+
+def _is_beneath(gang: Gang, group: PodGroup | None) -> bool:
+    """Whether the object that is read for a PodGroup made its pods, and is not its owner."""
+    return gang.key.kind == "podgroup" and gang.look is not None and (group is None or group_owner(group) is None)
 
 
 def _owner(gang: Gang) -> GangOwner:

@@ -1,25 +1,17 @@
 """Requests restored from the facts of an earlier run."""
 
-from typing import Final
-
-from berth.formats.kubernetes.lean import OwnerReference
-from berth.formats.kubernetes.owners import KINDS, OwnerKey, OwnerKind
-from berth.formats.kubernetes.workloads import short_kind
+from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads import KIND_BY_WORD
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Part, Slot, needs_no_rank
 from berth.services.inventory.gangs.requests import as_pod_ask, requested_gang_pods
 
-_KINDS: Final[dict[str, OwnerKind]] = {
-    short_kind(OwnerReference(api_version=f"{group}/v1", kind=kind)): found for (group, kind), found in KINDS.items()
-}
-"""Kinds of controllers by the first word of the names of their requests."""
-
 
 def restored_owner(seen: MembersSeen) -> OwnerKey | None:
     """Controller of a request of which no pod is left; None if it is not known or cannot be read."""
-    kind = _KINDS.get(seen.job.partition(".")[0])
+    kind = KIND_BY_WORD.get(seen.job.partition(".")[0])
     return OwnerKey(kind, seen.namespace, seen.owner.name) if kind is not None and seen.owner.name else None
 
 

@@ -12,6 +12,8 @@ GANG_UNKNOWN: Final = "GangUnknown"
 """Reason of the Event about a controller whose kind says nothing of how many of its pods start together."""
 CONSTRAINT_IGNORED: Final = "ConstraintIgnored"
 """Reason of the Event about a PodGroup that constrains where its pods are, in a way that is not held."""
+_NUMA_POLICY: Final = "volcano.sh/numa-topology-policy"
+"""Annotation of pods that Volcano sets from the topology policy of a task."""
 _BY_LABELS: Final = frozenset({"lws", "jobset", "pod"})
 _ALONE: Final = frozenset({"daemonset", "node"})
 """Controllers whose pods have nothing to do with one another."""
@@ -36,8 +38,17 @@ def unknown_kind(members: Sequence[Member], facts: OwnerFacts | None) -> str:
     )
 
 
-def ignored_constraints(group: PodGroup | None) -> str:
-    """What a Volcano PodGroup asks of the nodes of its pods and is not held; empty for nothing."""
+def ignored_constraints(group: PodGroup | None, members: Sequence[Member] = ()) -> str:
+    """What a Volcano PodGroup or its pods ask of their nodes and is not held; empty for nothing.
+
+    Args:
+        group: The PodGroup, if there is one.
+        members: Its pods.
+    """
+    for member in members:
+        policy = member.pod.metadata.annotation(_NUMA_POLICY, "none")
+        if policy != "none":
+            return f"annotation {_NUMA_POLICY} is {policy}: it is not held, the topology manager of a node decides"
     if group is None:
         return ""
     topology, parts = group.spec.network_topology, group.spec.sub_group_policy

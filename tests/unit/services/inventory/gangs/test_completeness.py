@@ -8,7 +8,7 @@ from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, 
 
 SETTLE_MS = 200
 JOB = ("batch/v1", "Job", "llm", "job-1")
-UNKNOWN = ("example.com/v1", "Thing", "llm", "thing-1")
+UNKNOWN = ("kubeflow.org/v1", "PyTorchJob", "llm", "pt-1")
 OWNER = OwnerKey("Job", "ns", "llm")
 
 

@@ -116,6 +116,14 @@ HARD: Final = (
 )
 
 
+@pytest.mark.parametrize(("policy", "said"), [("none", False), ("single-numa-node", True)])
+def test_of_a_pod_with_a_policy_for_numa_nodes_it_is_said_that_it_is_not_held(policy: str, *, said: bool) -> None:
+    world = GangWorld()
+    world.pods(a_pod("p", annotations={"volcano.sh/numa-topology-policy": policy}))
+    world.settle()
+    assert [list(one) for one in world.warnings] == [[CONSTRAINT_IGNORED] if said else []]
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -191,3 +191,36 @@ def test_a_volcano_job_without_a_minimum_starts_what_fits(least: int | None) -> 
     world.gangs.set_owner(key, facts_of(key, {"tasks": [{"name": "worker", "replicas": 3}]}))
     world.settle()
     assert [request.min_available for request in world.published] == [1, 1, 1]
+
+
+def test_ranks_of_a_stateful_set_begin_at_0_whatever_its_first_ordinal_is() -> None:
+    key, owner = OwnerKey("StatefulSet", "ns", "db"), ("apps/v1", "StatefulSet", "db", "sts-1")
+    world = GangWorld()
+    world.pods(*(a_pod(f"db-{index}", owner=owner) for index in (5, 6, 7)))
+    world.settle()
+    spec = {"replicas": 3, "podManagementPolicy": "Parallel", "ordinals": {"start": 5}}
+    world.gangs.set_owner(key, facts_of(key, spec))
+    world.settle()
+    assert world.ranks("statefulset.db") == {"db-5": "0", "db-6": "1", "db-7": "2"}
+
+
+@pytest.mark.parametrize(("chips", "first"), [("0", 0), ("8", 1)])
+def test_ranks_of_workers_whose_launcher_is_a_worker_too_follow_it(chips: str, first: int) -> None:
+    key, owner = OwnerKey("MPIJob", "ns", "llm"), ("kubeflow.org/v2beta1", "MPIJob", "llm", "mpi-1")
+    world = GangWorld()
+    world.pods(*(a_pod(f"w-{index}", owner=owner, labels={TYPE: "worker", INDEX: str(index)}) for index in (1, 2)))
+    world.settle()
+    template = {"spec": {"containers": [{"resources": {"limits": {"huawei.com/Ascend910": chips}}}]}}
+    specs = {"Launcher": {"replicas": 1, "template": template}, "Worker": {"replicas": 2}}
+    world.gangs.set_owner(key, facts_of(key, {"runLauncherAsWorker": True, "mpiReplicaSpecs": specs}))
+    world.settle()
+    assert world.ranks("mpijob.llm") == {"w-1": str(first), "w-2": str(first + 1)}
+
+
+def test_where_an_operator_made_a_podgroup_it_says_what_counts() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2, owner=RAY))
+    world.pods(*(a_pod(f"w-{index}", owner=RAY, group="pg", labels={"ray.io/group": "small"}) for index in range(2)))
+    world.settle()
+    assert world.looks == []
+    assert [request.min_available for request in world.published] == [2]

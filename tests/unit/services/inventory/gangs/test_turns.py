@@ -204,3 +204,70 @@ def test_the_name_of_a_later_request_is_not_that_of_the_gang() -> None:
     world.settle()
     assert BASE not in world.requests
     assert world.published[1].name.startswith("lws.serve-0-")
+
+
+def test_workers_of_a_leader_with_a_podgroup_of_its_own_start_together_too() -> None:
+    leader = ("v1", "Pod", "serve-0", "uid-serve-0-0")
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=1, owner=leader))
+    marked = {index: of_lws(index, group="pg") for index in range(3)}
+    world.pods(marked[0])
+    world.settle()
+    assert world.looks == [SERVE]
+    world.gangs.set_owner(SERVE, facts_of(SERVE, dict(READY)))
+    world.settle()
+    (name,) = world.requests
+    start(world, name, of_lws(0, group="pg", node="n0", phase="Running"))
+    world.pods(marked[1])
+    world.settle()
+    world.pods(marked[2])
+    world.settle()
+    assert [request.min_available for request in world.published] == [1, 2]
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_podgroup_of_all_pods_of_a_job_set_does_not_wait_for_jobs_that_wait_for_others(*, found: bool) -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=3, owner=("trainer.kubeflow.org/v1alpha1", "TrainJob", "s", "t-1")))
+    world.pods(of_job_set("data", 0, group="pg"))
+    world.settle()
+    data, node = jobs(data=1, node=2)
+    spec = {"replicatedJobs": [data, node | {"dependsOn": [{"name": "data", "status": "Complete"}]}]}
+    world.gangs.set_owner(SET, facts_of(SET, spec) if found else None)
+    world.settle()
+    assert [request.min_available for request in world.published] == ([1] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("levels", "made"),
+    [("level1=2,level2=4", "level1=1,level2=1"), ("level2=4, level1=2", "level1=1,level2=1"), ("level1=x", "level1=x")],
+)
+def test_groups_of_levels_are_as_small_as_the_pods_that_start_together(levels: str, made: str) -> None:
+    key = OwnerKey("StatefulSet", "ns", "db")
+    world = GangWorld()
+    world.pods(a_pod("db-0", owner=STS))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, {"replicas": 4}, annotations={"huawei.com/affinity-config": levels}))
+    world.settle()
+    assert [one.annotations["huawei.com/affinity-config"] for one in world.published] == [made]
+
+
+@pytest.mark.parametrize(("least", "requests"), [(2, [1, 1, 1]), (3, [1, 2])])
+def test_pods_of_a_later_task_beyond_the_minimum_start_alone(least: int, requests: list[int]) -> None:
+    key = OwnerKey("VolcanoJob", "ns", "llm")
+    tasks = [{"name": "ps", "replicas": 1}, {"name": "worker", "replicas": 2, "dependsOn": {"name": ["ps"]}}]
+
+    def pod(task: str, index: int, **more: Any) -> Pod:  # noqa: ANN401 - whatever a pod can have
+        marks = {"volcano.sh/task-spec": task, "volcano.sh/task-index": str(index)}
+        return a_pod(f"{task}-{index}", owner=VCJOB, group="pg", annotations=marks, **more)
+
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=least, owner=VCJOB))
+    world.pods(pod("ps", 0))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, {"minAvailable": least, "tasks": tasks}))
+    world.settle()
+    start(world, "vcjob.llm", pod("ps", 0, node="n0", phase="Running"))
+    world.pods(pod("worker", 0), pod("worker", 1))
+    world.settle()
+    assert [request.min_available for request in world.published] == requests
