@@ -249,8 +249,7 @@ def _must_end(
         else:
             why: ReleaseReason = "given-back" if outcome.given_back else "bind-failed"
             reason = _release_reason(state, holding, None, otherwise=why)
-            may_try = reason == "bind-failed" and _may_try_again(state, holding, at_ms)
-            again = reason == "given-back" or may_try
+            again = reason == "given-back" or (reason == "bind-failed" and _may_try_again(state, holding, at_ms))
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):
