@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import pytest
 
 from berth.core.explain.current_reasons import reason_of
@@ -11,7 +10,6 @@ from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import RELEASE
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import CoreCell
@@ -27,7 +25,7 @@ def with_labels(name: str, **labels: str) -> NodeDescription:
 
 def said(nodes: Sequence[NodeDescription], job: JobRequest, *conditions: NodeCondition) -> str:
     """Why a job waits on these nodes."""
-    cell = CoreCell(nodes, **{**msgspec.structs.asdict(RELEASE), "needs_health": False})
+    cell = CoreCell(nodes, needs_health=False, plain_pods=True, corrections=1)
     cell.conditions = {one.name: one for one in conditions}
     cell.publish()
     refusal = cell.refuse(job)
