@@ -26,7 +26,7 @@ from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import Subjects
 
 _DOMAIN_NODES: Final = 50
-_LOOK_MS: Final = 1_000
+_LOOK_MS: Final = 1_750
 _BEGIN_MS: Final = 1_700_000_000_000
 _GANG_NODES: Final = 4
 _SUBJECTS: Final = Subjects("bench")

@@ -14,12 +14,13 @@ from berth.core.state.cell import JobKey
 from berth.runtime.clock import Clock
 from berth.schemas.ledger import Round
 
-_LOOK_S: Final = 1.25
+_LOOK_S: Final = 1.75
 """From the begin of a look to that of the next one, at least."""
 _SHARE: Final = 0.05
 """Share of the time that looks take at most."""
 _GROUPS_MAX: Final = 32
-"""Classes that one turn judges; all of them in the first look of a leader, before its statuses are compared."""
+_FIRST_MAX: Final = 512
+"""Classes that one turn judges, and the first one of a leader, before it compares the statuses that are stored."""
 _JOBS_MAX: Final = 1_000
 """Jobs whose status is written for a new reason in ``_LOOK_S``."""
 
@@ -81,9 +82,9 @@ class WaitingReasons:
 
     def _advance(self, began_s: float) -> None:
         """Go on with the look; note what that cost, and when the next look may begin."""
-        self._reasons.advance(len(self._scheduler.queue) if self._is_first else _GROUPS_MAX)
+        self._reasons.advance(_FIRST_MAX if self._is_first else _GROUPS_MAX)
         now_s = self._clock.monotonic_s()
         self._took_s += now_s - began_s
+        self._is_first = False
         if not self._reasons.is_open:
-            self._is_first = False
             self._next_s = self._began_s + max(_LOOK_S, self._took_s / _SHARE)

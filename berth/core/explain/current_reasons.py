@@ -40,7 +40,7 @@ _OF_GANG: Final[frozenset[Code]] = frozenset({RESERVED, "behind", INTERNAL, "bin
 """Refusals that say nothing of the other gangs of the class."""
 _KEPT: Final[frozenset[Code]] = frozenset({INTERNAL, "bind-failed", "product-support"})
 """Refusals that do not follow from the nodes: they stay as they were given."""
-_NEW_MS: Final = 500
+_NEW_MS: Final = 150
 """A class that a round has refused since then is not judged again."""
 _TURN: Final = "there is room for it now, and it is tried in one of the next rounds"
 
@@ -198,11 +198,11 @@ class CurrentReasons:
             start_ms = self._starts_by_name.get(recorded.ahead, 0)
             held = msgspec.structs.replace(recorded, start_ms=start_ms)
             return self._named(gang, held if known.room is None else with_reservation(known.room, held))
-        refusal = msgspec.structs.replace(known.refusal, task=gang.tasks[known.index])
-        start_ms = self._starts.get(uid, 0)
-        if start_ms > at_ms + SOON_MS:
-            refusal = msgspec.structs.replace(refusal, start_ms=start_ms)
-        return Reason(refusal, with_start(known.words, refusal))
+        refusal, task, start_ms = known.refusal, gang.tasks[known.index], self._starts.get(uid, 0)
+        start_ms = start_ms if start_ms > at_ms + SOON_MS else 0
+        if (refusal.task, refusal.start_ms) != (task, start_ms):
+            refusal = msgspec.structs.replace(refusal, task=task, start_ms=start_ms)
+        return Reason(refusal, with_start(known.words, refusal) if start_ms else known.words)
 
     def _named(self, gang: Gang, refusal: Refusal) -> Reason:
         return Reason(refusal, self._namer.sentence(refusal, gang))

@@ -21,7 +21,7 @@ from berth.core.cluster.node_classes import (
     untolerated,
 )
 from berth.core.cluster.node_table import NodeTable
-from berth.core.explain.refusal_text import NO_PARTS, Parts, sentence, with_start
+from berth.core.explain.refusal_text import NO_PARTS, Parts, room_words, sentence, with_start
 from berth.core.explain.selection_text import Condition, by_name, conditions, none_has
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
@@ -119,7 +119,10 @@ class Namer:
         if index >= len(gang.request_class):
             return sentence(refusal)
         found = self.named(refusal, gang.request_class[index][0])
-        return with_start(found.none, refusal) if found.none else sentence(found.refusal, found.parts)
+        if not found.none:
+            return sentence(found.refusal, found.parts)
+        words = f"{room_words(refusal)}: {found.none}" if refusal.code == "no-room" else found.none
+        return with_start(words, refusal)
 
     def named(self, refusal: Refusal, shape: Shape) -> Named:
         """Name what a refusal counts.

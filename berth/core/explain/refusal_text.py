@@ -201,11 +201,16 @@ def _no_plan(refusal: Refusal) -> str:
 def _no_room(refusal: Refusal, parts: Parts) -> str:
     if not refusal.nodes_total:
         return "no node is known yet"
+    return f"{room_words(refusal)}{_counts(refusal, parts)}{_between_pods(refusal)}"
+
+
+def room_words(refusal: Refusal) -> str:
+    """How many nodes fit, after how many pods find room if some do."""
     head = _fitting(refusal)
     if refusal.nodes_fit or refusal.pods_have:
         find = "finds" if refusal.pods_have == 1 else "find"
         head = f"{refusal.pods_have} of {pluralize(refusal.pods_need, 'pod')} {find} room, and {head}"
-    return f"{head}{_counts(refusal, parts)}{_between_pods(refusal)}"
+    return head
 
 
 def _between_pods(refusal: Refusal) -> str:

@@ -25,7 +25,7 @@ def with_labels(name: str, **labels: str) -> NodeDescription:
 
 def said(nodes: Sequence[NodeDescription], job: JobRequest, *conditions: NodeCondition) -> str:
     """Why a job waits on these nodes."""
-    cell = CoreCell(nodes, needs_health=False)
+    cell = CoreCell(nodes, needs_health=False, plain_pods=True, corrections=1)
     cell.conditions = {one.name: one for one in conditions}
     cell.publish()
     refusal = cell.refuse(job)
@@ -62,6 +62,15 @@ def wants(selector: Mapping[str, str] = {}, *, affinity: Sequence[Expression] = 
 def test_what_no_node_has_is_named_with_what_they_have(job: JobRequest, words: str) -> None:
     nodes = [with_labels("n0", zone="a"), with_labels("n1", zone="a"), with_labels("n2", zone="b")]
     assert said([*nodes, a_node("other", product="module910bx16")], job) == words
+
+
+def test_a_task_beside_others_that_find_room_says_how_many_do() -> None:
+    tasks = [Task("worker", 2, 8), Task("master", 1, 0, node_selector={"zone": "c"})]
+    nodes = [with_labels("n0", zone="a"), with_labels("n1", zone="a")]
+    assert said(nodes, a_job("job", tasks=tasks)) == (
+        "2 of 3 pods find room, and 0 of 2 nodes fit: 2 nodes have accelerator-type=module-910b-8, none has zone=c; they"
+        " have a"
+    )
 
 
 def test_a_product_that_no_node_is_of_is_named() -> None:

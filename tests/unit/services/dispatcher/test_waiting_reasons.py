@@ -8,7 +8,7 @@ from berth.schemas.constraints import Taint
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
-LOOK_S = 1.25
+LOOK_S = 1.75
 """At most so long a reason stays as it was."""
 
 
