@@ -83,7 +83,11 @@ def samples(folder: Path, *kinds: str) -> Iterator[tuple[str, Tree, int]]:
                 for task, count, template in _tasks(one["spec"]):
                     _dress(template["spec"], 0 if task in _HEADS else 2)
                     pods += count
-                yield str(file.relative_to(folder)), {**one, "metadata": {**one["metadata"], "name": f"s{number}"}}, pods
+                yield (
+                    str(file.relative_to(folder)),
+                    {**one, "metadata": {**one["metadata"], "name": f"s{number}"}},
+                    pods,
+                )
 
 
 def _tasks(spec: Tree) -> Iterator[tuple[str, int, Tree]]:
