@@ -183,9 +183,9 @@ def test_rules_of_a_drain() -> None:
     assert drain_rules(FaultRules(scheduling="off", pods_first=True)) == FaultRules(scheduling="grace")
 
 
-def unowned(name: str, **changes: object) -> JobRequest:
+def unowned(name: str) -> JobRequest:
     """A job of a pod that no controller makes anew."""
-    return a_job(name, chips=8, origin=FROM_PODS, is_unowned=True, **changes)
+    return a_job(name, chips=8, origin=FROM_PODS, is_unowned=True)
 
 
 def test_a_drain_leaves_pods_without_a_controller_where_they_are() -> None:
