@@ -386,7 +386,8 @@ class OutcomeSeen(Message, frozen=True):
     """Ranks that recover, ascending: their pods are about to be deleted, or their new ones are not bound. Published
     before the first pod is deleted, so that their successors are known as such; all ranks if the whole job leaves."""
     given_back: bool = False
-    """No pod was bound, for some node does not take its pod any more: the gang is decided anew, as if not tried."""
+    """Nodes do not take pods any more that were decided for them. ``failed``: no pod was bound, and the gang is decided
+    anew, as if not tried. ``bound``: ``failures`` of the first places are of such nodes, and get other places."""
 
 
 class TimerSeen(Message, frozen=True):

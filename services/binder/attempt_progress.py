@@ -35,7 +35,7 @@ class Progress:
         kept: Why the gang is not undone although ranks cannot be bound; empty where none was tried again for that.
         misfits: Ranks whose nodes do not take their pods any more, and why.
         misfit_since_s: Since when there are any; None while there are none.
-        given_back: Before any pod was bound, some node did not take its pod any more.
+        given_back: Some node did not take its pod any more.
     """
 
     began_s: float
@@ -56,6 +56,11 @@ class Progress:
     misfits: dict[int, str] = field(default_factory=dict)
     misfit_since_s: float | None = None
     given_back: bool = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether some pod is bound, or may be."""
+        return bool(self.done or self.unclear)
 
     def is_outdated(self, gang: Gang) -> bool:
         """Whether an attempt has other places than when it was last tried."""
@@ -86,14 +91,22 @@ class Progress:
         self.refused[rank] = (reason, since_s)
         return reason != before, since_s
 
-    def note_misfits(self, misfits: Mapping[int, str], now_s: float) -> float:
-        """Note which ranks are decided for nodes that do not take them any more, and why.
+    def note_misfits(self, found: Mapping[int, str], now_s: float) -> float:
+        """Note which ranks are decided for nodes that do not take them any more.
+
+        Args:
+            found: Why the node of each rank does not take it; empty if it does. Ranks that may be bound, and those that
+                failed otherwise, count as taken.
+            now_s: The monotonic time.
 
         Returns:
             How long to wait, in seconds, so that facts tell the dispatcher the same before it decides anew.
         """
-        self.misfits = dict(misfits)
-        if not misfits:
+        kept = {rank: why for rank, why in self.misfits.items() if rank in self.failures}
+        left_out = self.failures.keys() | self.unclear | self.done
+        new = {rank: why for rank, why in found.items() if why and rank not in left_out}
+        self.misfits = kept | new
+        if not new:
             self.misfit_since_s = None
             return 0.0
         if self.misfit_since_s is None:

@@ -120,7 +120,7 @@ class BindResult:
         bound: Pods that are bound, or may be.
         failures: Ranks that cannot be bound, and the reasons.
         waiting: Ranks of a recovery whose pods are not there yet, or wait; the others do not wait for them.
-        given_back: None was bound, for some node does not take its pod any more.
+        given_back: Some nodes do not take their pods any more: their ranks are among the failures.
     """
 
     bound: int

@@ -43,8 +43,6 @@ from berth.services.binder.work import AttemptKey
 _EVENTS_MAX: Final = 16
 """Maximum number of pods of a gang that get an Event each if they cannot be bound, or wait for their claims."""
 _REFUSED_AGAIN_S: Final = 0.5
-_MISFIT_AGAIN_S: Final = 5.0
-"""Pause before a pod is tried again whose node does not take it any more."""
 _NO_POD_AGAIN_S: Final = 60.0
 """Pause before ranks without a pod are looked at again, if no fact about their pods comes before."""
 
@@ -148,7 +146,7 @@ class KubeCluster(EvictionPort):
             and not self._gives_up(progress)
             and await self._claims_bound(gang, progress, members)
         ):
-            ready, wait_s = self._ready(gang, progress, members, todo)
+            ready, wait_s = await self._ready(gang, progress, members, todo)
             await self._bind_all(gang, progress, job_members, ready)
             self._await_members(gang, progress, progress.missing(todo, members), members)
             if wait_s is not None and not self._gives_up(progress):
@@ -191,7 +189,7 @@ class KubeCluster(EvictionPort):
         here = [rank for rank in todo if rank not in progress.missing(todo, members)]
         waits: TransientError = NotYetError("ranks that recover have no pod yet", retry_after_s=_NO_POD_AGAIN_S)
         if job_members is not None and here and await self._claims_bound(gang, progress, members):
-            ready, wait_s = self._ready(gang, progress, members, here)
+            ready, wait_s = await self._ready(gang, progress, members, here)
             if wait_s is not None:
                 waits = NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
             try:
@@ -246,7 +244,8 @@ class KubeCluster(EvictionPort):
 
     def _gives_up(self, progress: Progress) -> bool:
         """Whether a pod failed to bind and the setting ``partial`` is ``undo``, so that the gang is undone."""
-        return bool(progress.failures) and self._config.partial == "undo" and not progress.gang.recovers
+        is_undone = self._config.partial == "undo" and not progress.gang.recovers
+        return is_undone and bool(progress.failures.keys() - progress.misfits.keys())
 
     def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member | None) -> None:
         """A rank cannot be bound: note the reason and write an Event of its pod, if there is one."""
@@ -278,13 +277,13 @@ class KubeCluster(EvictionPort):
             involved = involved_pod(gang.namespace, other.pod, other.uid)
             self._report_event(involved, "FailedBinding", why, gang.uid)
 
-    def _ready(
-        self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Iterable[int]
+    async def _ready(
+        self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Sequence[int]
     ) -> tuple[list[RankPod], float | None]:
         """Pods that may be bound now, and how long the others may wait for their turn; None when no pod waits."""
         ready: list[RankPod] = []
-        wait_s = self._leave_misfits(gang, progress, members, todo)
-        for rank in () if progress.given_back else todo:
+        wait_s = await self._leave_misfits(gang, progress, members, [rank for rank in todo if rank in members])
+        for rank in () if progress.given_back and not progress.has_begun else todo:
             if rank in progress.failures or rank in progress.misfits:
                 continue
             card = self.nodes.get(progress.nodes[rank])
@@ -305,31 +304,37 @@ class KubeCluster(EvictionPort):
                 self._fail(gang, progress, rank, self._turns.obstacle(slot, gang, rank), members[rank])
         return ready, wait_s
 
-    def _leave_misfits(
-        self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Iterable[int]
+    async def _leave_misfits(
+        self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Sequence[int]
     ) -> float | None:
-        """See which nodes do not take their pods any more. A gang of which no pod is bound gives its places back.
+        """See which nodes do not take their pods any more: before any pod is bound all places are given back.
 
         Returns:
             How long ranks wait for such nodes; None if none waits.
 
         Raises:
             NotYetError: No pod is bound yet, and the dispatcher may not know of the nodes.
+            TransientError: The API server did not answer.
         """
         now_s, nodes = self._clock.monotonic_s(), progress.nodes
-        found = ((rank, self.nodes.misfit(nodes[rank], gang.shape_of(rank), self._clock.now_ms())) for rank in todo)
-        misfits = {rank: why for rank, why in found if why and rank not in progress.failures}
-        left_s = progress.note_misfits(misfits, now_s)
-        is_first = bool(misfits) and not (progress.done or progress.unclear or gang.recovers)
-        if left_s:
-            if is_first:
-                raise NotYetError(next(iter(misfits.values())), retry_after_s=left_s)
-            return left_s
-        progress.given_back |= is_first
-        for rank, why in misfits.items():
-            if is_first or gang.recovers or not self._is_refused_for_now(gang, progress, rank, members[rank], why):
+        found = {rank: self.nodes.misfit(nodes[rank], gang.shape_of(rank), self._clock.now_ms()) for rank in todo}
+        left_s = progress.note_misfits(found, now_s)
+        if left_s and not (progress.has_begun or gang.recovers):
+            raise NotYetError(next(iter(progress.misfits.values())), retry_after_s=left_s)
+        if left_s or not progress.misfits:
+            return left_s or None
+
+        async def see(rank: int) -> None:
+            if await self._binding.is_bound(gang.namespace, members[rank].pod, *gang.key):
+                progress.unclear.add(rank)
+
+        await all_of(see(rank) for rank in (progress.misfits if progress.has_begun else todo))
+        progress.note_misfits(found, now_s)
+        progress.given_back |= bool(progress.misfits) and not gang.recovers
+        for rank, why in progress.misfits.items():
+            if rank not in progress.failures:
                 self._fail(gang, progress, rank, why, members[rank])
-        return _MISFIT_AGAIN_S if misfits.keys() - progress.failures.keys() else None
+        return None
 
     async def _bind_all(self, gang: Gang, progress: Progress, job_members: JobMembers, ready: list[RankPod]) -> None:
         """Bind pods that may be bound, all at once.

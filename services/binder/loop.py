@@ -295,7 +295,7 @@ class Loop:
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
             open=self.work.open_ranks(attempt),
-            given_back=bound.given_back and not bound.bound,
+            given_back=bound.given_back,
         )
 
     def _outcome_of_step(
@@ -376,7 +376,8 @@ class Loop:
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a partly bound gang is left as it is; then the outcome must list all other ranks."""
-        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
+        is_left = self._config.partial == "leave" or bound.given_back
+        return is_left and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         gang = gang_of(attempt)

@@ -292,6 +292,14 @@ class PodBinding:
             return False
         return pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None
 
+    async def is_bound(self, namespace: str, name: str, uid: str, attempt: int) -> bool:
+        """Whether an attempt of a job (uid) has bound a pod; one that may not be read counts as bound."""
+        try:
+            pod = await self.look(namespace, name)
+        except RefusedError:
+            return True
+        return pod is not None and pod.belongs_to(uid, attempt)
+
     async def look(self, namespace: str, name: str) -> PodLean | None:
         """Current state of a pod; None when it does not exist.
 

@@ -554,3 +554,44 @@ def test_28_an_owner_whose_pod_was_rejected_tries_that_node_last(rejection: tupl
 
     scene.play(script)
     assert [scene.node_of(f"dep-{number}") for number in range(6)] == ["n0", "n1", "n1", "n1", "n1", "n0"]
+
+
+@pytest.mark.parametrize("faults", [{}, {"enabled": True}], ids=["faults are left", "faults are handled"])
+def test_a_rank_whose_node_changed_after_others_were_bound_gets_another_place_alone(faults: dict[str, Any]) -> None:
+    scene = Scene(topology(3), agents=ALONE, faults=faults)
+    denied = RefusedError("admission webhook denied the request", status=422)
+
+    async def script(scene: Scene) -> None:
+        scene.group("pg", 2)
+        scene.kube.fail(denied, method="POST", part="p-1/binding", times=6)
+        for name in ("p-0", "p-1"):
+            scene.pod(name, 8, group="pg")
+        await scene.after(2)
+        assert (scene.node_of("p-0"), scene.node_of("p-1")) == ("n0", "")
+        scene.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+        await scene.after(30)
+
+    scene.play(script)
+    assert (scene.deleted, scene.running(), scene.node_of("p-1")) == ([], ["p-0", "p-1"], "n2")
+
+
+def test_a_rank_whose_node_changed_waits_for_another_one() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+    denied = RefusedError("admission webhook denied the request", status=422)
+
+    async def script(scene: Scene) -> None:
+        scene.group("pg", 2)
+        scene.kube.fail(denied, method="POST", part="p-1/binding", times=6)
+        for name in ("p-0", "p-1"):
+            scene.pod(name, 8, group="pg")
+        await scene.after(2)
+        scene.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+        await scene.after(30)
+        assert (scene.deleted, scene.running()) == ([], ["p-0"])
+        scene.pod("later", 8)
+        await scene.after(2)
+        scene.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": None}})
+        await scene.after(20)
+
+    scene.play(script)
+    assert (scene.deleted, scene.running(), scene.node_of("p-1")) == ([], ["p-0", "p-1"], "n1")

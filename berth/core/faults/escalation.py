@@ -139,6 +139,14 @@ def escalate(
     return step.for_waiting() if progress.unplaced else NOTHING
 
 
+def place_anew(ranks: Sequence[int], *, at_ms: int) -> tuple[Wanted, ...]:
+    """Places for ranks (ascending) that gave theirs back, of a job that no fault concerns; nothing for none."""
+    if not ranks:
+        return ()
+    found, cause = tuple(ranks), "its node does not take its pod any more"
+    return (Wanted("pod", "place", found, (), "NodeChanged", cause, at_ms, sought=found, needs_place=True),)
+
+
 def backup_for(rank: int, uid: str, *, at_ms: int, lost: str = "") -> Wanted:
     """A place for the backup pod of a rank, beside the pod that it has.
 

@@ -14,7 +14,7 @@ import numpy as np
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, fault_of_place, is_master
-from berth.core.faults.escalation import Escalation, Progress, Wanted, acts, backup_for, escalate
+from berth.core.faults.escalation import Escalation, Progress, Wanted, acts, backup_for, escalate, place_anew
 from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
@@ -170,8 +170,8 @@ class _View:
         rules = self._rules
         drained = self._drained_now()
         backup = self._backup_wanted(drained)
-        if not acts(rules) and not drained and not self._is_draining:
-            return Escalation(backup)
+        if not state.fold.settings.recoveries or not (acts(rules) or drained or self._is_draining):
+            return Escalation((*place_anew(self._holding.unplaced, at_ms=self._at_ms), *backup))
         pods = self._pods()
         settings = state.fold.settings
         found = JobDiagnosis(rules)

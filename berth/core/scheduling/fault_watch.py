@@ -56,12 +56,13 @@ class FaultWatch:
             changes: What the turn consumes.
             at_ms: The moment.
         """
-        if not self._state.fold.settings.recoveries:
+        fold = self._state.fold
+        if not fold.settings.has_steps:
             self._due_ms.clear()
             self._wanting.clear()
             self._unheard.clear()
             return [], []
-        uids = dict.fromkeys(gangs)
+        uids = dict.fromkeys(gangs if fold.settings.recoveries else filter(self._lacks_places, gangs))
         uids.update(dict.fromkeys([*self.due(at_ms), *self._unheard]))
         everybody = bool(self.held_back) or self._helps_all(changes)
         uids.update((uid, None) for uid, gang in self._wanting.items() if everybody or _helps(changes, gang))
@@ -74,6 +75,12 @@ class FaultWatch:
         self._wanting.update((one.holding.uid, one.gang) for one in faulty)
         kept, self.held_back = within_limits(self._state, faulty, at_ms=at_ms)
         return kept, set_aside
+
+    def _lacks_places(self, uid: str) -> bool:
+        """Whether ranks of a gang wait for a place."""
+        gang = self._state.fold.gangs.get(uid)
+        holding = self._state.fold.holdings.get((uid, gang.attempt)) if gang is not None else None
+        return holding is not None and bool(holding.unplaced)
 
     def _examined(self, uids: Iterable[str], at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
         """Examine gangs (uid): those that need a step, and errors."""

@@ -66,12 +66,13 @@ def left_unbound(holding: Holding, outcome: OutcomeSeen | None, *, again: bool =
     Args:
         holding: The attempt.
         outcome: What the binder achieved.
-        again: Those whose place came with a step of a recovery, which get another one; otherwise the others.
+        again: Those whose place came with a step of a recovery, or whose node does not take them any more: they get
+            another one; otherwise the others.
     """
     if outcome is None or not (outcome.state == "bound" or (again and failed_again(holding, outcome))):
         return set()
     steps = {item.rank: holding.step_of(item.rank) for item in outcome.failures}
-    return {rank for rank, step in steps.items() if step <= outcome.step and (step > 0) == again}
+    return {rank for rank, step in steps.items() if step <= outcome.step and (step > 0 or outcome.given_back) == again}
 
 
 def vanished_ms(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> int | None:

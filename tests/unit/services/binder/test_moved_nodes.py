@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from berth.runtime.errors import TransientError
+from berth.runtime.kube.port import RefusedError
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.facts import RankFailure
 from berth.schemas.intake import JobRequest, Task
@@ -127,7 +129,7 @@ async def test_a_node_that_takes_pods_again_in_time_gets_them() -> None:
     assert await world.cluster.bind(gang) == bound(2)
 
 
-async def test_after_the_first_pod_was_bound_the_others_wait_for_their_nodes() -> None:
+async def test_after_the_first_pod_was_bound_a_rank_alone_gives_its_place_back() -> None:
     world = await made()
     gang = a_known_gang("n0", "n0")
     world.pods(gang, "p0", "p1")
@@ -135,14 +137,30 @@ async def test_after_the_first_pod_was_bound_the_others_wait_for_their_nodes() -
         await world.cluster.bind(gang)
     assert world.bindings() == 1
     await cordoned(world, "n0")
-    for advance_s in (0, 1, 10):
-        world.clock.advance(advance_s)
-        with pytest.raises(NotYetError):
-            await world.cluster.bind(gang)
-    assert (world.bindings(), world.told) == (1, [("p1", "FailedBinding", "node n0 was cordoned; it is tried again")])
-    await cordoned(world, "n0", is_cordoned=False)
-    with pytest.raises(NotYetError, match="turn on a node"):
+    with pytest.raises(NotYetError):
         await world.cluster.bind(gang)
+    world.clock.advance(1)
+    result = await world.cluster.bind(gang)
+    assert result == BindResult(1, [RankFailure(1, "node n0 was cordoned")], given_back=True)
+    assert (world.bindings(), world.told) == (1, [("p1", "FailedBinding", "node n0 was cordoned")])
+
+
+async def test_ranks_whose_nodes_take_them_are_bound_before_the_others_give_their_places_back() -> None:
+    world = await made()
+    gang = a_known_gang("n0", "n1", "n2")
+    world.pods(gang, "p0", "p1", "p2")
+    for name in ("p1", "p2"):
+        world.kube.fail(RefusedError("denied", status=422), method="POST", part=f"{name}/binding", times=2)
+    with pytest.raises(TransientError):
+        await world.cluster.bind(gang)
+    await cordoned(world, "n2")
+    with pytest.raises(TransientError):
+        await world.cluster.bind(gang)
+    world.kube.forgive()
+    world.clock.advance(1)
+    result = await world.cluster.bind(gang)
+    assert result == BindResult(2, [RankFailure(2, "node n2 was cordoned")], given_back=True)
+    assert [world.node_of(name) for name in ("p0", "p1", "p2")] == ["n0", "n1", ""]
 
 
 async def test_ranks_that_recover_fail_alone_and_get_another_place() -> None:
@@ -157,3 +175,22 @@ async def test_ranks_that_recover_fail_alone_and_get_another_place() -> None:
     result = await world.cluster.bind(again)
     assert result == BindResult(1, [RankFailure(1, "node n1 was cordoned")])
     assert (world.node_of("p0"), world.node_of("p1")) == ("n0", "")
+
+
+async def test_pods_that_are_bound_already_are_not_given_back() -> None:
+    world = await made()
+    gang = a_known_gang("n0", "n1")
+    world.pods(gang, "p0", "p1")
+    assert await world.cluster.bind(gang) == bound(2)
+    await cordoned(world, "n0")
+    with pytest.raises(NotYetError):
+        await world.cluster.bind(gang)  # as after an outcome that could not be published
+    world.clock.advance(1)
+    assert await world.cluster.bind(gang) == bound(2)
+    world.cluster.forget(gang.key)
+    world.clock.advance(1)
+    world.kube.fail(RefusedError("not permitted", status=403), method="GET", part="p0")
+    with pytest.raises(NotYetError):
+        await world.cluster.bind(gang)
+    world.clock.advance(1)
+    assert await world.cluster.bind(gang) == bound(2)
