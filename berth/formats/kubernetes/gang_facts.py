@@ -53,6 +53,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Field with that number."""
     tasks: tuple[TaskFacts, ...] = ()
     """In order of rank."""
+    group_has_later: bool = False
+    """Its PodGroup counts the pods of later tasks with the others, because they are made at once."""
     first_index: int = 0
     """Index of its first pod, as labels or names state it."""
     priority: int | None = None

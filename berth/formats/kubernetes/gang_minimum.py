@@ -80,7 +80,8 @@ def minimum(
     own = facts.seen_by(pod.spec.scheduler_name)
     if group is None and least.name not in _EXPLICIT:
         least = _without_others(least, facts, own)
-    least = _without_later(least, own)
+    if group is None or not facts.group_has_later:
+        least = _without_later(least, own)
     if not facts.rollout:
         return least
     count = max(min(least.count, facts.replicas or 0), 1)

@@ -72,6 +72,7 @@ class KubeflowJobSpec(Lean, frozen=True):
     run_policy: RunPolicy | None = None
     elastic_policy: ElasticPolicy | None = None
     run_launcher_as_worker: bool | None = None
+    launcher_creation_policy: str = ""
     pytorch_replica_specs: dict[str, ReplicaSpec] | None = None
     tf_replica_specs: dict[str, ReplicaSpec] | None = None
     mpi_replica_specs: dict[str, ReplicaSpec] | None = None

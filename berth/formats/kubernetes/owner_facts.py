@@ -46,6 +46,7 @@ NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
 _ASCEND_FINAL: Final = frozenset({"Succeeded", "Failed"})
 _JOB_SET_FINAL: Final = frozenset({"Completed", "Failed"})
 _LAUNCHER: Final = "Launcher"
+_AFTER_WORKERS: Final = "WaitForWorkersReady"
 _RAY_HEAD: Final = "headgroup"
 """Label ``ray.io/group`` of the head."""
 
@@ -243,6 +244,7 @@ def _kubeflow_facts(kind: str, owner: KubeflowJob) -> OwnerFacts:
         final=_final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL),
         min_count=least,
         min_name=name,
+        group_has_later=owner.spec.launcher_creation_policy != _AFTER_WORKERS,
         tasks=tasks,
     )
 

@@ -138,7 +138,10 @@ def test_a_task_of_a_volcano_job_that_depends_on_another_does_not_keep_it_waitin
     assert world.requests["vcjob.llm"].min_available == 2
 
 
-def test_workers_of_an_mpi_job_do_not_wait_for_a_launcher_that_waits_for_them() -> None:
+@pytest.mark.parametrize(("policy", "requests"), [("WaitForWorkersReady", [2]), ("AtStartup", [])])
+def test_workers_of_an_mpi_job_with_a_podgroup_do_not_wait_for_a_launcher_that_waits_for_them(
+    policy: str, requests: list[int]
+) -> None:
     key, owner = OwnerKey("MPIJob", "ns", "llm"), ("kubeflow.org/v2beta1", "MPIJob", "llm", "mpi-1")
     specs = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
     world = GangWorld()
@@ -147,9 +150,9 @@ def test_workers_of_an_mpi_job_do_not_wait_for_a_launcher_that_waits_for_them() 
         labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": str(index)}
         world.pods(a_pod(f"w-{index}", owner=owner, group="pg", labels=labels))
     world.settle()
-    world.gangs.set_owner(key, facts_of(key, {"mpiReplicaSpecs": specs}))
+    world.gangs.set_owner(key, facts_of(key, {"launcherCreationPolicy": policy, "mpiReplicaSpecs": specs}))
     world.settle()
-    assert world.requests["mpijob.llm"].min_available == 2
+    assert [request.min_available for request in world.published] == requests
 
 
 @pytest.mark.parametrize("least", [None, 1, 4])
