@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.workloads import GangKey
 from berth.schemas.facts import MembersSeen
 from berth.services.inventory.gangs.identity import GroupsByController, controller_uid, is_same_after_restart
@@ -23,6 +24,8 @@ _LOST: Final = "lost"
 """Kind of a gang of which only requests are left."""
 _UNKNOWN_UID: Final = "unknown"
 """Uid of a PodGroup that is gone, in facts of releases that did not write it."""
+_REJECTING_MAX: Final = 16
+"""Most nodes that the requests of a gang avoid."""
 
 
 class GangIndex:
@@ -84,13 +87,13 @@ class GangIndex:
         if before != key:
             gang = self.gangs[before]
             gang.moved[member.uid] = key
-            age_seq = gang.ages.pop(member.uid, 0) or gang.age_of(member.uid)
+            age_seq = gang.ages.pop(member.uid, 0) or _age_of(gang, member.uid)
             if age_seq:
                 self.gang(key).ages[member.uid] = age_seq
             self.drop(member.uid)
         gang = self.gang(key)
         gang.members[member.uid] = member
-        gang.note_rejection(member)
+        _note_rejection(gang, member)
         self._gang_of[member.uid] = key
         self._touch(key)
         self._note_latecomer(member, key)
@@ -290,3 +293,21 @@ class GangIndex:
             if not self._latecomers[named]:
                 del self._latecomers[named]
             self._touch(named)
+
+
+def _note_rejection(gang: Gang, member: Member) -> None:
+    """Note a node whose kubelet has rejected a pod, until one runs there; the oldest of many are forgotten."""
+    node = member.pod.spec.node_name
+    if rejection_of(member.pod):
+        gang.rejecting.pop(node, None)
+        gang.rejecting[node] = None
+        if len(gang.rejecting) > _REJECTING_MAX:
+            del gang.rejecting[next(iter(gang.rejecting))]
+    elif member.pod.status.phase == "Running":
+        gang.rejecting.pop(node, None)
+
+
+def _age_of(gang: Gang, uid: str) -> int:
+    """Place in the queue of the request of a pod that waits; 0 without one."""
+    waiting = (part for part in gang.parts.values() if not part.is_placed)
+    return next((part.age_seq for part in waiting if any(slot.uid == uid for slot in part.slots)), 0)

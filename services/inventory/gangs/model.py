@@ -12,7 +12,6 @@ from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
-from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.facts import JobSeen, OutcomeSeen, Owner
@@ -303,8 +302,7 @@ class Part:
         refusal = status.refusal
         words = within(status.sentence, refusal, status.namespace)
         after = (status.phase, status.attempt, words, refusal.code if refusal is not None else "")
-        recovering = _recovering(status)
-        restarts = _restarts(status)
+        recovering, restarts = _recovering(status), _restarts(status)
         before = (self.phase, self.attempt, self.sentence, self.code, self.recovering, self.restarts)
         changed = (*after, recovering, restarts) != before
         if changed and words != self.sentence and cause_of(words) == cause_of(self.sentence):
@@ -342,8 +340,6 @@ def _restarts(status: JobStatus) -> bool:
     return ends or (status.phase == "waiting" and found.attempt == status.attempt - 1)
 
 
-_REJECTING_MAX: Final = 16
-"""Most nodes that the requests of a gang avoid."""
 GROUPED: Final = frozenset({"podgroup", "native", "workload", "cosched"})
 """Kinds of gangs whose pods name a group, but not its uid."""
 
@@ -434,26 +430,10 @@ class Gang:
         """Live pods with a node, whichever gang they are in."""
         return [member for member in (*self.members.values(), *self.latecomers) if member.is_bound and member.is_live]
 
-    def note_rejection(self, member: Member) -> None:
-        """Note a node whose kubelet has rejected a pod, until one runs there; the oldest of many are forgotten."""
-        node = member.pod.spec.node_name
-        if rejection_of(member.pod):
-            self.rejecting.pop(node, None)
-            self.rejecting[node] = None
-            if len(self.rejecting) > _REJECTING_MAX:
-                del self.rejecting[next(iter(self.rejecting))]
-        elif member.pod.status.phase == "Running":
-            self.rejecting.pop(node, None)
-
     def has_placed(self, uid: str) -> bool:
         """Whether a pod has a rank of a request that is placed and not over."""
         placed = (part for part in self.parts.values() if part.is_placed and not part.is_over)
         return any(slot.uid == uid for part in placed for slot in part.slots)
-
-    def age_of(self, uid: str) -> int:
-        """Place in the queue of the request of a pod that waits; 0 without one."""
-        waiting = (part for part in self.parts.values() if not part.is_placed)
-        return next((part.age_seq for part in waiting if any(slot.uid == uid for slot in part.slots)), 0)
 
     def due(self, at_ms: int) -> None:
         """Process the gang again at that time at the latest."""
