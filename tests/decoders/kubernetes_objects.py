@@ -41,7 +41,7 @@ from berth.formats.kubernetes.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from berth.formats.kubernetes.workloads import base_name, group_owner, membership, natural, task_order
+from berth.formats.kubernetes.workloads import base_name, group_of, group_owner, membership, natural, task_order
 from berth.formats.quantities import QuantityError
 from berth.runtime.errors import ShellError
 from berth.runtime.kube.config import KubeConfig
@@ -119,6 +119,7 @@ def read_a_pod(data: bytes) -> None:
     near_of(pod.spec)
     found = membership(pod)
     encodable(found)
+    encodable(group_of(pod))
     natural(meta.name)
     task_order(found.task, {})
     minimum(found.key, group=None, facts=None, pod=pod, size=found.size, has_chips=bool(ask.chips))

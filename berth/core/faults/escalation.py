@@ -4,6 +4,8 @@ The first rule that applies decides what leaves: only faulty pods (limit ``pod``
 around each faulty pod (``pod-rescheduling``), only faulty pods (process recovery), else all pods. A block grows while a
 new pod waits for a place: to the block of ranks, the logical SuperPoD or the group of level 1, and at last to the job.
 
+Longer than 400 lines because the rules have one order, and each rests on the ones before it.
+
 Source: docs/reference/faults.md, "Which pods are deleted".
 """
 

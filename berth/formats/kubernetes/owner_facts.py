@@ -323,7 +323,7 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
     Likewise all pods but the first of a job that has a topology domain of its own: they are refused until that pod has
     a node, and then they must go to its domain.
 
-    Source: JobSet 0.12.0, ``pkg/webhooks/pod_webhook.go``.
+    Source: JobSet, ``pkg/webhooks/pod_webhook.go`` of release 0.12.0.
     """
     jobs = owner.spec.replicated_jobs or []
     policy = owner.spec.startup_policy
