@@ -24,7 +24,7 @@ GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 _FOREVER: Final = {"berth/run-for": "forever"}
 _REJECT_S: Final = 0.02
 """Time in which a kubelet looks at a pod, before the simulated ones do."""
-BEGIN_S: Final = 8.0
+_BEGIN_S: Final = 8.0
 """Time in which the services have started and know the cluster."""
 Tree: TypeAlias = dict[str, Any]
 
@@ -44,11 +44,10 @@ class Scene:
 
     Args:
         cluster: The topology.
-        seed: Of the order of events.
+        seed: Of all choices.
         settings: Settings of the services.
 
     Attributes:
-        observer: Checks what is stored and changed.
         deleted: Names of pods that somebody asked to end, in that order.
         rejects: Reason and message with which the kubelet of a node rejects each pod that is bound to it, by node.
     """
@@ -59,8 +58,8 @@ class Scene:
         self.kube = self.cell.kube
         self.deleted: list[str] = []
         self.rejects: dict[str, tuple[str, str]] = {}
-        self.observer = Observer(self.cell.ground.cell)
-        self.cell.server.on_store = self.observer.stored
+        self._observer = Observer(self.cell.ground.cell)
+        self.cell.server.on_store = self._observer.stored
         self.kube.on_change = self._changed
 
     def play(self, script: Callable[["Scene"], Awaitable[None]], *, twice: bool = False) -> None:
@@ -75,7 +74,7 @@ class Scene:
             self.kube.put("/api/v1/namespaces", {"metadata": {"name": "ns"}})
             for name in self.cell.names:
                 self.cell.start(name)
-            await asyncio.sleep(BEGIN_S)
+            await asyncio.sleep(_BEGIN_S)
             await script(self)
 
         try:
@@ -86,7 +85,7 @@ class Scene:
             self._loop.kill(self._loop.main)
             self._loop.bury()
             self._loop.close()
-        seen = [one for one in self.observer.failures if not (twice and one.kind == "two live pods have one chip")]
+        seen = [one for one in self._observer.failures if not (twice and one.kind == "two live pods have one chip")]
         found = [*seen, *self.cell.failures]
         assert not found, [(one.kind, one.details) for one in found]
 
@@ -158,13 +157,13 @@ class Scene:
 
     def decided(self) -> list[str]:
         """Nodes of all ranks that have a place in the ledger, sorted."""
-        self.observer.catch_up()
-        holdings = self.observer.state.fold.holdings.values()
+        self._observer.catch_up()
+        holdings = self._observer.state.fold.holdings.values()
         return sorted(name for holding in holdings for name in holding.placement.names())
 
     def said_of(self, node: str) -> str:
         """Why a node is not well, as ``berth nodes`` says."""
-        stored = self.observer.facts
+        stored = self._observer.facts
         facts = {one.subject: one.data for one in stored if ".fact.health." in one.subject}
         rows = [row for data in facts.values() for row in unpack_health(decode(data, HealthSeen))]
         return next((row.reason for row in rows if row.name == node), "")
@@ -188,13 +187,13 @@ class Scene:
 
     def phases(self) -> dict[str, str]:
         """Phase of each job, by name."""
-        self.observer.catch_up()
-        state = self.observer.state
+        self._observer.catch_up()
+        state = self._observer.state
         found = {name: status_of(state, (namespace, name), at_ms=0) for namespace, name in sorted(state.jobs)}
         return {name: status.phase for name, status in found.items() if status is not None}
 
     def _changed(self, place: Any, old: Tree | None, new: Tree | None) -> None:  # noqa: ANN401 - as SimKube calls it
-        self.observer.changed(place, old, new)
+        self._observer.changed(place, old, new)
         is_asked = old is not None and new is not None and "deletionTimestamp" not in old["metadata"]
         if place.plural == "pods" and is_asked and new is not None and "deletionTimestamp" in new["metadata"]:
             self.deleted.append(new["metadata"]["name"])
