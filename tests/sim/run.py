@@ -23,7 +23,8 @@ QUIET_S: Final = 16.0
 
 A write whose answer was lost is given up after 10 s, and what waits behind it is written after a pause.
 """
-REST_MAX_S: Final = 400.0
+REST_MAX_S: Final = 700.0
+"""Jobs whose pods cannot be bound fail only after attempts in as many minutes as ``attempts_max`` says."""
 CALLBACKS_MAX: Final = 3_000_000
 STEPS_MIN: Final = 1_000
 """Fewer steps of a whole seed are an error of its story."""

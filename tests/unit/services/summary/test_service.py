@@ -1,6 +1,7 @@
 """The summary writer on an API server and a bus in memory."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from itertools import count
 
@@ -313,3 +314,46 @@ async def test_a_stop_waits_for_the_summaries_that_are_due() -> None:
             await asyncio.sleep(0)
         store.may_end.set()
     assert sorted(desk.names()) == ["job-summary-one", "job-summary-two"]
+
+
+class ReturningStore(Store):
+    """A store during whose last write for a job, the deletion of its summary, the job comes back."""
+
+    def __init__(self, desk: Desk, comes_back: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(desk.kube, desk.bus, desk.clock, DEFAULT_LOG)
+        self._comes_back = comes_back
+
+    async def reconcile(self, job: JobName, wanted: list[Chunk]) -> int:
+        count = await super().reconcile(job, wanted)
+        if not wanted:
+            await self._comes_back()
+        return count
+
+
+async def test_a_job_that_comes_back_while_its_summary_is_deleted_has_one_again() -> None:
+    desk, stop, summaries = Desk(), asyncio.Event(), JobSummaries(kept_s=1)
+    await desk.bus.ensure_streams()
+    tree = {"metadata": {"name": "llm-u", "namespace": "team-a", "ownerReferences": [OWNER]}}
+    group_of_job = msgspec.convert(tree, PodGroup)
+
+    async def comes_back() -> None:
+        summaries.set_group(group_of_job)
+        writer.dirty.set()
+        await until(lambda: OWNER["uid"] in writer._ready, deadline_s=5, what="the loop to see it")
+
+    config = SummaryConfig(settle_s=0.01, writes_at_once=1)
+    store = ReturningStore(desk, comes_back)
+    writer = Loop(summaries, store, desk.clock, config, Instruments.make(SummaryMetrics))
+    summaries.set_group(group_of_job)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writer.run(stop), name="write")
+        await until(lambda: desk.names() == ["job-summary-llm"], deadline_s=5, what="the summary")
+        summaries.drop_group(("team-a", "llm-u"))
+        writer.dirty.set()
+        await until(lambda: desk.data()["operator"] == "delete", deadline_s=5, what="the summary says delete")
+        desk.clock.advance(2)
+        writer.dirty.set()
+        await until(lambda: desk.names() == [], deadline_s=5, what="the summary is deleted")
+        await until(lambda: desk.names() == ["job-summary-llm"], deadline_s=5, what="the summary is there again")
+        stop.set()
+    assert desk.data()["operator"] == "add"
