@@ -16,14 +16,15 @@ from tests.sim.middle import Middle
 from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
+from tests.sim.outsiders import Outsiders
 from tests.sim.rivals import Rivals
 from tests.sim.story import RARE_FROM, RARE_POINTS, UNREACHED, Event, Story, has_strangers
 from tests.sim.trouble import Trouble
-from tests.sim.users import PODS, Users
+from tests.sim.users import PODS
 from tests.support.kube_rules import Place, Tree
 
 
-class World(Users, Nature, Trouble, Operator, Rivals):
+class World(Outsiders, Nature, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
