@@ -317,7 +317,7 @@ class Observer:
         if JOB_UID not in annotations or ATTEMPT not in annotations:
             return  # seen when it was bound
         node, mask = pod["spec"]["nodeName"], chips_of(pod)
-        if self.has_strangers and mask != _decided(pod):
+        if self.has_strangers and mask != decided_chips(pod):
             self._leave(uid)  # the cell learns late which chips it has
             self.count["pods with other chips than decided"] += 1
             return
@@ -384,7 +384,7 @@ def _parts(one: SnapshotBody, other: SnapshotBody) -> Iterator[tuple[str, object
             yield name, getattr(mine, name), getattr(its, name)
 
 
-def _decided(pod: Tree) -> int:
+def decided_chips(pod: Tree) -> int:
     """Chips that were decided for a pod, whatever it has mounted, as a mask."""
     annotations = {**pod["metadata"]["annotations"], ASCEND_REAL: ""}
     return chips_of({**pod, "metadata": {**pod["metadata"], "annotations": annotations}})

@@ -6,17 +6,22 @@ time.
 """
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from typing import Any, Final, NamedTuple
 
 from berth.core.explain.job_status import digest, status_of
-from berth.formats.ascend.pod_annotations import GROUP_NAME
+from berth.core.requests.job_validation import SHARE_AICORE
+from berth.core.state.holdings.holding import owned_by
+from berth.formats.ascend.pod_annotations import ATTEMPT, GROUP_NAME, JOB_UID
 from berth.schemas.envelope import decode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.sim.errors import Failure
-from tests.sim.observer import SCHEDULER
+from tests.sim.observer import SCHEDULER, decided_chips
 from tests.sim.users import GROUPS, PODS
 from tests.sim.world import World
+from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Tree
 
 STEADY_S: Final = 20.0
@@ -83,6 +88,7 @@ class Steady:
         now: dict[tuple[str, ...], tuple[object, float]] = {}
         self._see_jobs(now)
         self._see_groups(now)
+        self._see_mounted(now)
         self._since = now
 
     def _is_steady(self, now: dict[tuple[str, ...], tuple[object, float]], key: tuple[str, ...], value: object) -> bool:
@@ -118,6 +124,38 @@ class Steady:
             status = status_of(state, key, at_ms=0, restart_held=held, unplaced=why) or usual
             if digest(told[key]) != digest(status):
                 raise Failure("the status of a job at work is another", f"{key}: {told[key]} instead of {status}")
+
+    def _see_mounted(self, now: dict[tuple[str, ...], tuple[object, float]]) -> None:
+        """The ledger has a pod of Berth on the chips that it names, unless another pod names some of them too.
+
+        Raises:
+            Failure: It does not.
+        """
+        observer = self._world.observer
+        fold = observer.state.fold
+        if not fold.settings.has_steps or not observer.has_strangers:
+            return
+        pods = [pod for pod in self._world.cell.kube.objects(PODS) if _uses_chips(pod)]
+        for pod in pods:
+            uid, node, mask = pod["metadata"]["uid"], pod["spec"]["nodeName"], chips_of(pod)
+            annotations = pod["metadata"].get("annotations") or {}
+            if JOB_UID not in annotations or SHARE_AICORE in annotations:
+                continue
+            others = reduce(
+                or_, (chips_of(one) for one in pods if one is not pod and one["spec"]["nodeName"] == node), 0
+            )
+            if not self._is_steady(now, ("chips", uid), (mask, mask & others)) or mask & others:
+                continue
+            keys = ((uid, 0), (annotations[JOB_UID], int(annotations[ATTEMPT])))
+            shares = [share for key in keys if key in fold.holdings for share in owned_by(fold.holdings[key])]
+            owned = reduce(or_, (share.mask for share in shares if share.node == node), 0)
+            observer.count["chips of pods that name others"] += mask != decided_chips(pod)
+            observer.count["chips of pods at work"] += 1
+            if mask & ~owned:
+                raise Failure(
+                    "the ledger has a pod on other chips",
+                    f"{pod['metadata']['name']} on {node}: {mask:x}, the ledger {owned:x}",
+                )
 
     def _told(self) -> Mapping[tuple[str, str], JobStatus]:
         stream = self._world.cell.server.streams.get(self._world.user.subjects.stream(StreamName.STATUS))
@@ -191,3 +229,8 @@ def is_phase_right(phase: str, truth: Truth) -> bool:
     if truth.scheduled >= truth.least:
         return phase == "Running"
     return phase != "Running"  # one that was completed stays so
+
+
+def _uses_chips(pod: Tree) -> bool:
+    over = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+    return bool(pod["spec"].get("nodeName")) and not over and bool(chips_of(pod))

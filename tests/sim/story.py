@@ -76,6 +76,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "backup": 0,
     "stranger": 0,
     "reject": 0,
+    "mount": 0,
     "delete-stream": 1,
 }
 """What may happen, and how often where everything does."""
@@ -178,7 +179,7 @@ def draw(seed: int) -> Story:
     if settings.sync != "always":
         drawn += ["backup"] * 5 + ["power"] * chance.choice((1, 1, 2))
     if has_strangers(seed):
-        drawn += ["stranger"] * 5 + ["reject"] * 2
+        drawn += ["stranger"] * 5 + ["reject"] * 2 + ["mount"] * 4
     if _is_contested(seed):
         settings.decisions["chain"] = seed // CONTESTED % 2
         drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]

@@ -42,8 +42,10 @@ def test_an_inventory_that_does_not_wait_for_pods_of_unknown_jobs_is_found(monke
 
     made = Pods.__init__
 
-    def init(self: Pods, nodes: Nodes, usage: Usage, *, await_job_ms: int, settle_ms: int = 0) -> None:
-        made(self, nodes, usage, await_job_ms=await_job_ms, settle_ms=settle_ms)
+    def init(
+        self: Pods, nodes: Nodes, usage: Usage, *, await_job_ms: int, naming_ms: int = 0, settle_ms: int = 0
+    ) -> None:
+        made(self, nodes, usage, await_job_ms=await_job_ms, naming_ms=naming_ms, settle_ms=settle_ms)
         self.awaiting_job = Unseen()
 
     monkeypatch.setattr(Pods, "__init__", init)

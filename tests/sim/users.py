@@ -1,27 +1,20 @@
 """What users do: jobs of all kinds, pods, claims, requests, and everything wrong."""
 
-from collections.abc import Callable, Iterable
-from functools import reduce
-from operator import or_
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from berth.core.chips.picking import ids_of
-from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
-from berth.products.model import LABEL_SOFT_SHARE, RESOURCE_910
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobCancel
 from tests.sim.kube import finished
-from tests.sim.loop import SimLoop
 from tests.sim.manifests import PRIORITIES, ascend_job, owned, pod, run_for, volcano_job
 from tests.sim.stage import Stage
 from tests.sim.storage import KINDS
-from tests.sim.story import Event, Story
+from tests.sim.story import Event
 from tests.sim.wrong import BODIES, REQUESTS
 from tests.support.cells import a_job
-from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Tree
 
 JOBS: Final = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
@@ -40,20 +33,8 @@ WRONG_FIELDS: Final[tuple[tuple[str, str], ...]] = (
 """What is wrong with a pod or with the PodGroup of one."""
 
 
-NODES: Final = "/api/v1/nodes"
-REJECTIONS: Final = ("UnexpectedAdmissionError", "TopologyAffinityError", "OutOfcpu")
-"""Reasons for which kubelets reject pods."""
-_REJECT_S: Final = 0.02
-_STARTED: Final = frozenset({"Running", "Succeeded", "Failed"})
-
-
 class Users(Stage):
     """See above."""
-
-    def __init__(self, loop: SimLoop, seed: int, story: Story) -> None:
-        super().__init__(loop, seed, story)
-        self.rejecting: dict[str, str] = {}
-        """Nodes whose kubelets reject pods, and for which reason."""
 
     jobs = pods = requests = ascend_jobs = 0
     """How many were made."""
@@ -195,54 +176,6 @@ class Users(Stage):
         body = {"metadata": {"name": "small"}, "spec": {"capability": {"cpu": "2"}}, "status": {"state": "Open"}}
         self.cell.kube.put(QUEUES, body)
 
-    # Other schedulers and kubelets.
-
-    def _do_stranger(self, event: Event) -> None:
-        """Another scheduler binds a pod with chips: it names them, or nobody does, for now or for ever.
-
-        Its clock may be behind, so that the device plug-in serves its pod before one of Berth that was bound earlier.
-        """
-        node, dice, kube = self.node_of(event), event.dice, self.cell.kube
-        if not node.resource or LABEL_SOFT_SHARE in node.labels or node.name not in _names(kube.objects(NODES)):
-            return
-        pods = [one for one in kube.objects(PODS) if one["spec"].get("nodeName") == node.name and not _is_over(one)]
-        taken = reduce(or_, map(chips_of, pods), 0)
-        free = list(ids_of(node.chips & ~taken))
-        marks = {"berth/run-for": f"{dice.choice((10, 15, 20))}s"}
-        count = node.chips.bit_count()
-        if free and dice.random() < 0.7:
-            count = dice.randrange(1, len(free) + 1)
-            if node.resource == RESOURCE_910 and dice.random() < 0.8:
-                marks[node.resource] = chip_names(node.resource, sorted(dice.sample(free, count)))
-                shift_ms = dice.choice((-5_000, 5_000))
-                marks[PREDICATE_TIME] = str((self.cell.clocks["kube"].now_ms() + shift_ms) * 1_000_000)
-        asked = {node.resource: str(count)}
-        spec: Tree = {
-            "schedulerName": "default-scheduler",
-            "nodeName": node.name,
-            "restartPolicy": "Never",
-            "containers": [{"name": "main", "image": "none:1", "resources": {"requests": asked, "limits": asked}}],
-        }
-        finished(kube.create(PODS, {"metadata": {"name": self._pod_name(), "annotations": marks}, "spec": spec}))
-
-    def _do_reject(self, event: Event) -> None:
-        """The kubelet of a node rejects all pods that are bound to it for a while."""
-        name = self.node_of(event).name
-        self.rejecting[name] = event.dice.choice(REJECTIONS)
-        self.later(event.for_s, self.rejecting.pop, name, None)
-
-    def see_bound(self, pod: Tree) -> None:
-        """See that a pod was bound: its kubelet may reject it."""
-        if pod["spec"]["nodeName"] in self.rejecting:
-            self.later(_REJECT_S, self._reject, pod["metadata"]["name"], pod["metadata"]["uid"])
-
-    def _reject(self, name: str, uid: str) -> None:
-        for found in self.cell.kube.objects(PODS):
-            if found["metadata"]["uid"] == uid and (found.get("status") or {}).get("phase", "") not in _STARTED:
-                reason = self.rejecting.get(found["spec"]["nodeName"], REJECTIONS[0])
-                status = {"phase": "Failed", "reason": reason, "message": "Pod was rejected"}
-                finished(self.cell.kube.patch(f"{PODS}/{name}/status", {"status": status}))
-
     # Requests.
 
     def _do_drain(self, event: Event) -> None:
@@ -316,14 +249,6 @@ class Users(Stage):
     def _do_rubbish(self, event: Event) -> None:
         """Something that is no request."""
         self.say(self.user.subjects.intake_request("ns", f"x{event.one}"), BODIES[event.two % len(BODIES)])
-
-
-def _names(objects: Iterable[Tree]) -> set[str]:
-    return {found["metadata"]["name"] for found in objects}
-
-
-def _is_over(pod: Tree) -> bool:
-    return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 
 def _encoded(job: msgspec.Struct) -> bytes:

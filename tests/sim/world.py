@@ -16,6 +16,7 @@ from tests.sim.middle import Middle
 from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
+from tests.sim.outsiders import Outsiders
 from tests.sim.owners import Owners
 from tests.sim.rivals import Rivals
 from tests.sim.story import RARE_FROM, RARE_POINTS, UNREACHED, Event, Story, has_strangers
@@ -24,7 +25,7 @@ from tests.sim.users import PODS
 from tests.support.kube_rules import Place, Tree
 
 
-class World(Owners, Nature, Trouble, Operator, Rivals):
+class World(Owners, Outsiders, Nature, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
