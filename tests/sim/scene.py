@@ -21,6 +21,8 @@ PRODUCT: Final = "module-910b-8"
 NAMESPACE: Final = "/api/v1/namespaces/ns"
 PODS: Final = f"{NAMESPACE}/pods"
 GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
+ALONE: Final[dict[str, list[str]]] = {"controllers": []}
+"""Agents of nodes alone: the script plays the controllers."""
 _FOREVER: Final = {"berth/run-for": "forever"}
 _REJECT_S: Final = 0.02
 """Time in which a kubelet looks at a pod, before the simulated ones do."""
