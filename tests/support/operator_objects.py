@@ -73,8 +73,8 @@ def samples(folder: Path, *kinds: str) -> Iterator[tuple[str, Tree, int]]:
     """Objects of these kinds in the files of a release's samples, with the names of the files, for nodes with 8 chips.
 
     Their accelerators become chips, workers without any get two, other resources are small, nodes are asked for by the
-    kind of their chips alone, and claims become empty folders; all else stays. Objects have names of their own, since several samples have the same.
-    With each comes the number of pods that it is to have.
+    kind of their chips alone, and claims become empty folders; all else stays. Objects have names of their own, since
+    several samples have the same. With each comes the number of pods that it is to have.
     """
     for number, file in enumerate(sorted(folder.rglob("*.yaml"))):
         for one in yaml.safe_load_all(file.read_text("utf-8")):
