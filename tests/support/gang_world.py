@@ -245,18 +245,19 @@ def requested(count: int = 4, **group: Any) -> GangWorld:  # noqa: ANN401 - what
     world.gangs.set_group(a_group("pg", least=count, **group))
     world.pods(*members(count))
     world.settle()
-    assert list(world.requests) == [BASE]
-    world.verdict(BASE)
-    world.status(BASE, "waiting")
+    (name,) = world.requests
+    world.verdict(name)
+    world.status(name, "waiting")
     return world
 
 
-def running(count: int = 4) -> GangWorld:
+def running(count: int = 4, **group: Any) -> GangWorld:  # noqa: ANN401 - whatever a group can have
     """A gang of ``count`` pods that runs."""
-    world = requested(count)
-    world.status(BASE, "placed")
+    world = requested(count, **group)
+    (name,) = world.requests
+    world.status(name, "placed")
     world.pods(*members(count, node="n1", phase="Running"))
-    world.outcome(BASE)
-    world.status(BASE, "running")
+    world.outcome(name)
+    world.status(name, "running")
     world.settle()
     return world

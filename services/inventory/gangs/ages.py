@@ -69,5 +69,5 @@ def changed_precedence(gang: Gang, minimum: int) -> Iterable[tuple[Part, str]]:
 
 def _size(gang: Gang) -> int:
     """Pods of a gang that run or have succeeded."""
-    members = gang.members.values()
-    return sum(1 for one in members if (one.is_bound and one.is_live) or one.pod.status.phase == "Succeeded")
+    succeeded = sum(1 for one in gang.members.values() if one.pod.status.phase == "Succeeded")
+    return len(gang.runners) + succeeded

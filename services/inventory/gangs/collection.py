@@ -24,6 +24,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishReplacements, ReadOwner
 from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.gang_index import GangIndex
+from berth.services.inventory.gangs.identity import controller_uid, holders, is_of_one, is_same, tops_of
 from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
 from berth.services.inventory.gangs.replacements import attach
 from berth.services.inventory.gangs.resolver import Name, Resolver
@@ -47,7 +48,7 @@ class Gangs:
         self._schedulers = frozenset(settings.scheduler_names)
         self._asks = PodAsks()
         self._resolver = Resolver(settings)
-        self._index = GangIndex(self._touch)
+        self._index = GangIndex(self._touch, self._resolver.names)
         self._gangs = self._index.gangs
         self._settling = Settling(settle_ms, self._gangs.get, self._completeness)
         self._due: list[tuple[int, GangKey]] = []
@@ -93,7 +94,12 @@ class Gangs:
             return
         if uid in self._foreign:
             self.drop_pod(uid)
-        self._index.put(member_of(pod, self._asks))
+        member = member_of(pod, self._asks)
+        gang = self._gangs.get(member.place.key)
+        if gang is not None and uid not in self._index and not is_of_one(gang.former_tops, member):
+            why = f"{gang.key.kind} group {gang.key.name} was created again for another controller"
+            self._retire(gang.key, gang.former_uid, why)
+        self._index.put(member)
 
     def drop_pod(self, uid: str) -> None:
         """Take the deletion of a pod."""
@@ -111,13 +117,14 @@ class Gangs:
         if group.metadata.deletion_timestamp is not None:
             self.drop_group(*name)
             return
-        known = self._podgroups.get(name)
-        if known is not None and known.metadata.uid != group.metadata.uid:
-            why = f"PodGroup {name[1]} was deleted and created again"
-            self._retire(GangKey("podgroup", *name), known.metadata.uid, why)
+        key = GangKey("podgroup", *name)
+        gang = self._gangs.get(key)
+        if gang is not None and gang.podgroup_uid not in {"", group.metadata.uid}:
+            self._see_again(gang, group.metadata.uid, controller_uid(group))
         self._podgroups[name] = group
         self._groups.set(group)
-        self._touch(GangKey("podgroup", *name))
+        self._index.see_group(key, group)
+        self._touch(key)
 
     def drop_group(self, namespace: str, name: str) -> None:
         """Take the deletion of a Volcano PodGroup."""
@@ -126,7 +133,7 @@ class Gangs:
             return
         self._groups.drop((namespace, name))
         key = GangKey("podgroup", namespace, name)
-        self._retire(key, group.metadata.uid, f"PodGroup {name} was deleted")
+        self._index.lose_group(key, controller_uid(group))
         if key not in self._gangs:
             self._resolver.lookups.use(key, None)
         self._touch(key)
@@ -266,6 +273,7 @@ class Gangs:
         if gang is None:
             return []
         self._settling.note_processed(gang, now_ms)
+        gang.latecomers = self._index.latecomers(key)
         effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms)
         if gang.is_past:
             self._index.release(gang)
@@ -280,31 +288,37 @@ class Gangs:
     def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
         """Note which object has the name of a group that is read on demand."""
         uid = facts.uid if facts is not None and not facts.is_ending else ""
-        if gang.podgroup_uid and (uid != gang.podgroup_uid) and (uid or is_gone or facts is not None):
-            again = " and created again" if uid else ""
-            self._retire(gang.key, gang.podgroup_uid, f"{gang.key.kind} group {gang.key.name} was deleted{again}")
+        if gang.podgroup_uid and uid != gang.podgroup_uid and (uid or is_gone or facts is not None):
+            self._see_again(gang, uid, "")
         elif uid:
             gang.podgroup_uid = uid
 
+    def _see_again(self, gang: Gang, uid: str, made_by: str) -> None:
+        """Note that another group has the name of a gang, by its uid and that of its controller, or none if empty."""
+        if not is_same(gang, made_by):
+            kind = "PodGroup" if gang.key.kind == "podgroup" else f"{gang.key.kind} group"
+            again = " and created again" if uid else ""
+            self._retire(gang.key, gang.podgroup_uid, f"{kind} {gang.key.name} was deleted{again}")
+        elif uid:
+            gang.former_tops = tops_of(holders(gang)) if not made_by else frozenset()
+            gang.former_uid, gang.podgroup_uid = gang.podgroup_uid, uid
+
     def _retire(self, key: GangKey, uid: str, why: str) -> None:
         """End the gang of a group that is gone: a later one of the name begins without requests and ranks."""
-        gang = self._index.retire(key, uid, why)
-        if gang is None:
-            return
-        self._settling.drop(key)
-        self._resolver.lookups.use(key, None)
-        for name in (*gang.published_names, *gang.parts):
-            self._resolver.names[key.namespace, name] = gang.key
+        if self._index.retire(key, uid, why) is not None:
+            self._settling.drop(key)
+            self._resolver.lookups.use(key, None)
 
     def _pods_of(self, group: PodGroup, reads: list[Effect], now_ms: int) -> GroupPods:
         """State of a PodGroup's pods; appends the reads that are needed to find out which scheduler places them."""
         name = (group.metadata.namespace, group.metadata.name)
         key = GangKey("podgroup", *name)
         gang, latecomers = self._gangs.get(key) or Gang(key), self._index.latecomers(key)
-        if members := [*gang.members.values(), *latecomers]:
+        own = [member for member in gang.members.values() if not self._index.names_other(member, key)]
+        if members := [*own, *latecomers]:
             priority, published = self._resolver.priorities.of(members, group), self._resolver.published_members
             facts = self._resolver.lookups.lookup(key, now_ms).facts
-            return group_pods(gang, latecomers, published, priority=priority, facts=facts)
+            return group_pods(gang, members, published, priority=priority, facts=facts)
         if name in self._foreign_pods:
             return GroupPods(is_ours=False)
         look, made_by = group_owner(group), group.metadata.controller
@@ -347,7 +361,7 @@ class Gangs:
             seen = self._podless[name]
         else:
             return  # its pods may exist: they are requested again, under the same uid
-        gang = self._index.of_fact(seen, self.group_uid(seen.namespace, seen.podgroup), None)
+        gang = self._index.of_fact(seen, self._podgroups.get((seen.namespace, seen.podgroup)))
         gang.parts[job.name] = part_from(seen, job, gang, is_first=False)
         self._resolver.names[name] = gang.key
         self._touch(gang.key)
@@ -376,10 +390,8 @@ class Gangs:
         """Assign the restored facts to the gangs of their pods; returns what is published about those without one."""
         restored, self._restored = self._restored, {}
         early, self._early_notes = self._early_notes or [], None
-        by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
         for _, (seen, job) in sorted(restored.items(), key=lambda item: item[0]):
-            group_uid = self.group_uid(seen.namespace, seen.podgroup)
-            gang = self._index.of_fact(seen, group_uid, by_owner.get(seen.owner.uid))
+            gang = self._index.of_fact(seen, self._podgroups.get((seen.namespace, seen.podgroup)))
             self._index.keep(seen, gang)
             gang.published_names[seen.job] = None
             self._resolver.names[seen.namespace, seen.job] = gang.key

@@ -1,18 +1,21 @@
 """Gangs by key, and the gang of each pod.
 
-A gang of a PodGroup has no uid in its key as long as its PodGroup exists. When that is deleted, or replaced by another
-of the same name, the gang becomes a *past* gang: it keeps what is placed under the uid of its PodGroup, until the pods
-are gone. Pods that hold no place go to the gang that has the name now.
+A gang of a PodGroup has no uid in its key. When another gang has the name of its PodGroup, it becomes a *past* gang: it
+keeps what is placed under the uid of its PodGroup, until the pods are gone. Pods that hold no place go to the gang that
+has the name now.
 
-A pod may be bound before a controller gives it a PodGroup. It stays in its gang, and is a *latecomer* of the PodGroup.
+A pod may be bound before a controller gives it a PodGroup. It stays in its gang, and is a *latecomer* of the PodGroup,
+until that turns out to be the same gang: then the gang *joins* the PodGroup's, with all that it has placed.
 """
 
 from collections.abc import Callable
 from typing import Final
 
+from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.workloads import GangKey
 from berth.schemas.facts import MembersSeen
-from berth.services.inventory.gangs.model import Gang, Member, is_past
+from berth.services.inventory.gangs.identity import GroupsByController, controller_uid, is_same_after_restart
+from berth.services.inventory.gangs.model import GROUPED, Gang, Member, is_past
 from berth.services.inventory.gangs.request_lifecycle import unassigned
 from berth.services.inventory.gangs.restoring import restored_owner
 
@@ -27,10 +30,15 @@ class GangIndex:
 
     Args:
         touch: Called with the key of a gang that has changed.
+        names: Gang of each name (namespace, name) of a request; kept up to date when requests change their gang.
     """
 
-    def __init__(self, touch: Callable[[GangKey], None]) -> None:
+    def __init__(self, touch: Callable[[GangKey], None], names: dict[tuple[str, str], GangKey]) -> None:
         self.gangs: dict[GangKey, Gang] = {}
+        self._request_names = names
+        self._groups = GroupsByController()
+        self._owned: dict[str, GangKey] = {}
+        """Gang of each controller, by its uid."""
         self._gang_of: dict[str, GangKey] = {}
         """Gang of each pod, by uid of the pod."""
         self._touch = touch
@@ -53,11 +61,14 @@ class GangIndex:
                     self.gangs[before].whole_ms = None
                     self._touch(before)
                 namesakes[key] = None
+                self._owned[key.uid] = key
         return gang
 
     def forget(self, key: GangKey) -> None:
         """Take out a gang that has no state."""
-        del self.gangs[key]
+        self._groups.forget(key, self.gangs.pop(key).owner_uid)
+        if self._owned.get(key.uid) == key:
+            del self._owned[key.uid]
         namesakes = self._namesakes.get(key[:3], {})
         if namesakes.pop(key, key) is None and not namesakes:
             del self._namesakes[key[:3]]
@@ -81,6 +92,28 @@ class GangIndex:
         self._gang_of[member.uid] = key
         self._touch(key)
         self._note_latecomer(member, key)
+        self._unite(key.uid)
+        self._follow(key, member.place.key)
+
+    def see_group(self, key: GangKey, group: PodGroup) -> None:
+        """Note that a PodGroup exists; gangs that turn out to be the same one join its gang."""
+        uid = controller_uid(group)
+        self._groups.add(key, uid)
+        self._unite(uid)
+        for late in self.latecomers(key):
+            if late.uid in self._gang_of:
+                self._follow(self._gang_of[late.uid], key)
+
+    def lose_group(self, key: GangKey, uid: str) -> None:
+        """Note that a PodGroup does not exist any more, and the uid of its controller; its gang stays."""
+        self._groups.remove(key)
+        if key in self.gangs:
+            self._groups.leave(key, uid)
+            self._unite(uid)
+
+    def names_other(self, member: Member, key: GangKey) -> bool:
+        """Whether a pod names another PodGroup than that of a gang by now."""
+        return member.place.key[:3] != key[:3] and member.place.key in self._groups
 
     def latecomers(self, key: GangKey) -> list[Member]:
         """Pods that name a PodGroup and are in another gang, because they were bound before they named it."""
@@ -101,13 +134,66 @@ class GangIndex:
         now, and so does a pod of a past gang.
         """
         key, known = member.place.key, self._gang_of.get(member.uid)
+        if key.uid and key.kind not in GROUPED:
+            key = self._groups.only(key.uid) or key
         if known is None or known == key:
             return key
         stays = member.is_bound or (is_past(known) and known[:3] == key[:3]) or self.gangs[known].has_placed(member.uid)
         return known if stays else key
 
+    def _unite(self, uid: str) -> None:
+        """Join the gangs of a controller: into that of its PodGroup, or into its own when it has none any more."""
+        own, group = self._owned.get(uid), self._groups.only(uid)
+        if group is not None:
+            for before in (own, *self._groups.before(uid)):
+                self._join(before, group)
+        elif own is not None:
+            for before in self._groups.gone(uid):
+                self._join(before, own)
+
+    def _follow(self, before: GangKey, named: GangKey) -> None:
+        """Join a gang to that of a PodGroup which all of its live pods name by now."""
+        gang = self.gangs.get(before)
+        if before == named or before.kind in GROUPED or gang is None or named not in self._groups:
+            return
+        if all(member.place.key == named for member in gang.members.values() if member.is_live):
+            self._join(before, named)
+
+    def _join(self, before: GangKey | None, into: GangKey) -> None:
+        """Give what is placed of a gang to another one; pods that wait are requested anew there.
+
+        Such a request ends with the name of the PodGroup that its pods are of now.
+        """
+        old = self.gangs.get(before) if before is not None else None
+        if before is None or old is None or before == into or not (old.members or old.parts):
+            return
+        new = self.gang(into)
+        for name in [name for name, part in old.parts.items() if part.is_placed and not part.is_over]:
+            part = new.parts[name] = old.parts.pop(name)
+            part.gang = into
+            self._request_names[into.namespace, name] = into
+            if old.published_names.pop(name, name) is None:
+                new.published_names[name] = None
+            if name in old.replacements:
+                new.replacements[name] = old.replacements.pop(name)
+        new.age_seq = min(filter(None, (old.age_seq, new.age_seq)), default=0)
+        new.largest = max(old.largest, new.largest)
+        held = {slot.uid for part in new.parts.values() for slot in part.slots}
+        held.update(uid for part in new.parts.values() for uid in part.backups.values())
+        for member in list(old.members.values()):
+            if member.uid not in old.members:
+                continue
+            if member.is_bound or not member.is_live or member.uid in held:
+                self._move(member, before, new)
+                if member.uid in old.previous_uids:
+                    new.previous_uids[member.uid] = old.previous_uids.pop(member.uid)
+            elif member.place.key != before or into.kind == "podgroup":
+                self.put(member)
+        self._touch(before)
+        self._touch(into)
+
     def retire(self, key: GangKey, uid: str, why: str) -> Gang | None:
-        """Turn the gang of a PodGroup that is gone into a past gang; None if there is none.
+        """Turn the gang of a PodGroup whose name another one has into a past gang; None if there is none.
 
         Args:
             key: The gang.
@@ -126,6 +212,8 @@ class GangIndex:
             self._gang_of[pod] = gang.key
         for part in gang.parts.values():
             part.gang = gang.key
+        self._request_names.update({(key.namespace, name): gang.key for name in (*gang.published_names, *gang.parts)})
+        self._groups.forget(key, gang.owner_uid)
         self._touch(gang.key)
         return gang
 
@@ -137,28 +225,34 @@ class GangIndex:
             if previous_uid:
                 self.gang(member.place.key).previous_uids[member.uid] = previous_uid
 
-    def of_fact(self, seen: MembersSeen, group_uid: str, owned: GangKey | None) -> Gang:
+    def of_fact(self, seen: MembersSeen, group: PodGroup | None) -> Gang:
         """Gang of a request that an earlier run made.
 
         Args:
             seen: What the earlier run published about its pods.
-            group_uid: Uid of the PodGroup that has the name now; empty if there is none.
-            owned: Gang of the controller that the fact names; None if there is none.
+            group: The PodGroup that has the name now, if there is one.
         """
         if not seen.podgroup:
             known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)
-            key = next(known, None) or owned
+            uid = seen.owner.uid
+            key = next(known, None) or self._groups.only(uid) or self._owned.get(uid)
             gang = self.gang(key or GangKey(_LOST, seen.namespace, seen.job))
             if key is None:
                 gang.look, gang.owner_uid = restored_owner(seen), seen.owner.uid
                 gang.ended = "its pod was deleted" if not seen.owner.name and seen.job.startswith("pod.") else ""
             return gang
         key = GangKey("podgroup", seen.namespace, seen.podgroup)
-        if group_uid and seen.podgroup_uid in {"", group_uid}:
-            return self.gang(key)
+        pods = [self.gangs[self._gang_of[uid]].members[uid] for uid in seen.pod_uids if uid in self._gang_of]
+        has_holder = any(member.is_live and member.is_bound for member in pods)
+        if is_same_after_restart(seen, group, self.gangs.get(key), has_holder=has_holder):
+            gang = self.gang(key)
+            if group is None:
+                gang.podgroup_uid, gang.owner_uid, gang.group_owner = seen.podgroup_uid, seen.owner.uid, seen.owner
+                self.lose_group(key, seen.owner.uid)
+            return gang
         gang = self.gang(key._replace(uid=seen.podgroup_uid or _UNKNOWN_UID))
-        gang.podgroup_uid = seen.podgroup_uid
-        gang.ended = f"PodGroup {seen.podgroup} was deleted" + (" and created again" if group_uid else "")
+        gang.podgroup_uid, gang.group_owner = seen.podgroup_uid, seen.owner
+        gang.ended = f"PodGroup {seen.podgroup} was deleted" + (" and created again" if group is not None else "")
         return gang
 
     def keep(self, seen: MembersSeen, gang: Gang) -> None:
@@ -182,7 +276,7 @@ class GangIndex:
     def _note_latecomer(self, member: Member, key: GangKey) -> None:
         self._forget_latecomer(member.uid)
         named = member.place.key
-        if named.kind == "podgroup" and named[:3] != key[:3]:
+        if named.kind in GROUPED and named[:3] != key[:3]:
             self._latecomers.setdefault(named, {})[member.uid] = member
             self._names[member.uid] = named
             self._touch(named)

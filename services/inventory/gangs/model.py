@@ -13,7 +13,7 @@ from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
 from berth.formats.whole_numbers import whole_number
-from berth.schemas.facts import JobSeen, OutcomeSeen
+from berth.schemas.facts import JobSeen, OutcomeSeen, Owner
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Refusal
@@ -361,6 +361,9 @@ class Gang:
         ages: Place in the queue of pods (uid) whose request was dropped while it waited.
         age_seq: Place in the queue of its first request; 0 while unknown.
         largest: Pods that it had at most.
+        latecomers: Pods of other gangs that name its PodGroup: they were bound before they did.
+        former_uid: Uid that its PodGroup had before it was made again without a controller; empty if it was not.
+        former_tops: Top controllers of its pods at that time; empty if they had none.
         moved: Gangs of pods (uid) that have left this one since it was last processed.
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
@@ -368,11 +371,13 @@ class Gang:
         podgroup_uid: Uid of the PodGroup or Workload that its key names; empty while it has none, or is unknown.
         look: Owner that is read for it; None when its pods name none.
         owner_uid: Uid that this owner must have; empty when the pods do not name it.
+        group_owner: Controller of its PodGroup, also while that is away; None without one.
         check_ms: Time at which the owner is read again because pods are missing; None when none are.
         arrivals: Reads of the owner that had begun when a pod was first seen, by the pod's uid.
         group_spec: Spec of its PodGroup that was seen last.
         group_reads: Reads of the owner that had begun when that changed; -1 if it did not.
         is_succeeded: Its controller was created again with another uid, and that has pods.
+        ungrouped: Why it has no PodGroup although it had one, as a sentence: what waits is withdrawn.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
         finished: Why its owner makes no pods any more, as a sentence: what waits for pods of it is withdrawn.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
@@ -389,6 +394,9 @@ class Gang:
     ages: dict[str, int] = field(default_factory=dict)
     age_seq: int = 0
     largest: int = 0
+    latecomers: list[Member] = field(default_factory=list)
+    former_uid: str = ""
+    former_tops: frozenset[str] = frozenset()
     moved: dict[str, GangKey] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
@@ -396,16 +404,23 @@ class Gang:
     podgroup_uid: str = ""
     look: OwnerKey | None = None
     owner_uid: str = ""
+    group_owner: Owner | None = None
     check_ms: int | None = None
     arrivals: dict[str, int] = field(default_factory=dict)
     group_spec: PodGroupSpec | None = None
     group_reads: int = -1
     is_succeeded: bool = False
+    ungrouped: str = ""
     ended: str = ""
     finished: str = ""
     due_ms: int | None = None
     changed_ms: int | None = None
     whole_ms: int | None = None
+
+    @property
+    def runners(self) -> list[Member]:
+        """Live pods with a node, whichever gang they are in."""
+        return [member for member in (*self.members.values(), *self.latecomers) if member.is_bound and member.is_live]
 
     def has_placed(self, uid: str) -> bool:
         """Whether a pod has a rank of a request that is placed and not over."""

@@ -161,11 +161,7 @@ def minimum_now(gang: Gang, context: GangContext) -> int:
 
 def is_fresh(gang: Gang) -> bool:
     """Whether no pod of the gang has a node and no request exists: its minimum must start together."""
-    return not gang.parts and not _is_running(gang)
-
-
-def _is_running(gang: Gang) -> bool:
-    return any(member.is_bound and member.is_live for member in gang.members.values())
+    return not gang.parts and not gang.runners
 
 
 def _is_blocked(gang: Gang) -> bool:
@@ -173,7 +169,7 @@ def _is_blocked(gang: Gang) -> bool:
     parts = gang.parts.values()
     if any(part.is_first and (part.state == "closed" or not part.is_placed) for part in parts):
         return True
-    return not _is_running(gang) and not any(slot.is_live for part in parts for slot in part.slots)
+    return not gang.runners and not any(slot.is_live for part in parts for slot in part.slots)
 
 
 def _refused(gang: Gang) -> str:

@@ -25,8 +25,8 @@ def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) ->
     taken = {slot.index for part in gang.parts.values() for slot in part.slots if slot.uid in live}
     assigned = {slot.uid for part in gang.parts.values() for slot in part.slots}
     places = _Places(gang, facts)
-    for member in gang.members.values():
-        if member.is_live and member.is_bound and member.uid not in assigned:
+    for member in gang.runners:
+        if member.uid not in assigned:
             rank = places.stated(member)
             taken.update(() if rank is None else (rank,))
     preferred_ranks = [places.preferred(member) for member in members]
@@ -60,9 +60,8 @@ def same_ranks(gang: Gang, free: Sequence[Member]) -> dict[str, str]:
     """
     slots = [slot for _, part in sorted(gang.parts.items()) for slot in part.slots if slot.uid]
     assigned = {slot.uid for slot in slots}
-    bound = [member for member in gang.members.values() if member.is_live and member.is_bound]
     holders = {slot.index: slot.pod for slot in slots if slot.is_live and slot.index != NO_INDEX}
-    for member in sorted(bound, key=lambda one: one.name):
+    for member in sorted(gang.runners, key=lambda one: one.name):
         rank = _stated_by(member)
         if rank is not None and member.uid not in assigned:
             holders.setdefault(rank, member.name)

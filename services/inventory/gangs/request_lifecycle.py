@@ -210,6 +210,8 @@ def _end_of_owner(gang: Gang, part: Part) -> str:
     """
     if gang.ended and _ends_with_owner(part):
         return gang.ended
+    if gang.ungrouped and not part.awaits_pods and _ends_with_owner(part):
+        return gang.ungrouped
     return gang.finished if part.awaits_pods else ""
 
 

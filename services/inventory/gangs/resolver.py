@@ -151,7 +151,7 @@ class Resolver:
             reads += read_owner(self.lookups, gang)
         new = self._new_parts(gang, found, base, context)
         # 4. The pods of each rank are published before the request.
-        wanted = self._members_to_publish(gang, found, base, context, now_ms)
+        wanted = self._members_to_publish(gang, found, base, now_ms)
         effects += self._publish_members(gang, wanted, now_ms)
         effects += [PublishReplacements(fact) for fact in changed_replacements(gang, now_ms)]
         effects += [
@@ -174,9 +174,13 @@ class Resolver:
         if gang.is_past:
             return
         gang.look = _look(gang, group)
-        if gang.key.kind == "podgroup":
-            made_by = group.metadata.controller if group is not None else None
+        gang.ungrouped = ""
+        if group is not None:
+            made_by = group.metadata.controller
+            gang.group_owner = Owner(made_by.kind, made_by.name, made_by.uid) if made_by is not None else None
             gang.owner_uid = made_by.uid if made_by is not None else ""
+        elif gang.key.kind == "podgroup":
+            gang.ungrouped = f"PodGroup {gang.key.name} was deleted" if gang.podgroup_uid else ""
         elif gang.key.kind not in GROUPED and gang.key.kind != "lws":
             gang.owner_uid = gang.key.uid or gang.owner_uid
         self.lookups.use(gang.key, gang.look, gang.owner_uid)
@@ -326,11 +330,9 @@ class Resolver:
         self.names[gang.key.namespace, name] = gang.key
         return name
 
-    def _members_to_publish(
-        self, gang: Gang, found: Plan, base: str, context: GangContext, now_ms: int
-    ) -> dict[str, MembersSeen]:
+    def _members_to_publish(self, gang: Gang, found: Plan, base: str, now_ms: int) -> dict[str, MembersSeen]:
         """Facts to publish about the gang's pods, by name."""
-        owner = _owner(gang, context)
+        owner = _owner(gang)
         wanted = {name: members_of(gang, part, owner, at_ms=now_ms) for name, part in gang.parts.items()}
         is_alone = gang.key.kind == "pod"
         waiting = [([member], why, is_alone) for member, why in found.held_single]
@@ -380,16 +382,12 @@ def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
     return next((member.place.look for member in gang.members.values()), gang.look)
 
 
-def _owner(gang: Gang, context: GangContext) -> GangOwner:
+def _owner(gang: Gang) -> GangOwner:
     """Owner of a gang: its PodGroup, and the controller of that, otherwise the controller of its pods."""
-    made_by = context.group.metadata.controller if context.group is not None else None
-    if made_by is not None:
-        controller = Owner(made_by.kind, made_by.name, made_by.uid)
-    else:
-        controller = min(
-            (member.place.owner for member in gang.members.values()),
-            key=lambda it: (it.kind, it.name, it.uid),
-            default=Owner(),
-        )
+    controller = gang.group_owner or min(
+        (member.place.owner for member in gang.members.values()),
+        key=lambda it: (it.kind, it.name, it.uid),
+        default=Owner(),
+    )
     is_grouped = gang.key.kind == "podgroup"
     return GangOwner(controller, gang.key.name if is_grouped else "", gang.podgroup_uid if is_grouped else "")

@@ -100,11 +100,15 @@ class _Group:
 
     @property
     def amounts(self) -> Mapping[str, int]:
-        """Resources that its first pods need: its minimum, or fewer pods while a rollout makes them step by step."""
-        least, replicas = self.observed.spec.min_member or 0, self.pods.replicas
-        if replicas is None or replicas >= least:
-            return self.min_resources.amounts
-        return {name: -(-amount * replicas // least) for name, amount in self.min_resources.amounts.items()}
+        """Resources that its first pods need beside those that run.
+
+        The first pods are its minimum, or fewer while a rollout makes them step by step.
+        """
+        least, replicas, held = self.observed.spec.min_member or 0, self.pods.replicas, self.pods.held
+        amounts = self.min_resources.amounts
+        if replicas is not None and replicas < least:
+            amounts = {name: -(-amount * replicas // least) for name, amount in amounts.items()}
+        return {name: amount - held.get(name, 0) for name, amount in amounts.items() if amount > held.get(name, 0)}
 
 
 class Groups:

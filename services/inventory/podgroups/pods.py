@@ -1,12 +1,22 @@
 """State of a PodGroup's pods, from the gangs."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.schemas.facts import MembersSeen
 from berth.services.inventory.gangs.model import Gang, Member
-from berth.services.inventory.podgroups.status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
+from berth.services.inventory.podgroups.status import (
+    CPU,
+    MEMORY,
+    NO_PODS,
+    NO_REASON,
+    VALIDATE_FAILED,
+    PodCounts,
+    Why,
+    reason_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +31,7 @@ class GroupPods:
         why: Why its pods wait.
         again_ms: When its owner is to be read again, because it could not be read; None for never.
         replicas: Pods that its owner has while a rollout is going on; None without one.
+        held: Resources that its pods on nodes have, as in :class:`MinResources`: it does not need them once more.
     """
 
     is_ours: bool | None
@@ -30,11 +41,12 @@ class GroupPods:
     why: Why = NO_REASON
     again_ms: int | None = None
     replicas: int | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
 
 
 def group_pods(
     gang: Gang,
-    latecomers: Sequence[Member],
+    members: Sequence[Member],
     published_members: Mapping[tuple[str, str], MembersSeen],
     *,
     priority: int,
@@ -44,14 +56,14 @@ def group_pods(
 
     Args:
         gang: Of the PodGroup.
-        latecomers: Its pods that are in other gangs, because they were bound before they had it.
+        members: Its pods; some may be in other gangs, because they were bound before they had it.
         published_members: What was published last about the pods of each name.
         priority: Highest priority of its pods.
         facts: Facts of its owner, if the owner was read.
     """
     phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
     scheduled = unscheduled = 0
-    members = [*gang.members.values(), *latecomers]
+    held: Counter[str] = Counter()
     for member in members:
         phase = member.pod.status.phase
         if phase in phases:
@@ -59,6 +71,9 @@ def group_pods(
         if member.is_live:
             scheduled += member.is_bound
             unscheduled += not member.is_bound
+            if member.is_bound:
+                ask = member.ask
+                held.update({ask.resource: ask.chips, CPU: ask.cpu_milli, MEMORY: ask.memory_mib})
     counts = PodCounts(
         total=len(members),
         running=phases["Running"],
@@ -71,9 +86,11 @@ def group_pods(
         is_ours=True,
         counts=counts,
         priority=priority,
-        is_placed=bool(latecomers) or any(part.is_placed for part in gang.parts.values()),
+        is_placed=any(member.uid not in gang.members for member in members)
+        or any(part.is_placed for part in gang.parts.values()),
         why=_why(gang, published_members) if unscheduled else NO_REASON,
         replicas=facts.replicas if facts is not None and facts.rollout else None,
+        held=held,
     )
 
 

@@ -7,6 +7,10 @@ import pytest
 from berth.formats.kubernetes.objects import Pod
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members, requested, running
 
+FIRST = ("example.com/v1", "Thing", "train", "thing-1")
+SECOND = ("example.com/v1", "Thing", "train", "thing-2")
+FIRST_BASE = "thing.train"
+
 
 def again(count: int, start: int = 0) -> list[Pod]:
     """Pods of the same names with other uids, as a user makes them who applies a manifest again."""
@@ -111,28 +115,28 @@ def test_new_pods_that_come_before_the_new_podgroup_take_no_place_of_the_old_req
     assert world.standing(BASE) == {0: "p-0", 1: "p-1"}
 
 
-def test_pods_that_run_for_a_deleted_podgroup_keep_their_request_and_count_for_no_other() -> None:
-    world = running(4)
-    uid = world.requests[BASE].uid
+def test_pods_that_run_for_a_deleted_podgroup_keep_their_request_and_count_for_none_of_another_controller() -> None:
+    world = running(4, owner=FIRST)
+    uid = world.requests[FIRST_BASE].uid
     deleted(world)
     world.settle()
-    world.gangs.set_group(a_group("pg", uid="later", least=3))
+    world.gangs.set_group(a_group("pg", uid="later", least=3, owner=SECOND))
     world.pods(*again(2))
     world.settle(after_s=60)
     assert world.withdrawn == []
-    assert world.members[BASE].uid == uid
-    assert world.standing(BASE) == {index: f"p-{index}" for index in range(4)}
+    assert world.members[FIRST_BASE].uid == uid
+    assert world.standing(FIRST_BASE) == {index: f"p-{index}" for index in range(4)}
     (held,) = [name for name, seen in world.members.items() if seen.hold]
     assert world.hold(held) == "2 of at least 3 pods exist"
     world.pods(*again(1, 2))
     world.settle()
-    (name,) = [name for name in world.requests if name != BASE]
+    (name,) = [name for name in world.requests if name != FIRST_BASE]
     assert world.requests[name].min_available == 3
     assert world.ranks(name) == {"p-0": "0", "p-1": "1", "p-2": "2"}
     drop_all(world)
-    world.status(BASE, "failed")
+    world.status(FIRST_BASE, "failed")
     world.settle()
-    assert world.members[BASE].pods == []
+    assert world.members[FIRST_BASE].pods == []
     assert world.gangs.parts == 1
     nothing_remains(world, "again", 3)
 
@@ -209,18 +213,18 @@ def test_after_a_restart_a_podgroup_of_another_uid_takes_nothing_over() -> None:
     assert after.published == []
 
 
-def test_after_a_restart_pods_that_run_for_a_deleted_podgroup_stay_its_own() -> None:
-    world = running()
+def test_after_a_restart_pods_that_run_for_the_podgroup_of_another_controller_stay_its_own() -> None:
+    world = running(owner=FIRST)
     after = GangWorld()
     after.requests, after.members = dict(world.requests), dict(world.members)
-    after.gangs.restore(world.members[BASE], world.job(BASE))
-    after.gangs.set_group(a_group("pg", uid="later", least=3))
+    after.gangs.restore(world.members[FIRST_BASE], world.job(FIRST_BASE))
+    after.gangs.set_group(a_group("pg", uid="later", least=3, owner=SECOND))
     after.pods(*members(4, node="n1", phase="Running"), *again(2))
-    after.status(BASE, "running")
-    after.outcome(BASE)
+    after.status(FIRST_BASE, "running")
+    after.outcome(FIRST_BASE)
     after.settle(after_s=60)
     assert after.withdrawn == []
-    assert after.members[BASE] == world.members[BASE]
+    assert after.members[FIRST_BASE] == world.members[FIRST_BASE]
     (held,) = [name for name, seen in after.members.items() if seen.hold]
     assert after.hold(held) == "2 of at least 3 pods exist"
 

@@ -415,7 +415,7 @@ def test_pods_that_were_bound_before_they_had_their_group_count_for_it() -> None
 def test_a_group_is_not_completed_before_it_has_as_many_pods_as_it_needs() -> None:
     world = GroupWorld(chips=0)
     world.pods(a_pod("p", scheduler="volcano", node="n", phase="Running"))
-    world.show(pending(least=2))
+    world.show(pending(least=2, chips=16))
     world.pods(a_pod("p", group="pg", scheduler="volcano", node="n", phase="Running"))
     world.run(after_s=5)
     assert (world.phase(), world.shown["pg"].status.running) == ("Pending", 1)
