@@ -11,7 +11,7 @@ from tests.sim.batch import Result
 from tests.sim.middle import MIDDLE
 from tests.sim.observer import CHECKS
 from tests.sim.steady import STEADY
-from tests.sim.story import CONTESTED_FROM, RIVALS, UNREACHED, WEIGHTS
+from tests.sim.story import CONTESTED_FROM, OWNERS, OWNERS_FROM, RIVALS, UNREACHED, WEIGHTS
 
 AT_REST: Final = ("replay", "sleepers", "starts", "statuses", "pods at rest")
 """Checks at the end."""
@@ -33,9 +33,11 @@ _GROUPS: Final = {
 def untouched(count: Counter[str], seeds: int) -> dict[str, list[str]]:
     """What never happened in so many seeds: kinds of events, fault points that are passed, refusals.
 
-    A run that must have many stories in which the fences are tried, whatever its first seed, must try them in each way.
+    A run that must have many stories in which the fences are tried, whatever its first seed, must try them in each way;
+    likewise those in which owners are busy.
     """
-    verbs = (*WEIGHTS, *(dict.fromkeys(RIVALS) if seeds >= CONTESTED_FROM + ALL else ()))
+    rare = [verbs for verbs, first in ((OWNERS, OWNERS_FROM), (RIVALS, CONTESTED_FROM)) if seeds >= first + ALL]
+    verbs = (*WEIGHTS, *(dict.fromkeys(verb for verbs in rare for verb in verbs)))
     points = (*POINTS, *BINDER_POINTS, *VOLUME_POINTS, *RECOVERY_POINTS)
     codes: tuple[str, ...] = Code.__args__  # type: ignore[attr-defined]  # of a Literal
     return {

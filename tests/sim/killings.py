@@ -18,7 +18,7 @@ import msgspec
 from tests.mutants.made.registry import Made
 from tests.mutants.outcomes import Mutant
 from tests.mutants.trees import TreeError
-from tests.sim.story import RIVALS, WEIGHTS, draw
+from tests.sim.story import OWNERS, RIVALS, WEIGHTS, draw
 
 PAGE: Final = Path(__file__).with_name("MUTANTS.md")
 _CALLBACKS_MAX: Final = 600_000
@@ -119,7 +119,7 @@ def seeds_for(mutant: Made, seeds: Iterable[int]) -> list[int]:
     Raises:
         TreeError: It names an event that there is not.
     """
-    verbs = sorted({*WEIGHTS, *RIVALS})
+    verbs = sorted({*WEIGHTS, *OWNERS, *RIVALS})
     unknown = [verb for verb in mutant.verbs if verb not in verbs]
     if unknown:
         raise TreeError(f"{mutant.name}: there is no event {unknown[0]}; there are {', '.join(verbs)}")

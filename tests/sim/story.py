@@ -77,6 +77,11 @@ WEIGHTS: Final[dict[str, int]] = {
     "delete-stream": 1,
 }
 """What may happen, and how often where everything does."""
+OWNERS: Final = ("scale", "rollout", "rollout", "rename", "rename", "regroup", "regroup", "refuse")
+"""What becomes of gangs in stories in which their owners are busy, see ``tests/sim/owners.py``."""
+OWNERS_FROM: Final = 300
+OWNERS_SHARE: Final = 0.5
+"""Owners are busy in so many stories, from this seed on."""
 RIVALS: Final = ("doubt", "doubt", "rival", "rival", "stray")
 """What happens in stories in which the fences of the ledger are tried, see ``tests/sim/rivals.py``."""
 CONTESTED: Final = 4
@@ -171,7 +176,11 @@ def draw(seed: int) -> Story:
     if _is_contested(seed):
         settings.decisions["chain"] = seed // CONTESTED % 2
         drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]
-    events = sorted((_event(chance, verb) for verb in drawn), key=lambda event: event.at_s)
+    events = [_event(chance, verb) for verb in drawn]
+    if _has_busy_owners(seed):
+        events += _of_owners(seed)
+        settings.agents["controllers_s"] = chance.choice((0.0, 0.3, 2.0))
+    events.sort(key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events))
 
 
@@ -250,6 +259,17 @@ def _event(chance: Random, verb: str) -> Event:
         chance.randrange(1000),
         round(chance.choice((0.3, 2.0, 8.0, 20.0)) * (0.2 + chance.random()), 3),
     )
+
+
+def _of_owners(seed: int) -> list[Event]:
+    """What owners of gangs do, whatever else happens."""
+    chance = Random(f"{seed} owners")  # noqa: S311  # a simulation
+    return [_event(chance, chance.choice(OWNERS)) for _ in range(chance.randrange(4, 16))]
+
+
+def _has_busy_owners(seed: int) -> bool:
+    is_drawn = Random(f"{seed} busy").random() < OWNERS_SHARE  # noqa: S311  # a simulation
+    return seed >= OWNERS_FROM and is_drawn and not _is_contested(seed)
 
 
 def _is_contested(seed: int) -> bool:

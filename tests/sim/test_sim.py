@@ -12,7 +12,7 @@ from tests.sim.batch import Result, command, run_batch, shrunk
 from tests.sim.figures import ALL, AT_REST, MANY, page, untouched, wrongs
 from tests.sim.observer import CHECKS, Observer
 from tests.sim.run import STEPS_MIN, Lived, live
-from tests.sim.story import CONTESTED_FROM, WEIGHTS, Story, draw
+from tests.sim.story import CONTESTED_FROM, OWNERS_FROM, WEIGHTS, Story, draw
 from tests.sim.world import World
 from tests.support.compiled_files import COMPILED_FILES
 
@@ -145,9 +145,11 @@ def test_what_was_never_touched_is_named() -> None:
     assert "append.after" in untouched(Counter(), ALL)["fault points"]
     assert "append.after" not in untouched(Counter({"point: append.after": 1}), ALL)["fault points"]
     assert set(untouched(Counter(), ALL)["events"]) == set(WEIGHTS)
+    owners = {"scale", "rollout", "rename", "regroup", "refuse"}
+    assert set(untouched(Counter(), OWNERS_FROM + ALL)["events"]) == set(WEIGHTS) | owners
     fences = {"doubt", "rival", "stray"}
-    assert set(untouched(Counter(), CONTESTED_FROM + ALL)["events"]) == set(WEIGHTS) | fences
-    assert fences == {
+    assert set(untouched(Counter(), CONTESTED_FROM + ALL)["events"]) == set(WEIGHTS) | owners | fences
+    assert fences | owners == {
         event.verb for seed in range(CONTESTED_FROM, CONTESTED_FROM + ALL) for event in draw(seed).events
     } - set(WEIGHTS)
 

@@ -1,5 +1,6 @@
 """What must hold when a cell has come to rest, and whether it has."""
 
+import re
 from collections import Counter
 
 from berth.core.errors import CoreError
@@ -25,6 +26,9 @@ from tests.support.watch import summary
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 _STARTS_MAX = 10
+_TASK = "volcano.sh/task-spec"
+_SHORT = re.compile(r"\d+ of at least \d+ pods exists?")
+"""Sentence of a gang of which pods are missing."""
 
 
 def unrest(world: World) -> list[str]:
@@ -80,6 +84,7 @@ async def see_rest(world: World) -> None:
     await _see_statuses(world)
     _see_chips(world)
     _see_pods(world)
+    _see_held(world)
 
 
 async def _started(world: World) -> tuple[dict[str, object], dict[str, object]]:
@@ -182,6 +187,35 @@ def _see_pods(world: World) -> None:
             raise Failure("a PodGroup runs and its pods do not", f"{group['metadata']['name']}: {said}, {found}")
         if said in {"", "Pending", "Inqueue"} and set(found) == {"Running"}:
             raise Failure("the pods of a PodGroup run and it does not", f"{group['metadata']['name']}: {said}, {found}")
+
+
+def _see_held(world: World) -> None:
+    """No pod waits for others although its PodGroup has as many as it needs: those that run and have ended count.
+
+    Raises:
+        Failure: One does.
+    """
+    pods = [pod for pod in world.cell.kube.objects(PODS) if "deletionTimestamp" not in pod["metadata"]]
+    for group in world.cell.kube.objects(GROUPS):
+        name, spec = group["metadata"]["name"], group.get("spec") or {}
+        members = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == name]
+        members = [pod for pod in members if (pod.get("status") or {}).get("phase") != "Failed"]
+        tasks = Counter((pod["metadata"].get("annotations") or {}).get(_TASK, "") for pod in members)
+        is_whole = len(members) >= (spec.get("minMember") or 0) and all(
+            tasks[task] >= least for task, least in (spec.get("minTaskMember") or {}).items()
+        )
+        world.observer.count["PodGroups with all pods"] += is_whole
+        for pod in members if is_whole else ():
+            said = _unscheduled(pod).get("message", "")
+            if _SHORT.fullmatch(said):
+                raise Failure("a pod waits for pods that are there", f"{pod['metadata']['name']} of {name}: {said}")
+
+
+def _unscheduled(pod: Tree) -> Tree:
+    """Why a pod has no node, as its condition says it; empty without such a condition."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    found = (one for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False")
+    return {} if pod["spec"].get("nodeName") else next(found, {})
 
 
 def _see_reason(pod: Tree, group: Tree | None) -> None:

@@ -16,14 +16,15 @@ from tests.sim.middle import Middle
 from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
+from tests.sim.owners import Owners
 from tests.sim.rivals import Rivals
 from tests.sim.story import RARE_FROM, RARE_POINTS, UNREACHED, Event, Story
 from tests.sim.trouble import Trouble
-from tests.sim.users import PODS, Users
+from tests.sim.users import PODS
 from tests.support.kube_rules import Place, Tree
 
 
-class World(Users, Nature, Trouble, Operator, Rivals):
+class World(Owners, Nature, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
@@ -96,6 +97,7 @@ class World(Users, Nature, Trouble, Operator, Rivals):
         """Everything that is broken works again."""
         cell = self.cell
         cell.kube.weather, cell.kube.is_down = Weather(), False
+        cell.kube.forgive()
         cell.server.is_down, cell.server.lag_s = False, 0.0
         cell.server.silent_until_s.clear()
         cell.rare.clear()
