@@ -143,6 +143,8 @@ class Steady:
             found = pods.get(name, [])
             if not found or any(pod["spec"].get("schedulerName") != SCHEDULER for pod in found):
                 continue
+            if all(_ended_at(pod) and _ended_at(pod) <= group["metadata"]["creationTimestamp"] for pod in found):
+                continue  # it was made again when no pod of it was left that lives: they are of the former one
             truth = truth_of(group, found)
             status: Mapping[str, Any] = group.get("status") or {}
             if not self._is_steady(now, ("PodGroup", name), truth) or not truth.scheduled:
@@ -153,6 +155,15 @@ class Steady:
                 raise Failure("a PodGroup counts other pods than there are", f"{name}: {dict(status)}, {truth}"[:2000])
             if not is_phase_right(status.get("phase") or "", truth):
                 raise Failure("a PodGroup at work has a wrong phase", f"{name}: {dict(status)}, {truth}"[:2000])
+
+
+def _ended_at(pod: Tree) -> str:
+    """When the last container of a pod ended (RFC 3339); empty of one that has not ended."""
+    status = pod.get("status") or {}
+    if status.get("phase") not in {"Succeeded", "Failed"}:
+        return ""
+    states = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
+    return max((str(one.get("finishedAt", "")) for one in states), default="")
 
 
 def truth_of(group: Tree, pods: list[Tree]) -> Truth:
@@ -175,7 +186,7 @@ def truth_of(group: Tree, pods: list[Tree]) -> Truth:
 
 def is_phase_right(phase: str, truth: Truth) -> bool:
     """Whether a PodGroup with pods on nodes may have a phase."""
-    if truth.total == truth.succeeded >= truth.least:
+    if truth.least <= truth.total == truth.succeeded + truth.failed:
         return phase == "Completed"
     if truth.scheduled >= truth.least:
         return phase == "Running"

@@ -115,6 +115,8 @@ def test_a_binding_that_lacks_annotations_is_found(
         ("Completed", Truth("u", 2, total=2, succeeded=2, scheduled=2), True),
         ("Running", Truth("u", 2, total=2, succeeded=2, scheduled=2), False),
         ("Running", Truth("u", 3, total=2, succeeded=2, scheduled=2), False),
+        ("Completed", Truth("u", 2, total=2, succeeded=1, failed=1, scheduled=1), True),
+        ("Running", Truth("u", 1, total=2, succeeded=1, failed=1, scheduled=1), False),
     ],
 )
 def test_the_phase_of_a_podgroup_follows_from_its_pods(phase: str, truth: Truth, *, is_right: bool) -> None:

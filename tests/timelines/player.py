@@ -1,13 +1,13 @@
 """A timeline played against a cell: what users and controllers did is done, what scheduler and kubelets did is awaited.
 
 Whatever a user or controller did waits for all that scheduler and kubelets had done before, since it may be an answer
-to it. After that the recorded pause passes, by the speed; a seed adds delays of its own, and lets the watches of some
-kinds lag behind those of others. Where the recording was quiet, and at the end, pods and PodGroups must be as recorded.
-Which of equal pods of one owner runs is left open.
+to it. After that the recorded pause passes, by the speed. A seed adds delays of its own, lets the watches of some kinds
+lag behind those of others, and lets Volcano's controllers be away for a while, as others go on. Where the recording was
+quiet, and at the end, pods and PodGroups must be as recorded. Which of equal pods of one owner runs is left open.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
@@ -36,6 +36,11 @@ _LOOK_S: Final = 0.02
 _QUIET_MS: Final = 1_000
 """Pods and PodGroups that did not change for so long are as scheduler and controllers want them."""
 _JITTER_S: Final = 0.05
+_CONTROLLERS: Final = "vc-controller-manager"
+_AWAY_SHARE: Final = 0.1
+"""So often controllers are away when they are to do something ..."""
+_AWAY_MAX_S: Final = 4.0
+"""... for at most so long."""
 _LAGS_S: Final = (0.0, 0.0, 0.05, 0.3, 1.0)
 _LAGGING: Final = ("pods", "podgroups", "jobs", "replicasets", "deployments", "statefulsets")
 _GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
@@ -79,6 +84,9 @@ class Player:
         self._played = Played(self._scene.kube)
         self._found: dict[str, None] = {}
         self._owed: list[_Owed] = []
+        self._late: deque[tuple[Line, list[_Owed]]] = deque()
+        """What controllers that are away are to do, each with what it may be an answer to."""
+        self._back_s = 0.0
         self._in_vain: set[tuple[str, str]] = set()
         """What was awaited in vain once: it is not awaited again."""
         self._see = self._scene.kube.on_change
@@ -99,17 +107,20 @@ class Player:
         for line in self._timeline.lines:
             gap_s, before_ms = max(line.t - before_ms, 0) / 1000 / self._speed, max(line.t, before_ms)
             if line.mark or line.kind in UNPLAYED:
-                await scene.after(gap_s)
+                await self._pass(gap_s)
                 if line.mark and line.t - changed_ms >= _QUIET_MS:
                     await self._compare(line.mark)
                 continue
             if line.kind in {"Pod", "PodGroup"}:
                 changed_ms = line.t
-            if self._is_by_nodesim and line.actor == "vc-controller-manager":
+            if self._is_by_nodesim and line.actor == _CONTROLLERS:
                 await scene.after(gap_s)
                 self._recorded.follow(line)
             elif _is_awaited(line):
                 self._owe(line)
+            elif line.actor == _CONTROLLERS and (self._late or self._are_away()):
+                self._recorded.follow(line)
+                self._late.append((line, list(self._owed)))
             else:
                 await self._do(line, gap_s)
         await self._compare("the end")
@@ -121,9 +132,16 @@ class Player:
     # What users and controllers did.
 
     async def _do(self, line: Line, gap_s: float) -> None:
+        if not line.actor.startswith("kube-controller-manager/"):
+            await self._drain()
         await self._await_owed()
-        await self._scene.after(self._later_s(gap_s))
+        await self._pass(self._later_s(gap_s))
         self._recorded.follow(line)
+        await self._play(line)
+        if line.verb == "deleted":
+            self._owe(line)
+
+    async def _play(self, line: Line) -> None:
         if self._is_by_nodesim and line.verb != "added":
             self._played.adopt(line)
         if line.verb == "added":
@@ -136,7 +154,32 @@ class Player:
             self._played.change(line)
         else:
             self._played.remove(line)
-            self._owe(line)
+
+    def _are_away(self) -> bool:
+        """Whether Volcano's controllers are away from now on, by the seed."""
+        if not self._seed or self._rng.random() >= _AWAY_SHARE:
+            return False
+        self._back_s = asyncio.get_running_loop().time() + self._rng.uniform(0.5, _AWAY_MAX_S)
+        return True
+
+    async def _pass(self, seconds: float) -> None:
+        """Let time pass, in which controllers that are back do what they left."""
+        clock_s = asyncio.get_running_loop().time
+        until_s = clock_s() + seconds
+        while self._late and max(clock_s(), self._back_s) < until_s:
+            line, owed = self._late[0]
+            await self._scene.after(max(self._back_s - clock_s(), 0.0))
+            if all(map(self._is_fulfilled, owed)) or clock_s() >= self._back_s + WAIT_S:
+                self._late.popleft()
+                await self._play(line)
+            else:
+                await self._scene.after(_LOOK_S)
+        await self._scene.after(max(until_s - clock_s(), 0.0))
+
+    async def _drain(self) -> None:
+        """Wait until controllers have done all that they left."""
+        while self._late:
+            await self._pass(_LOOK_S)
 
     def _later_s(self, gap_s: float) -> float:
         """A pause by the seed: half to twice as long, and a little more."""
@@ -174,7 +217,7 @@ class Player:
         for _ in range(round(seconds / _LOOK_S)):
             if is_so():
                 return True
-            await asyncio.sleep(_LOOK_S)
+            await self._pass(_LOOK_S)
         return False
 
     # What there is.
@@ -185,6 +228,7 @@ class Player:
 
     async def _compare(self, when: str) -> None:
         """See that pods and PodGroups become as they are recorded."""
+        await self._drain()
         await self._await_owed()
         await self._until(lambda: not self._differences())
         for one in self._differences():
