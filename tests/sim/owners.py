@@ -14,6 +14,8 @@ from tests.sim.users import GROUPS, JOBS, PODS, REPLICA_SETS, Users
 from tests.support.kube_rules import Tree
 
 _REFUSALS: Final = ((400, "BadRequest"), (403, "Forbidden"), (422, "Invalid"), (500, "InternalError"))
+_JOB_KINDS: Final = frozenset({"Job batch.volcano.sh", "AscendJob"})
+"""Controllers that make pods with the name of their PodGroup."""
 _STEP_S: Final = 0.3
 
 
@@ -66,9 +68,9 @@ class Owners(Users):
             finished(kube.create(PODS, owned(whole, "ReplicaSet", "apps/v1", made)))
 
     def _do_rename(self, event: Event) -> None:
-        """Pods of nobody, or of one ReplicaSet or Job, get the name of another PodGroup, one after another."""
+        """Live pods of nobody, or of one ReplicaSet or Job, get the name of another PodGroup, one after another."""
         kube, dice = self.cell.kube, event.dice
-        pods = [found for found in kube.objects(PODS) if _kind_of(found) not in {"Job batch.volcano.sh", "AscendJob"}]
+        pods = [found for found in kube.objects(PODS) if _kind_of(found) not in _JOB_KINDS and not _is_over(found)]
         if not pods:
             return
         chosen = pods[event.one % len(pods)]
@@ -83,12 +85,12 @@ class Owners(Users):
             self.later(number * dice.choice((0.0, 0.05, _STEP_S)), self._name_group, path, found, name)
 
     def _name_group(self, path: str, pod: Tree, name: str) -> None:
-        """Write the name of a PodGroup on a pod that is still there."""
+        """Write the name of a PodGroup on a pod that is still there, and has not ended."""
         try:
             found = self.cell.kube.object(path)
         except KeyError:
             return
-        if found["metadata"]["uid"] == pod["metadata"]["uid"]:
+        if found["metadata"]["uid"] == pod["metadata"]["uid"] and not _is_over(found):
             finished(self.cell.kube.patch(path, {"metadata": {"annotations": {GROUP_NAME: name}}}))
 
     def _do_regroup(self, event: Event) -> None:
@@ -122,6 +124,10 @@ class Owners(Users):
             part = f"/{waiting[event.one % len(waiting)]['metadata']['name']}/binding"
         refused = RefusedError("the request is refused", status=status, cause=cause)
         self.cell.kube.fail(refused, method="POST", part=part, times=dice.choice((1, 3, 12)))
+
+
+def _is_over(pod: Tree) -> bool:
+    return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 
 def _owner_of(pod: Tree) -> str:
