@@ -31,7 +31,7 @@ class Settings(Part, frozen=True):
     round_gangs_max: int = 256
     round_bytes_max: int = 400_000
     attempts_max: int = 5
-    """How often a gang is placed before it fails because its pods cannot be bound."""
+    """How often a gang is placed before it fails because its pods cannot be bound; tries of one minute count once."""
     shard_retry_ms: int = 1_000
     """Delay of the next try of a gang that was refused while a shard was missing."""
     tombstone_after_ms: int = 600_000
@@ -98,7 +98,7 @@ class Settings(Part, frozen=True):
     escalate_superpod_ms: int = 6_000
     """How long it waits before the logical SuperPoD, or the group of level 1, around it leaves."""
     escalate_job_ms: int = 12_000
-    """How long it waits before the whole job restarts."""
+    """How long it waits before the whole job restarts; under ``plan_before_delete`` once there are places."""
     not_ready_ms: int = 0
     """How long a node is not ready before its pods are faulty."""
     restarts_at_once: int = 16

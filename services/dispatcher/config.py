@@ -71,7 +71,7 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     round_bytes_max: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 400_000
     """Bytes of placements in one record; a larger gang has a round of its own."""
     attempts_max: Annotated[int, Meta(ge=1, le=100)] = 5
-    """Times a gang is placed when its pods cannot be bound."""
+    """Times a gang is placed when its pods cannot be bound; those that fail within a minute count once."""
     shard_retry_ms: Annotated[int, Meta(ge=10, le=600_000)] = 1_000
     """How long a gang refused while a shard was missing waits for the next try."""
     tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
@@ -115,7 +115,7 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000
     """... before the logical SuperPoD, or the group of level 1, around it leaves."""
     escalate_job_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 12_000
-    """... before the whole job restarts."""
+    """... before the whole job restarts; with ``plan_before_delete`` once there are places."""
     not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     """How long a node is not ready before its pods are faulty."""
     hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000

@@ -39,6 +39,8 @@ class Life:
     ) -> None:
         self.state = State(keeps=True)
         self.attempt = attempt
+        self.at_ms = 50
+        """Time of the next record."""
         self.to_examine: dict[str, None] = {}
         """Gangs that the facts and records so far ask to be examined."""
         epoch = Epoch(
@@ -47,9 +49,13 @@ class Life:
         self.to_examine.update(self.state.apply_record(1, encode(epoch)).changes.gangs_to_examine)
         self.job("accepted")
         if is_placed:
-            placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
-            self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
+            self.place(attempt)
         assert not self.due()
+
+    def place(self, attempt: int) -> None:
+        self.attempt = attempt
+        placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
+        self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
 
     def fact(self, message: Message, kind: str) -> None:
         applied = self.state.apply_fact(f"berth.c.fact.{kind}", self.state.facts_seq + 1, encode(message))
@@ -84,14 +90,14 @@ class Life:
 
     def round(self, **parts: object) -> None:
         head = self.state.fold.head
-        record = Round(1, head, self.state.facts_seq, 50, head, **parts)  # type: ignore[arg-type]
+        record = Round(1, head, self.state.facts_seq, self.at_ms, head, **parts)  # type: ignore[arg-type]
         self.record(head + 1, record)
 
     def record(self, sequence: int, record: Round) -> None:
         self.to_examine.update(self.state.apply_record(sequence, encode(record)).changes.gangs_to_examine)
 
     def due(self) -> Due:
-        found = examine(self.state, self.to_examine)
+        found = examine(self.state, self.to_examine, at_ms=self.at_ms)
         assert not found.set_aside
         for uid in found.settled:
             del self.to_examine[uid]

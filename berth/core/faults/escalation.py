@@ -189,7 +189,7 @@ class _Step(NamedTuple):
         if self.rules.limit != "pod" and any(one.is_master for one in faults):
             scope = "job"
         wanted = self._wanted(scope, faults, sought=True)
-        if not self.settings.plan_before_delete or self.settings.reference_parity:
+        if not self._plans_first:
             return Escalation((wanted,))
         return self._planned(wanted, faults, seen_ms)
 
@@ -243,7 +243,7 @@ class _Step(NamedTuple):
         rungs = ladder(self.rules, self.shape, self.settings)
         now = _index(rungs, self._scope_now(rungs))
         if last is not None and rungs[now].scope == "job":
-            return Escalation((*options, self._grown(rungs[now], 0)))  # paused, and without pod-rescheduling
+            return Escalation((*options, self._kept(self._grown(rungs[now], 0))))  # paused, and no pod-rescheduling
         began_ms = self._clock_ms()
         if now + 1 >= len(rungs) or not began_ms:
             return Escalation(tuple(options))
@@ -252,21 +252,31 @@ class _Step(NamedTuple):
         if self.at_ms < due_ms:
             return Escalation(tuple(options), due_ms)
         grown = self._grown(rungs[now + 1], self.at_ms - began_ms)
-        if grown.scope != "job" and self.settings.plan_before_delete and not self.settings.reference_parity:
+        if self._plans_first:
             return self._beyond(options, rungs[now + 1 :], base_ms, began_ms)
         return Escalation((*options, grown))
 
     def _beyond(self, options: list[Wanted], rungs: Sequence[Rung], base_ms: int, began_ms: int) -> Escalation:
-        """Healthy pods leave for places only, until the last rung is reached."""
+        """Healthy pods leave for places only, on the last rung too: without one, the others run on."""
         again_ms = 0
         for rung in rungs:
             due_ms = base_ms + rung.after_ms
             if self.at_ms < due_ms:
                 again_ms = due_ms
                 break
-            grown = self._grown(rung, self.at_ms - began_ms)
-            options.append(grown._replace(needs_place=grown.scope != "job"))
+            options.append(self._kept(self._grown(rung, self.at_ms - began_ms)))
         return Escalation(tuple(options), again_ms)
+
+    @property
+    def _plans_first(self) -> bool:
+        """Whether healthy pods leave for places only."""
+        return self.settings.plan_before_delete and not self.settings.reference_parity
+
+    def _kept(self, grown: Wanted) -> Wanted:
+        """A larger step, that waits for places of the ranks without one where places are planned first."""
+        if not self._plans_first:
+            return grown
+        return grown._replace(needs_place=True, sought=grown.sought or tuple(sorted(self.progress.unplaced)))
 
     def _clock_ms(self) -> int:
         """When the clock of the step began to run; 0 while it stands: pods leave, or no new pod waits.

@@ -8,25 +8,34 @@ turns led to it. So a turn that was opened and is not stored is taken back.
 Longer than 400 lines because all steps of a turn are here, each with what may go wrong.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from berth.core.changes import NO_CHANGES, Changes, merged
 from berth.core.errors import InvariantError, guarded
 from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import ClassKey, Gang, gang_of
+from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
+from berth.core.scheduling.pauses import Pauses
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import asks_with, held_back
 from berth.core.scheduling.returning import returning_gangs
-from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
+from berth.core.scheduling.turn import (
+    Choice,
+    MissingShards,
+    Opened,
+    Opening,
+    Recorded,
+    Turn,
+    most_of_a_class,
+    opening_of,
+)
 from berth.core.scheduling.verdicts import Decided, Decisions, round_of
 from berth.core.scheduling.waiting_dumps import changes_of, waiting_dump
 from berth.core.scheduling.wakeups import Wakeups, Woken
@@ -63,6 +72,7 @@ class Scheduler:
         self.to_examine: dict[str, None] = {}
         """Gangs (uid) that may have to be evicted, released or adopted, or need a step of a recovery."""
         self.watch = FaultWatch(state)
+        self._pauses = Pauses(state)
         self._turn: Turn | None = None
         """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
@@ -109,9 +119,9 @@ class Scheduler:
 
     @property
     def next_due_ms(self) -> int:
-        """First time at which a gang needs a step of a recovery, or held places are free, unasked; 0 without."""
-        moments = [self.watch.next_due_ms, *(held.until_ms for held in self.state.fold.held.values())]
-        return min(filter(None, moments), default=0)
+        """First time at which a recovery needs a step, held places are free or a pause is over, unasked; 0 without."""
+        held = (held.until_ms for held in self.state.fold.held.values())
+        return min(filter(None, (self.watch.next_due_ms, *held, *self._pauses.moments())), default=0)
 
     @property
     def has_work(self) -> bool:
@@ -177,6 +187,8 @@ class Scheduler:
         is_out = job.state != "accepted" or (gang is not None and gang.phase != "waiting")
         if is_out or job.request is None or (job.namespace, job.uid) in state.claimed:
             return queue.remove(job.uid) or unblocked
+        if self._pauses.see(key, gang):
+            return queue.remove(job.uid) or unblocked
         attempt = gang.attempt if gang is not None else 1
         return queue.put(self._gang(job, job.request, attempt)) or unblocked
 
@@ -198,13 +210,14 @@ class Scheduler:
             raise InvariantError("the turn before is still open", subject=f"round {number}")
         if self._applied != state.applied:
             raise InvariantError("changes of facts or records were not handed over", subject=f"round {number}")
+        self._pending.append(Changes(jobs_changed=self._pauses.advance(at_ms)))
         self.sync()
         self._consume()
         settings = state.fold.settings
         # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before
         # it.
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
-        most = self._most() if skims else None
+        most = most_of_a_class(state) if skims else None
         gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
         taken = self.queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most)
         gangs = [
@@ -255,21 +268,6 @@ class Scheduler:
         self._consumed = (Woken(), NO_CHANGES)
         self._wakeups.take_back(woken)
         self._pending.insert(0, changes)
-
-    def _most(self) -> Callable[[ClassKey], int]:
-        """How many gangs of a class a round can decide: as many as the free chips allow, and one that is refused.
-
-        Those behind it would have no verdict, for then the class sleeps.
-        """
-        table = self.state.table
-        free = int(np.bitwise_count(table.free[table.view()]).sum())
-        gangs_max = self.state.fold.settings.round_gangs_max
-
-        def most(key: ClassKey) -> int:
-            chips = sum(shape.chips * pods for shape, pods in key if shape.share is None)
-            return min(gangs_max, free // chips + 1) if chips else gangs_max
-
-        return most
 
     def choose(
         self,
@@ -445,6 +443,7 @@ class Scheduler:
             dump: Gangs that wait, as the snapshot has them.
             changes: What the state returned when it was loaded from the same snapshot.
         """
+        self._pauses.now_ms = self.state.fold.at_ms
         self.begin(changes)
         self.queue.load(dump.known, dump.sleeping, dump.held)
         self._pending.append(changes_of(dump, self.state.table.row))

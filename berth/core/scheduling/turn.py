@@ -8,11 +8,14 @@ make it impossible to leave a step out; the scheduler refuses a value that was u
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+import numpy as np
+
 from berth.core.errors import CoreError
 from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.placement.leaving_pods import LeavingPods
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
 from berth.schemas.ledger import Release, Round, Verdict
@@ -149,3 +152,19 @@ class Asking:
 def opening_of(turn: Turn) -> Opening:
     """The opening with which a turn began."""
     return turn if isinstance(turn, Opening) else turn.opening
+
+
+def most_of_a_class(state: State) -> Callable[[ClassKey], int]:
+    """How many gangs of a class a round can decide: as many as the free chips allow, and one that is refused.
+
+    Those behind it would have no verdict, for then the class sleeps.
+    """
+    table = state.table
+    free = int(np.bitwise_count(table.free[table.view()]).sum())
+    gangs_max = state.fold.settings.round_gangs_max
+
+    def most(key: ClassKey) -> int:
+        chips = sum(shape.chips * pods for shape, pods in key if shape.share is None)
+        return min(gangs_max, free // chips + 1) if chips else gangs_max
+
+    return most

@@ -178,7 +178,7 @@ def _is_over(
     if not _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
         return False
     reason = _release_reason(state, holding, seen)
-    again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding))
+    again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding, at_ms))
     found.releases.append(Release(uid, holding.attempt, reason, again))
     held = held_places(state.fold, state.table, holding, at_ms=at_ms) if reason == "fault" else None
     found.held += [held] if held is not None else []
@@ -192,16 +192,17 @@ def _lost_backups(state: State, holding: Holding) -> Release | None:
     return left_backups(holding, state.faults.backups((holding.namespace, holding.name), holding.uid))
 
 
-def _may_try_again(state: State, holding: Holding) -> bool:
+def _may_try_again(state: State, holding: Holding, at_ms: int) -> bool:
     """Whether an attempt that could not be bound is followed by another one.
 
     One that failed for a claim leaves a node or a volume out of those that follow, so it does not count as a try. Nor
-    does one that a fault has ended.
+    does one that a fault has ended. Those that fail within a minute count once.
     """
-    gang = state.fold.gangs.get(holding.uid)
+    gang, settings = state.fold.gangs.get(holding.uid), state.fold.settings
     restarts = gang.restarts if gang is not None else 0
-    failures = state.constraints.claims.failures_of(holding)
-    return holding.attempt < state.fold.settings.attempts_max + failures + restarts
+    by_claims = state.constraints.claims.failures_of(holding)
+    is_early = settings.corrected and gang is not None and gang.failures_at(at_ms) < settings.attempts_max
+    return is_early or holding.attempt < settings.attempts_max + by_claims + restarts
 
 
 def _must_end(
@@ -214,7 +215,7 @@ def _must_end(
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
         else:
             reason = _release_reason(state, holding, None, otherwise="bind-failed")
-            again = reason == "bind-failed" and _may_try_again(state, holding)
+            again = reason == "bind-failed" and _may_try_again(state, holding, at_ms)
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):

@@ -24,7 +24,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishReplacements, ReadOwner
 from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.gang_index import GangIndex
-from berth.services.inventory.gangs.identity import controller_uid, holders, is_of_one, is_same, tops_of
+from berth.services.inventory.gangs.identity import controller_uid, is_of_one, see_group, why_over
 from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
 from berth.services.inventory.gangs.replacements import attach
 from berth.services.inventory.gangs.resolver import Name, Resolver
@@ -97,8 +97,7 @@ class Gangs:
         member = member_of(pod, self._asks)
         gang = self._gangs.get(member.place.key)
         if gang is not None and uid not in self._index and not is_of_one(gang.former_tops, member):
-            why = f"{gang.key.kind} group {gang.key.name} was created again for another controller"
-            self._retire(gang.key, gang.former_uid, why)
+            self._retire(gang.key, gang.former_uid, why_over(gang.key, is_made_again=True))
         self._index.put(member)
 
     def drop_pod(self, uid: str) -> None:
@@ -119,8 +118,8 @@ class Gangs:
             return
         key = GangKey("podgroup", *name)
         gang = self._gangs.get(key)
-        if gang is not None and gang.podgroup_uid not in {"", group.metadata.uid}:
-            self._see_again(gang, group.metadata.uid, controller_uid(group))
+        if gang is not None and (why := see_group(gang, group.metadata.uid, controller_uid(group))):
+            self._retire(key, gang.podgroup_uid, why)
         self._podgroups[name] = group
         self._groups.set(group)
         self._index.see_group(key, group)
@@ -288,20 +287,9 @@ class Gangs:
     def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
         """Note which object has the name of a group that is read on demand."""
         uid = facts.uid if facts is not None and not facts.is_ending else ""
-        if gang.podgroup_uid and uid != gang.podgroup_uid and (uid or is_gone or facts is not None):
-            self._see_again(gang, uid, "")
-        elif uid:
-            gang.podgroup_uid = uid
-
-    def _see_again(self, gang: Gang, uid: str, made_by: str) -> None:
-        """Note that another group has the name of a gang, by its uid and that of its controller, or none if empty."""
-        if not is_same(gang, made_by):
-            kind = "PodGroup" if gang.key.kind == "podgroup" else f"{gang.key.kind} group"
-            again = " and created again" if uid else ""
-            self._retire(gang.key, gang.podgroup_uid, f"{kind} {gang.key.name} was deleted{again}")
-        elif uid:
-            gang.former_tops = tops_of(holders(gang)) if not made_by else frozenset()
-            gang.former_uid, gang.podgroup_uid = gang.podgroup_uid, uid
+        is_known = bool(uid) or is_gone or facts is not None
+        if is_known and (why := see_group(gang, uid, "")):
+            self._retire(gang.key, gang.podgroup_uid, why)
 
     def _retire(self, key: GangKey, uid: str, why: str) -> None:
         """End the gang of a group that is gone: a later one of the name begins without requests and ranks."""

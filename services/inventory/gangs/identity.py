@@ -25,24 +25,44 @@ def holders(gang: Gang) -> list[Member]:
     return [one for one in gang.members.values() if one.is_live and (one.is_bound or gang.has_placed(one.uid))]
 
 
-def is_same(gang: Gang, made_by: str) -> bool:
-    """Whether a group that has the name of a gang now is the one that the gang belongs to, made again.
+def see_group(gang: Gang, uid: str, made_by: str) -> str:
+    """Note which group has the name of a gang now; returns why the gang is over if that is another one, else nothing.
 
     Args:
         gang: The gang; its ``owner_uid`` is that of the former group's controller.
-        made_by: Uid of the controller of the group that has the name now; empty without one.
+        uid: Uid of the group; empty if there is none.
+        made_by: Uid of its controller; empty without one.
     """
+    if gang.podgroup_uid in {"", uid}:
+        gang.podgroup_uid = uid
+        return ""
+    if not _is_same(gang, made_by):
+        return why_over(gang.key, is_made_again=bool(uid))
+    if uid:
+        gang.former_tops = _tops_of(holders(gang)) if not made_by else frozenset()
+        gang.former_uid, gang.podgroup_uid = gang.podgroup_uid, uid
+    return ""
+
+
+def why_over(key: GangKey, *, is_made_again: bool) -> str:
+    """Why a gang is over whose group is gone, as a sentence."""
+    kind = "PodGroup" if key.kind == "podgroup" else f"{key.kind} group"
+    return f"{kind} {key.name} was deleted{' and created again' if is_made_again else ''}"
+
+
+def _is_same(gang: Gang, made_by: str) -> bool:
+    """Whether a group that has the name of a gang now is the one that the gang belongs to, made again."""
     if made_by and made_by == gang.owner_uid:
         return True
     holding = holders(gang)
     if made_by:
         return any(member.place.owner.uid == made_by for member in holding)
-    tops = tops_of(holding)
+    tops = _tops_of(holding)
     waiting = [member for member in gang.members.values() if member.waits and member not in holding]
     return bool(holding) and all(is_of_one(tops, member) for member in waiting)
 
 
-def tops_of(members: Sequence[Member]) -> frozenset[str]:
+def _tops_of(members: Sequence[Member]) -> frozenset[str]:
     """Top controllers of some pods, as far as they have any."""
     return frozenset(filter(None, map(_top, members)))
 

@@ -1,6 +1,7 @@
 """Entries of the folded ledger: what is held, what was decided for each gang, and what a record changes of them."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,11 @@ from berth.core.state.holdings.holding import Holding
 from berth.core.state.run_times import RunTimes
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
+
+_MINUTE_MS: Final = 60_000
+"""Attempts whose pods could not be bound count once in so long, so that a short disturbance does not use them up."""
+_PAUSE_MS: Final = 1_000
+"""First pause after such an attempt."""
 
 
 class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
@@ -32,8 +38,41 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """How often failed pods may still restart it; -1: no failed pod has."""
     restarts: int = 0
     """How often it was restarted as a whole because of a fault."""
+    bind_failures: int = 0
+    """How often its pods could not be bound; attempts that fail within a minute of the first of them count once."""
+    bind_failed_ms: int = 0
+    """Time of the first failure of the last such minute."""
+    retry_ms: int = 0
+    """It is not placed again before this time, because its pods could not be bound; 0 if they could."""
     placed_ms: int = 0
     """Time of the record since which every rank is at its place again; 0 during a recovery."""
+
+    def failures_at(self, at_ms: int) -> int:
+        """:attr:`bind_failures` if its pods cannot be bound at a time again."""
+        is_same = self.bind_failures > 0 and 0 <= at_ms - self.bind_failed_ms < _MINUTE_MS
+        return self.bind_failures + (not is_same)
+
+    def see_again(self, reason: str, at_ms: int, *, has_claims: bool) -> None:
+        """Note why an attempt ended that another one follows.
+
+        Args:
+            reason: Of the release.
+            at_ms: The time.
+            has_claims: Claims of its pods were to be bound: the next attempt leaves out what failed, and does not wait.
+        """
+        self.retry_ms = 0
+        if reason != "bind-failed":
+            self.bind_failures = self.bind_failed_ms = 0
+            return
+        failures = self.failures_at(at_ms)
+        if failures > self.bind_failures:
+            self.bind_failures, self.bind_failed_ms = failures, at_ms
+        if not has_claims:
+            self.retry_ms = at_ms + max(at_ms - self.bind_failed_ms, _PAUSE_MS)
+
+    def pauses_at(self, at_ms: int) -> bool:
+        """Whether it is not placed at a time because its pods could not be bound shortly before."""
+        return self.phase == "waiting" and 0 < self.retry_ms - at_ms <= _MINUTE_MS
 
     @property
     def is_over(self) -> bool:

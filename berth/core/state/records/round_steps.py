@@ -168,6 +168,7 @@ class _Steps:
         gang.ledger_seq, gang.at_ms = self._when
         if release.again:
             gang.phase, gang.attempt = "waiting", gang.attempt + 1
+            gang.see_again(release.reason, self._at_ms, has_claims=any(True for _ in holding.claims()))
         else:
             gang.phase = "failed" if release.reason in {"bind-failed", "fault"} else release.reason
             if release.reason == "bind-failed":

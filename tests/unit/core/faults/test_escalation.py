@@ -447,12 +447,13 @@ def test_plan_before_delete_faulty_pods_leave_without_a_place_if_they_cannot_run
     assert (only(ill).needs_place, ill.again_ms) == (True, START + 60_000), "it runs on where it is"
 
 
-def test_plan_before_delete_healthy_pods_stay_until_the_limit() -> None:
+def test_plan_before_delete_healthy_pods_leave_for_places_only() -> None:
     story = Story(labelled(PODS_FIRST), A3, PLANNED)
     story.fault(5)
     at_block = story.after(6_000)
     assert [(one.scope, one.needs_place) for one in at_block] == [("superpod", True)]
-    assert [(one.scope, one.needs_place) for one in story.after(12_000)] == [("superpod", True), ("job", False)]
+    assert [(one.scope, one.needs_place) for one in story.after(12_000)] == [("superpod", True), ("job", True)]
+    assert story.after(3_600_000)[-1].sought == tuple(sorted(story.progress.unplaced))
     again = found(story.rules, [], A3, story.progress, PLANNED, START + 6_000).again_ms
     assert again == START + 12_000
 

@@ -527,6 +527,24 @@ def test_plan_before_delete_restarts_a_job_once_there_is_a_place() -> None:
     assert holding_of(cell.state, "j").placement.names() == ["a", "c"]
 
 
+def test_plan_before_delete_ends_no_healthy_pod_while_no_place_exists() -> None:
+    """One broken chip and no spare node: after 12 s all pods of the job were deleted."""
+    cell = a_cell("abc", plan_before_delete=True)
+    cell.run(a_job("j", chips=8, replicas=3))
+    cell.break_chip("b")
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks) == ("pod", [1])
+    cell.remove("j")
+    cell.wait_for_places("j", 1)
+    assert [*cell.turns(), *cell.wait(6_000), *cell.wait(6_000), *cell.wait(3_600_000)] == []
+    assert (cell.phase("j"), holding_of(cell.state, "j").attempt) == ("placed", 1)
+    cell.nodes["d"] = a_node("d")
+    cell.publish()
+    (step,) = cell.turns()
+    assert step.placement is not None
+    assert (step.how, step.placement.names()) == ("place", ["d"])
+
+
 def test_plan_before_delete_lets_faulty_pods_leave_and_healthy_ones_stay() -> None:
     cell = a_cell("ab", plan_before_delete=True)
     cell.run(a_job("j", chips=8, replicas=2))

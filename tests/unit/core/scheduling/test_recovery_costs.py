@@ -69,7 +69,7 @@ def test_without_plans_the_next_scope_leaves_without_places() -> None:
     assert (step.scope, step.ranks, step.placement) == ("level", [12, 13, 14, 15], None)
 
 
-def test_the_whole_job_leaves_where_no_part_has_places() -> None:
+def test_healthy_pods_stay_where_neither_a_part_nor_the_whole_job_has_places() -> None:
     cell = in_rows()
     other = a_job(
         "other", chips=16, replicas=1, product="superpod910a3x16",
@@ -78,8 +78,12 @@ def test_the_whole_job_leaves_where_no_part_has_places() -> None:
     cell.run(other, labels={})
     assert cell.node_of("other", 0).startswith("2-")
     lose_rank_15(cell)
-    (step,) = cell.wait(1)
-    assert (step.scope, step.ranks) == ("job", list(range(16)))
+    assert cell.wait(3_600_000) == []
+    assert rows_of(cell)[:8] == ["0"] * 8
+    cell.fail("other", 0)
+    (step,) = cell.turns()
+    assert step.placement is not None
+    assert {name.partition("-")[0] for name in step.placement.names()} == {"2"}
 
 
 def wanted(**changes: object) -> Wanted:

@@ -90,9 +90,11 @@ def test_pods_and_outcomes_of_an_earlier_attempt_say_nothing() -> None:
     assert life.due() == life.release("vanished")
 
 
-@pytest.mark.parametrize(("attempt", "again"), [(2, True), (3, False)])
-def test_a_gang_that_was_evicted_is_placed_again_until_its_attempts_are_used_up(attempt: int, *, again: bool) -> None:
-    life = Life(attempt=attempt, attempts_max=3)
+@pytest.mark.parametrize(("attempts_max", "again"), [(2, True), (1, False)])
+def test_a_gang_that_was_evicted_is_placed_again_until_its_attempts_are_used_up(
+    attempts_max: int, *, again: bool
+) -> None:
+    life = Life(attempts_max=attempts_max)
     life.outcome("failed", bound=1)
     assert life.carry_out() == life.eviction("bind-failed")
     life.outcome("evicted", bound=1)

@@ -253,12 +253,47 @@ def test_a_gang_of_which_a_part_was_bound_is_evicted_first(*, seen: bool) -> Non
     assert life.carry_out() == life.release("bind-failed", again=True)
 
 
-@pytest.mark.parametrize(("attempt", "again"), [(1, True), (2, True), (3, False)])
-def test_a_gang_is_placed_again_until_its_attempts_are_used_up(attempt: int, *, again: bool) -> None:
-    life = Life(attempt=attempt, attempts_max=3)
-    life.outcome("failed")
-    assert life.carry_out() == life.release("bind-failed", again=again)
-    assert life.state.fold.gangs["uid-j"].phase == ("waiting" if again else "failed")
+def fail_after(life: Life, *pauses_s: int) -> list[bool]:
+    """Let attempts fail, each some seconds after the one before; returns whether another one follows each."""
+    again: list[bool] = []
+    for pause_s in pauses_s:
+        if not life.state.fold.holdings:
+            life.place(life.attempt + 1)
+        life.at_ms += pause_s * 1000
+        life.outcome("failed")
+        again += [release.again for release in life.carry_out().releases]
+    return again
+
+
+def test_a_gang_is_placed_again_until_its_attempts_are_used_up() -> None:
+    life = Life(attempts_max=3, corrections=1)
+    assert fail_after(life, 0, 60, 60) == [True, True, False]
+    assert life.state.fold.gangs["uid-j"].phase == "failed"
+
+
+def test_attempts_that_fail_within_a_minute_count_once() -> None:
+    """Case a/05: five attempts were used up within 40 ms."""
+    life = Life(attempts_max=3, corrections=1)
+    assert fail_after(life, *[0, *[1] * 58]) == [True] * 59
+    assert fail_after(life, 2, 59, 1) == [True, True, False]
+
+
+def test_a_clock_that_is_set_back_begins_another_minute() -> None:
+    life = Life(attempts_max=3, corrections=1)
+    life.at_ms = 10_000_000
+    assert fail_after(life, 0, -9_000, 60) == [True, True, False]
+
+
+def test_an_attempt_that_follows_a_failed_one_waits_longer_and_longer() -> None:
+    life = Life(attempts_max=3, corrections=1)
+    pauses: list[int] = []
+    for pause_s in (0, 1, 1, 2, 4, 8, 16):
+        fail_after(life, pause_s)
+        gang = life.state.fold.gangs["uid-j"]
+        pauses.append((gang.retry_ms - life.at_ms) // 1000)
+        assert (gang.pauses_at(life.at_ms), gang.pauses_at(gang.retry_ms)) == (True, False)
+        assert not gang.pauses_at(life.at_ms - 3_600_000), "the clock was set back"
+    assert pauses == [1, 1, 2, 4, 8, 16, 32]
 
 
 def test_a_cancelled_gang_that_could_not_be_bound_is_not_tried_again() -> None:

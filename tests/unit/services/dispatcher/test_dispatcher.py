@@ -262,9 +262,30 @@ async def test_a_gang_that_cannot_be_bound_is_placed_anew_until_its_attempts_are
         assert (await status(cell, "sick")).attempt == attempt
         await outcome(cell, "sick", "failed", attempt=attempt)
         await cell.turns(3)
+        cell.clock.advance(60)
+        await cell.turns(3)
     assert await phase(cell, "sick") == "failed"
     assert [verdict.attempt for verdict in await verdicts(cell, "sick")] == [1, 2, 3]
     assert not cell.dispatcher.state.fold.holdings
+    await cell.close()
+
+
+async def test_a_gang_that_cannot_be_bound_waits_before_it_is_placed_anew_and_others_do_not() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("sick", chips=8))
+    await cell.turns(2)
+    await outcome(cell, "sick", "failed")
+    await cell.turns(3)
+    assert await phase(cell, "sick") == "waiting"
+    assert cell.dispatcher.scheduler.next_due_ms == cell.clock.now_ms() + 1_000
+    await cell.submit(a_job("well", chips=4))
+    await cell.turns(2)
+    assert await phase(cell, "well") == "placed"
+    await cell.submit(a_job("later", chips=8))
+    cell.clock.advance(1)
+    await cell.turns(2)
+    assert cell.dispatcher.scheduler.queue.class_of("uid-sick") is not None
     await cell.close()
 
 

@@ -77,7 +77,7 @@ async def test_shard_counts_write_equal_ledgers(shards: int) -> None:
 
 
 async def test_time_opens_a_turn() -> None:
-    cell = await a_running_job()
+    cell = await a_running_job(faults=FaultsConfig(enabled=True, plan_before_delete=False))
     try:
         await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
         await cell.turns(2)
@@ -111,7 +111,7 @@ async def test_without_the_setting_nothing_happens() -> None:
 
 
 async def test_a_restart_of_the_dispatcher_goes_on_where_it_was() -> None:
-    cell = await a_running_job()
+    cell = await a_running_job(faults=FaultsConfig(enabled=True, plan_before_delete=False))
     try:
         await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
         await cell.turns(2)
