@@ -24,6 +24,7 @@ from berth.services.health.config import HealthConfig
 from berth.services.health.metrics import HealthMetrics
 from berth.services.inventory import app as inventory
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.nodesim.config import AgentsConfig, NodesimConfig
 from berth.services.nodesim.kube import app as nodesim
@@ -81,7 +82,7 @@ class CellSettings(msgspec.Struct, frozen=True):
         snapshot_records: Records between two snapshots.
         agents: Settings of the cluster below that differ from those of :meth:`SimCell._play`.
         binder: Settings of the binder that differ from those of :meth:`SimCell._bind`.
-        inventory: Settings of the inventory that differ from the defaults.
+        gangs: Settings of gangs that differ from the defaults.
         replicas: Of each stream, as the dispatcher has it.
         sync: Whether the bus's server has each write on its disk before it acknowledges it: ``always``, or ``default``.
     """
@@ -93,7 +94,7 @@ class CellSettings(msgspec.Struct, frozen=True):
     snapshot_records: int = 20
     agents: dict[str, Any] = {}
     binder: dict[str, Any] = {}
-    inventory: dict[str, Any] = {}
+    gangs: dict[str, Any] = {}
     replicas: Literal[1, 3] = 1
     sync: str = "always"
 
@@ -278,7 +279,7 @@ class SimCell:
         await scorer.serve(process.buses[0], process.clock, config, process.instruments, stop)
 
     async def _count(self, process: Process, stop: asyncio.Event) -> None:
-        config = InventoryConfig(**self.settings.inventory)
+        config = InventoryConfig(gangs=GangSettings(**self.settings.gangs))
         await inventory.serve_on(
             process.buses[0], process.connect_api(), process.clock, config, process.instruments, stop
         )

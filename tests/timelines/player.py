@@ -13,7 +13,6 @@ from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from berth.services.inventory.gangs.settings import GangSettings
 from tests.sim.scene import Scene
 from tests.support.kube_rules import Place
 from tests.timelines.objects import UNPLAYED, Played, Recorded
@@ -74,9 +73,8 @@ class Player:
         self._speed = speed
         self._seed = seed
         self._rng = Random(f"{seed} {timeline.name}")  # noqa: S311  # a simulation
-        inventory = {"gangs": GangSettings(scheduler_names=(SCHEDULER,))}
         agents = {**AGENTS, "controllers": list(controllers), "scheduler_names": [SCHEDULER]}
-        self._scene = Scene(CLUSTER, seed=seed + 1, agents=agents, inventory=inventory)
+        self._scene = Scene(CLUSTER, seed=seed + 1, agents=agents, gangs={"scheduler_names": (SCHEDULER,)})
         self._is_by_nodesim = bool(controllers)
         self._made: Counter[tuple[str, str]] = Counter()
         """How often a pod or PodGroup of each name was made."""
