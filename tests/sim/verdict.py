@@ -18,7 +18,7 @@ from tests.sim.errors import Failure
 from tests.sim.middle import see_refused
 from tests.sim.process import Process
 from tests.sim.steady import AT_WORK
-from tests.sim.users import PODS
+from tests.sim.users import BATCH_JOBS, PODS, REPLICA_SETS
 from tests.sim.world import World
 from tests.support.kube_rules import Tree
 from tests.support.replays import entries_of, see_same
@@ -201,7 +201,7 @@ def _see_held(world: World) -> None:
         members = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == name]
         members = [pod for pod in members if (pod.get("status") or {}).get("phase") != "Failed"]
         tasks = Counter((pod["metadata"].get("annotations") or {}).get(_TASK, "") for pod in members)
-        is_whole = len(members) >= (spec.get("minMember") or 0) and all(
+        is_whole = len(members) >= max(spec.get("minMember") or 0, _size(world, group)) and all(
             tasks[task] >= least for task, least in (spec.get("minTaskMember") or {}).items()
         )
         world.observer.count["PodGroups with all pods"] += is_whole
@@ -209,6 +209,17 @@ def _see_held(world: World) -> None:
             said = _unscheduled(pod).get("message", "")
             if _SHORT.fullmatch(said):
                 raise Failure("a pod waits for pods that are there", f"{pod['metadata']['name']} of {name}: {said}")
+
+
+def _size(world: World, group: Tree) -> int:
+    """Pods that the ReplicaSet or Job of a PodGroup wants, which may all have to start together; 0 without one."""
+    for owner in group["metadata"].get("ownerReferences") or ():
+        plurals = {("ReplicaSet", "apps/v1"): REPLICA_SETS, ("Job", "batch/v1"): BATCH_JOBS}
+        path = plurals.get((owner["kind"], owner["apiVersion"]))
+        found = [one for one in world.cell.kube.objects(path) if one["metadata"]["uid"] == owner["uid"]] if path else []
+        for one in found:
+            return int(one["spec"].get("replicas") or one["spec"].get("completions") or 0)
+    return 0
 
 
 def _unscheduled(pod: Tree) -> Tree:
