@@ -231,3 +231,6 @@ class Refusal(Part, frozen=True):
     constraints: list[ConstraintCount] = []
     """Constraints of the task that exclude nodes, with what they name, in the order of checks. Their nodes are in
     ``counts`` too, unless they are excluded only after ``pods_have`` pods of the gang have got their nodes."""
+    yields: bool = False
+    """``fifo``: it is for ranks that a running gang lacks, and blocks no gang behind it, because no node could take one
+    of its pods even if nothing else ran there."""

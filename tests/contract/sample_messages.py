@@ -159,7 +159,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         JobCancel: {"cancelled_by", "inferred"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
-        Refusal: {"constraints"},
+        Refusal: {"constraints", "yields"},
         Placement: {"claims"},
         DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
         JobSeen: {"inferred"},
@@ -282,6 +282,7 @@ def _refusal() -> Refusal:
         constraints=[
             ConstraintCount(reason=NodeReason.SPREAD, nodes=1, names=["topology.kubernetes.io/zone"], lacking=1)
         ],
+        yields=True,
     )
 
 

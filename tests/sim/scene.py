@@ -17,7 +17,7 @@ NAMESPACE: Final = "/api/v1/namespaces/ns"
 PODS: Final = f"{NAMESPACE}/pods"
 GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 _FOREVER: Final = {"berth/run-for": "forever"}
-_BEGIN_S: Final = 8.0
+BEGIN_S: Final = 8.0
 """Time in which the services have started and know the cluster."""
 Tree: TypeAlias = dict[str, Any]
 
@@ -61,7 +61,7 @@ class Scene:
             self.kube.put("/api/v1/namespaces", {"metadata": {"name": "ns"}})
             for name in self.cell.names:
                 self.cell.start(name)
-            await asyncio.sleep(_BEGIN_S)
+            await asyncio.sleep(BEGIN_S)
             await script(self)
 
         try:

@@ -33,6 +33,43 @@ def test_02_a_running_gang_below_its_minimum_comes_before_younger_work() -> None
     assert scene.running() == ["gang-worker-0", "gang-worker-1"]
 
 
+@pytest.mark.parametrize("faults", [False, True])
+@pytest.mark.parametrize("times", [1, 2])
+def test_02_the_place_of_a_deleted_pod_is_kept_until_its_controller_makes_it_again(times: int, *, faults: bool) -> None:
+    own = {"faults": {"enabled": True}} if faults else {}
+    scene = Scene(topology(2), agents={"controllers": ["volcano"]}, **own)
+
+    async def script(scene: Scene) -> None:
+        scene.put(VOLCANO_JOBS, a_volcano_job("gang", 2, chips=8))
+        await scene.after(10)
+        scene.pod("filler", 8)
+        await scene.after(5)
+        for _ in range(times):
+            finished(scene.kube.delete(f"{PODS}/gang-worker-1"))
+            await scene.after(20)
+
+    scene.play(script)
+    assert scene.running() == ["gang-worker-0", "gang-worker-1"]
+
+
+def test_02_the_place_of_a_pod_that_nobody_makes_again_is_kept_for_a_moment_only() -> None:
+    scene = Scene(topology(2), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        made = scene.put(REPLICA_SETS, {"metadata": {"name": "dep"}, "spec": {"replicas": 2, "template": {}}})
+        for name in ("dep-0", "dep-1"):
+            scene.pod(name, 8, owner=owned_by(made, "ReplicaSet", "apps/v1"))
+        await scene.after(10)
+        scene.pod("filler", 8)
+        await scene.after(2)
+        scene.put(REPLICA_SETS, {"metadata": {"name": "dep"}, "spec": {"replicas": 1, "template": {}}})
+        finished(scene.kube.delete(f"{PODS}/dep-1"))
+        await scene.after(12)
+
+    scene.play(script)
+    assert scene.running() == ["dep-0", "filler"]
+
+
 @pytest.mark.parametrize(("count", "step_s"), [(4, 0.005), (4, 0.05), (16, 0.02), (16, 0.1), (16, 0.5)])
 def test_04_a_group_name_that_is_written_late_ends_no_pod(count: int, step_s: float) -> None:
     scene = Scene(topology(4), agents=ALONE)

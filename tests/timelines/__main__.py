@@ -7,30 +7,12 @@ import argparse
 import concurrent.futures
 import multiprocessing
 import sys
-from typing import Final, NamedTuple
+from typing import Final
 
-from tests.timelines.differences import unexplained
-from tests.timelines.player import Player
-from tests.timelines.recording import read_timeline, timeline_names, timelines_folder
+from tests.timelines.plays import Play, unexplained_in
+from tests.timelines.recording import timeline_names, timelines_folder
 
 SPEEDS: Final = (1.0, 5.0, 0.2)
-
-
-class Play(NamedTuple):
-    """A timeline, how fast it is played, and the seed of its delays."""
-
-    name: str
-    speed: float
-    seed: int
-
-
-def found_in(play: Play) -> list[str]:
-    """What a play finds that the table does not name."""
-    player = Player(read_timeline(play.name), speed=play.speed, seed=play.seed)
-    try:
-        return unexplained(play.name, player.play())
-    except AssertionError as error:
-        return [f"the cell is wrong: {error}"]
 
 
 def main() -> int:
@@ -46,7 +28,7 @@ def main() -> int:
     plays = [Play(name, speed, seed) for name in names for speed in SPEEDS for seed in range(options.seeds)]
     wrong = 0
     with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for play, found in zip(plays, pool.map(found_in, plays, chunksize=4), strict=True):
+        for play, found in zip(plays, pool.map(unexplained_in, plays, chunksize=4), strict=True):
             wrong += bool(found)
             for line in found:
                 sys.stdout.write(f"{play.name} speed {play.speed:g} seed {play.seed}: {line}\n")

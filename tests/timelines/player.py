@@ -45,7 +45,7 @@ _LAGGING: Final = ("pods", "podgroups", "jobs", "replicasets", "deployments", "s
 _GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MADE: Final = {"Pod": "pods", "PodGroup": "podgroups"}
 _NOT_ADMITTED: Final = frozenset({"", "Pending"})
-_ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
+_ENDED: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 _PHASES_AFTER: Final = {"Running": ("Running", "Succeeded", "Failed"), "Succeeded": ("Succeeded",)}
 
 

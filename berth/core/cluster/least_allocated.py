@@ -5,6 +5,9 @@ all that the node gives, what pods of others use included. A pod that requests n
 requests no memory 200 MiB, so that such pods spread as well. Scores are 0 to 9999; of nodes with equal scores the first
 by name is the best.
 
+A taint with the effect ``PreferNoSchedule`` that the pod does not tolerate takes off more than that, and a preference
+of the pod adds to it, each with the weight of its plug-in in kube-scheduler.
+
 See decision plain_pods.
 """
 
@@ -13,6 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.cluster.node_classes import unwanted_taints
 from berth.core.cluster.node_table import NodeTable
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Shape
@@ -22,6 +26,10 @@ CPU_DEFAULT: Final = 100
 MEMORY_DEFAULT: Final = 200
 """MiB that a pod counts which requests none."""
 _WHOLE: Final = 10_000
+POINT: Final = _WHOLE // 100
+"""What the score of kube-scheduler's plug-in, from 0 to 100, counts for each unit of it."""
+TAINT_WEIGHT: Final = 3 * _WHOLE
+"""What a node loses for each taint that is to be avoided: the weight of the plug-in TaintToleration."""
 
 Ints = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.int32]
@@ -45,7 +53,7 @@ def least_allocated(table: NodeTable, shape: Shape, settings: Settings) -> Score
         settings: Without ``plain_pods`` every score is 0.
 
     Returns:
-        Shape (rows,), 0 to 9999.
+        Shape (rows,), at most 9999, and at least 0 where no taint is to be avoided.
     """
     if not settings.plain_pods:
         return np.zeros(len(table), np.int32)
@@ -56,7 +64,11 @@ def least_allocated(table: NodeTable, shape: Shape, settings: Settings) -> Score
     memory_given: Ints = table.memory[rows].astype(np.int64) + table.memory_others[rows]
     cpu = _parts(cpu_left - (shape.cpu_milli or CPU_DEFAULT), cpu_given)
     memory = _parts(memory_left - (shape.memory_mib or MEMORY_DEFAULT), memory_given)
-    return ((cpu + memory) // 2).astype(np.int32)
+    scores = ((cpu + memory) // 2).astype(np.int32)
+    unwanted = [unwanted_taints(shape, key) for key in table.classes]
+    if any(unwanted):
+        scores -= TAINT_WEIGHT * np.array(unwanted, np.int32).take(table.node_class[rows], mode="wrap")
+    return scores
 
 
 def least_allocated_one(table: NodeTable, shape: Shape, row: int, state: Left, settings: Settings) -> int:
@@ -69,7 +81,8 @@ def least_allocated_one(table: NodeTable, shape: Shape, row: int, state: Left, s
     memory = _part(
         memory_left - (shape.memory_mib or MEMORY_DEFAULT), int(table.memory[row]) + int(table.memory_others[row])
     )
-    return (cpu + memory) // 2
+    unwanted = unwanted_taints(shape, table.classes[table.node_class.item(row)])
+    return (cpu + memory) // 2 - TAINT_WEIGHT * unwanted
 
 
 def _parts(left: Ints, given: Ints) -> Ints:

@@ -64,6 +64,11 @@ def class_reason(shape: Shape, key: ClassKey) -> NodeReason:
     return NodeReason.FITS
 
 
+def unwanted_taints(shape: Shape, key: ClassKey) -> int:
+    """Taints with the effect ``PreferNoSchedule`` of a class that a pod does not tolerate."""
+    return sum(taint.effect == "PreferNoSchedule" and not _tolerated(taint, shape.tolerations) for taint in key.taints)
+
+
 def selects_labels(shape: Shape, labels: Mapping[str, str]) -> bool:
     """Whether the selector and the affinity hold for labels of a node. Conditions on node names are ignored."""
     if any(labels.get(name) != value for name, value in shape.selector if name not in NAME_KEYS):

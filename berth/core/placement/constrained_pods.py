@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.least_allocated import POINT
 from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.constraints.topology import Ints
 from berth.core.placement.round_nodes import RoundNodes
@@ -95,9 +96,13 @@ class ConstrainedPods:
                 break
         preferred = self.round.preferred(shape, chosen)
         if preferred is not None:
-            scores = column.keys >> _RANK_BITS
-            chosen &= scores == scores[chosen].min()
-            chosen &= preferred == preferred[chosen].max()
+            scores = -(column.keys >> _RANK_BITS)
+            if shape.chips or shape.share is not None or not self._scorer.settings.plain_pods:
+                chosen &= scores == scores[chosen].max()
+                scores = preferred
+            else:
+                scores = scores + POINT * preferred
+            chosen &= scores == scores[chosen].max()
         return int(np.where(chosen, column.keys, _LAST).argmin())
 
     def allowed(self, shape: Shape) -> Fits:

@@ -101,10 +101,10 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     refusal = _check_form(form, request, settings)
     if refusal is not None:
         return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
-    blocks = requested_blocks(form, request, settings, gang_pods=_gang_pods(request)) if form.variant else None
+    blocks = requested_blocks(form, request, settings, gang_pods=gang_pods(request)) if form.variant else None
     if isinstance(blocks, Refusal):
         return msgspec.structs.replace(blocks, form=form.name, form_because=chosen.because)
-    chip_pods = _gang_pods(request)
+    chip_pods = gang_pods(request)
     return ValidJob(
         form=form.name,
         because=chosen.because,
@@ -159,7 +159,7 @@ def _chip_pods(request: JobRequest) -> int:
     return sum(task.replicas for task in request.tasks if task.chips > 0)
 
 
-def _gang_pods(request: JobRequest) -> int:
+def gang_pods(request: JobRequest) -> int:
     """Number of pods with chips of the whole gang, of which the request may be a part."""
     return max(_chip_pods(request), _integer(request.annotations.get(GANG_PODS, "0")) or 0)
 
@@ -275,7 +275,7 @@ def _check_sizes(form: Form, request: JobRequest, settings: Settings) -> Refusal
 def _check_pairs(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
     """A3: an even total and an even number per pod; one chip only for the job's only pod with chips."""
     total = _total_chips(request)
-    single = total == 1 and _gang_pods(request) == 1
+    single = total == 1 and gang_pods(request) == 1
     if not single and total % 2:
         return _refuse(
             "invalid-request",

@@ -1,6 +1,7 @@
 """Backfill: later gangs start before large gangs that wait, if the large gangs start no later for it.
 
-``easy`` keeps one reservation (EASY backfill): for the first large gang in the queue that finds no room.
+``easy`` keeps one reservation (EASY backfill): for the first large gang in the queue that finds no room. Ranks that a
+running gang lacks count as large.
 ``conservative`` keeps several: for the first such gangs, each in addition to those before it; a large gang that waits
 because of a reservation of another gang has one too. A later gang that has found room may start if it ends before each
 reservation begins, or if the gang with the reservation can still be placed at that moment, on the same nodes or on
@@ -22,6 +23,7 @@ from berth.core.scheduling.queue_policies import NEVER
 from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, FootprintKey, Reservation
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
+from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
@@ -35,7 +37,7 @@ _Tried = tuple[AttemptKey, ClassKey, int]
 class Terms(NamedTuple):
     """Terms on which gangs get reservations."""
 
-    chips_min: int
+    settings: Settings
     depth: int
     is_deep: bool
     """Gangs that wait for a reservation of others may have one too."""
@@ -90,7 +92,7 @@ class Backfill:
     ) -> None:
         settings = state.fold.settings
         is_deep = settings.queue_policy == "conservative"
-        self._terms = Terms(settings.reserve_chips, settings.reserve_depth if is_deep else 1, is_deep)
+        self._terms = Terms(settings, settings.reserve_depth if is_deep else 1, is_deep)
         self._state, self._scorer, self._silent, self._memory = state, scorer, silent, memory
         self._at_ms = at_ms
         self._waiting = waiting
@@ -231,14 +233,14 @@ class Backfill:
 
     def _reserve_next(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang of this round, after those of the gangs before it."""
-        if chips_of(gang.request_class) < self._terms.chips_min:
+        if not is_large(gang, self._terms.settings):
             return None
         self._pass(gang)
         return self._reserve(gang)
 
     def _reserve(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang, if it is large and gets one."""
-        if not self._is_open or chips_of(gang.request_class) < self._terms.chips_min:
+        if not self._is_open or not is_large(gang, self._terms.settings):
             return None
         times = self._now()
         self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang)))
@@ -290,9 +292,13 @@ class Backfill:
         return self._times
 
 
-def chips_of(request_class: ClassKey) -> int:
-    """Chips of a gang of a class, without chips that its pods share."""
-    return sum(shape.chips * pods for shape, pods in request_class if shape.share is None)
+def is_large(gang: Gang, settings: Settings) -> bool:
+    """Whether a gang may get a reservation: it has many chips, or is for ranks that a running gang lacks.
+
+    Chips that pods share do not count.
+    """
+    chips = sum(shape.chips * pods for shape, pods in gang.request_class if shape.share is None)
+    return chips >= settings.reserve_chips or (gang.is_fragile and not gang.is_plain)
 
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 from berth.core.changes import Changes, JobKey
 from berth.core.placement.queue_policy import RESERVED
 from berth.core.requests.gangs import ClassKey
-from berth.core.scheduling.backfill import chips_of
+from berth.core.scheduling.backfill import is_large
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import NEVER
@@ -74,14 +74,15 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
     if request_class is None:
         return False
     if refusal.code == RESERVED:
-        may_reserve = settings.queue_policy == "conservative" and chips_of(request_class) >= settings.reserve_chips
+        queued = queue.gang(gang.uid)
+        may_reserve = settings.queue_policy == "conservative" and queued is not None and is_large(queued, settings)
         has_reserved = may_reserve and queue.is_fresh(gang.uid)
     else:
         has_reserved = refusal.start_ms > 0
         queue.refused(
             gang.uid,
             retry_at_ms=_retry_at_ms(gang, refusal, settings),
-            never=refusal.code in NEVER,
+            never=refusal.code in NEVER or refusal.yields,
             by_any_change=settings.corrected
             and is_helped_by_any_change(request_class, refusal, plain_last=settings.plain_pods),
         )
@@ -154,7 +155,5 @@ def _next_drain_ms(queue: Queue, drained: DrainedGangs, settings: Settings) -> i
     """When a planned drain takes nodes from a gang that may have a reservation: it may have none then; 0 for never."""
     if drained.are_alike:
         return 0
-    large = (
-        gang for gang in queue.waiting_for_room(held=True) if chips_of(gang.request_class) >= settings.reserve_chips
-    )
+    large = (gang for gang in queue.waiting_for_room(held=True) if is_large(gang, settings))
     return min(filter(None, map(drained.next_ms, large)), default=0)

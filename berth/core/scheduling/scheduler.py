@@ -19,9 +19,9 @@ from berth.core.placement.round_demand import candidate_counts, gangs_of_one_off
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
+from berth.core.scheduling.delays import Delays
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
-from berth.core.scheduling.pauses import Pauses
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import asks_with, held_back
@@ -72,7 +72,7 @@ class Scheduler:
         self.to_examine: dict[str, None] = {}
         """Gangs (uid) that may have to be evicted, released or adopted, or need a step of a recovery."""
         self.watch = FaultWatch(state)
-        self._pauses = Pauses(state)
+        self._delays = Delays(state)
         self._turn: Turn | None = None
         """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
@@ -121,7 +121,7 @@ class Scheduler:
     def next_due_ms(self) -> int:
         """First time at which a recovery needs a step, held places are free or a pause is over, unasked; 0 without."""
         held = (held.until_ms for held in self.state.fold.held.values())
-        return min(filter(None, (self.watch.next_due_ms, *held, *self._pauses.moments())), default=0)
+        return min(filter(None, (self.watch.next_due_ms, *held, *self._delays.moments())), default=0)
 
     @property
     def has_work(self) -> bool:
@@ -187,7 +187,7 @@ class Scheduler:
         is_out = job.state != "accepted" or (gang is not None and gang.phase != "waiting")
         if is_out or job.request is None or (job.namespace, job.uid) in state.claimed:
             return queue.remove(job.uid) or unblocked
-        if self._pauses.see(key, gang):
+        if self._delays.see(key, gang):
             return queue.remove(job.uid) or unblocked
         attempt = gang.attempt if gang is not None else 1
         return queue.put(self._gang(job, job.request, attempt)) or unblocked
@@ -210,7 +210,7 @@ class Scheduler:
             raise InvariantError("the turn before is still open", subject=f"round {number}")
         if self._applied != state.applied:
             raise InvariantError("changes of facts or records were not handed over", subject=f"round {number}")
-        self._pending.append(Changes(jobs_changed=self._pauses.advance(at_ms)))
+        self._pending.append(Changes(jobs_changed=self._delays.advance(at_ms)))
         self.sync()
         self._consume()
         settings = state.fold.settings
@@ -228,7 +228,7 @@ class Scheduler:
         gangs = [drained.applied(gang) for gang in gangs]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
-        must, settled, set_aside, is_cut = examine(state, self.to_examine, at_ms=at_ms)
+        must, settled, set_aside, is_cut = examine(state, self._delays.unkept(self.to_examine, self.queue), at_ms=at_ms)
         set_aside = [*with_errors, *set_aside]
         faulty, held = held_back(must, drained.applied_to(faulty))
         wanting = {one.holding.uid: None for one in faulty}
@@ -443,7 +443,7 @@ class Scheduler:
             dump: Gangs that wait, as the snapshot has them.
             changes: What the state returned when it was loaded from the same snapshot.
         """
-        self._pauses.now_ms = self.state.fold.at_ms
+        self._delays.now_ms = self.state.fold.at_ms
         self.begin(changes)
         self.queue.load(dump.known, dump.sleeping, dump.held)
         self._pending.append(changes_of(dump, self.state.table.row))

@@ -1,5 +1,6 @@
 """Verdicts on the gangs of a turn, on offers of shards or on candidates of the state itself."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.queue_policies import StrictOrder
+from berth.core.scheduling.queue_policies import StrictOrder, could_take
 from berth.core.scheduling.recoveries import released, take_steps
 from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
@@ -151,7 +152,7 @@ class Decisions:
         if policy == "skip":
             return None
         if policy == "fifo":
-            return StrictOrder(self._queue.head(), self._last_refusal)
+            return StrictOrder(self._queue.head(), self._last_refusal, functools.partial(could_take, self._scorer))
         tried = {gang.uid for gang in opening.gangs}
         drained = DrainedGangs(self._state, opening.at_ms)
         # Before a planned drain gangs are held that would sleep otherwise.

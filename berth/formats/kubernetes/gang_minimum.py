@@ -35,6 +35,8 @@ class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Source of the number."""
     by_task: tuple[tuple[str, int], ...] = ()
     """Minimum of single tasks, by name of the task."""
+    is_elastic: bool = False
+    """Minima of tasks are stated and are more than that of the gang, which alone counts then."""
     rollout: str = ""
     """What is under way, if the number is at most the present size of an owner that is being rolled out."""
     wrong: str = ""
@@ -95,9 +97,10 @@ def _minimum(
     if spec.min_member is None:
         return Minimum(count=max(known, 1), size=known)
     by_task = tuple(sorted((spec.min_task_member or {}).items()))
-    if sum(count for _, count in by_task) > spec.min_member:
+    is_elastic = sum(count for _, count in by_task) > spec.min_member
+    if is_elastic:
         by_task = ()  # Volcano checks tasks only if the minimum of the gang covers all of them.
-    return Minimum(count=max(spec.min_member, 1), size=known, by_task=by_task)
+    return Minimum(count=max(spec.min_member, 1), size=known, by_task=by_task, is_elastic=is_elastic)
 
 
 def _size(facts: OwnerFacts) -> int:

@@ -50,6 +50,18 @@ def request_with_chips(gang: Gang, part: Part) -> str:
     return min(found, key=lambda other: (not other.is_first, other.name)).name if found else ""
 
 
+def masters(ready: list[Member], most: int) -> dict[str, int]:
+    """One pod of each task without chips, as minima of these tasks: elastic workers need their master to start.
+
+    Args:
+        ready: Pods that may start, in order.
+        most: Most pods.
+    """
+    with_chips = {member.place.task for member in ready if member.ask.chips}
+    plain = dict.fromkeys(member.place.task for member in ready if member.place.task not in with_chips)
+    return dict.fromkeys(list(plain)[:most], 1) if with_chips else {}
+
+
 def chosen(ready: list[Member], need: int, by_task: dict[str, int]) -> list[Member] | None:
     """``need`` pods with the minimum of each task, in their order; None when there are not enough.
 

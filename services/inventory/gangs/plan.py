@@ -20,7 +20,7 @@ from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import GATED
-from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, pods_for_all_chips
+from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
@@ -264,6 +264,8 @@ def _plan_first(
             _plan_single(gang, free, refusals, found, now_ms)
             return
     by_task = {task.lower(): count for task, count in least.by_task} if not succeeded else {}
+    if least.is_elastic and not succeeded:
+        by_task = masters(ready, need - 1)
     first = chosen(ready, need, by_task)
     hold = _shortage(ready, need, least) if first is None else _mixed_resources(first)
     if first is None or hold:

@@ -1,5 +1,7 @@
 """Volcano PodGroups: admission and status.
 
+Longer than 400 lines because admission, claims and status of a PodGroup follow from one state of it.
+
 The controllers of Volcano jobs and Ascend jobs create pods only after their PodGroup is Inqueue. A PodGroup is admitted
 when its resources are free. It goes back to Pending when it could not start for long, so that its claim does not block
 others. Each patch is computed from the last observed object and names its version: concurrent changes are not
@@ -44,6 +46,9 @@ from berth.services.inventory.podgroups.status import (
 Name = tuple[str, str]
 """Namespace and name of a PodGroup."""
 _UNKNOWN: Final = GroupPods(is_ours=None)
+_HEAD_START_MS: Final = 5_000
+"""Longest time after its admission in which no PodGroup of a lower priority takes the room of another one: until its
+pods are requested. Then the order of the queue decides."""
 _NODES_SHOWN_MAX: Final = 3
 _NUMBERS_APART_MS: Final = 300_000
 """Least age of a condition before it is written for other amounts alone: those of all PodGroups that wait change
@@ -207,7 +212,9 @@ class Groups:
     def _examine(self, name: Name, pods_of: Callable[[PodGroup], GroupPods], now_ms: int) -> None:
         """Note the state of a PodGroup's pods, and whether it waits or claims."""
         group = self._groups[name]
-        group.pods = pods_of(group.observed)
+        was_requested, group.pods = group.pods.is_requested, pods_of(group.observed)
+        if group.pods.is_requested and not was_requested:
+            self._may_admit = True
         group.due_ms = group.pods.again_ms
         if group.due_ms is None:
             self._due.pop(name, None)
@@ -225,9 +232,8 @@ class Groups:
             group.admitted_ms = group.admitted_ms or min(enqueued_ms(group.observed) or now_ms, now_ms)
         else:
             group.admitted_ms = 0
-            if self._claiming.pop(name, None) is None:
-                return
-            self._may_admit = True
+            if self._claiming.pop(name, None) is not None:
+                self._may_admit = True
 
     def _wanted(self, group: _Group, now_ms: int) -> Wanted:
         """Desired state of a PodGroup, apart from its admission."""
@@ -257,11 +263,14 @@ class Groups:
         """Why a PodGroup is not admitted; empty while unknown."""
         if now_ms < group.backoff_until_ms:
             return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and released its claim")
-        return NO_REASON if self._capacity is None else self._barrier(group, self._capacity, self._claims())
+        if self._capacity is None:
+            return NO_REASON
+        return self._barrier(group, self._capacity, self._claims() + _above(self._claims_ahead(now_ms), group))
 
     def _admit(self, capacity: Capacity, now_ms: int) -> dict[Name, Wanted]:
         """Admit PodGroups in order of priority, number of returns to Pending, age and name."""
         claims = self._claims()
+        ahead = self._claims_ahead(now_ms)
         wanted: dict[Name, Wanted] = {}
         for name in sorted(self._waiting, key=self._order):
             group = self._groups[name]
@@ -269,8 +278,12 @@ class Groups:
                 group.due(group.backoff_until_ms)
                 self._due[name] = group.backoff_until_ms
                 continue
-            why = self._barrier(group, capacity, claims)
+            higher = _above(ahead, group)
+            why = self._barrier(group, capacity, claims + higher)
             if why.reason:
+                if higher:
+                    group.due(self._head_start_ends_ms(now_ms))
+                    self._due[name] = group.due_ms or now_ms
                 phase, enqueued = "Pending", 0
             else:
                 phase, enqueued = "Inqueue", now_ms
@@ -279,6 +292,8 @@ class Groups:
                 self._claiming[name] = None
                 if not self._settings.force_enqueue:
                     claims.update(group.amounts)
+                elif not group.pods.is_requested:
+                    ahead.setdefault(group.pods.priority, Counter()).update(group.amounts)
             wanted[name] = Wanted(phase, group.pods.counts, why, enqueued, dequeues(group.observed))
         return wanted
 
@@ -316,6 +331,20 @@ class Groups:
                 claims.update(self._groups[name].amounts)
         return claims
 
+    def _claims_ahead(self, now_ms: int) -> dict[int, Counter[str]]:
+        """Claims of PodGroups whose pods are not requested yet, by priority; empty where all claims count."""
+        found: dict[int, Counter[str]] = {}
+        for name in self._claiming if self._settings.force_enqueue else ():
+            group = self._groups[name]
+            if not group.pods.is_requested and 0 <= now_ms - group.admitted_ms < _HEAD_START_MS:
+                found.setdefault(group.pods.priority, Counter()).update(group.amounts)
+        return found
+
+    def _head_start_ends_ms(self, now_ms: int) -> int:
+        """When the first PodGroup that was admitted leaves its room to lower priorities."""
+        ends = (self._groups[name].admitted_ms + _HEAD_START_MS for name in self._claiming)
+        return min((end_ms for end_ms in ends if end_ms > now_ms), default=now_ms + _HEAD_START_MS)
+
     def _write(self, name: Name, wanted: Wanted, now_ms: int) -> PatchPodGroup | None:
         """Patch towards the desired state; None when it is reached, or when the write must wait."""
         group = self._groups[name]
@@ -352,6 +381,12 @@ class Groups:
         if status:
             patch["status"] = status
         return PatchPodGroup(*name, observed.metadata.uid, version, patch)
+
+
+def _above(claims: Mapping[int, Counter[str]], group: _Group) -> Counter[str]:
+    """Claims by priority: those of higher priorities than that of a PodGroup."""
+    higher = (one for priority, one in claims.items() if priority > group.pods.priority)
+    return sum(higher, start=Counter[str]())
 
 
 def _lacking_words(found: Unreported) -> str:

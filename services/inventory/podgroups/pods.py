@@ -28,6 +28,7 @@ class GroupPods:
         counts: Its pods.
         priority: Highest priority of its pods.
         is_placed: A request for its pods has chips, or had them.
+        is_requested: A request for its pods waits in the queue, or has been decided.
         why: Why its pods wait.
         again_ms: When its owner is to be read again, because it could not be read; None for never.
         replicas: Pods that its owner has while a rollout is going on; None without one.
@@ -38,6 +39,7 @@ class GroupPods:
     counts: PodCounts = NO_PODS
     priority: int = 0
     is_placed: bool = False
+    is_requested: bool = False
     why: Why = NO_REASON
     again_ms: int | None = None
     replicas: int | None = None
@@ -88,6 +90,7 @@ def group_pods(
         priority=priority,
         is_placed=any(member.uid not in gang.members for member in members)
         or any(part.is_placed for part in gang.parts.values()),
+        is_requested=any(part.phase for part in gang.parts.values()),
         why=_why(gang, published_members) if unscheduled else NO_REASON,
         replicas=facts.replicas if facts is not None and facts.rollout else None,
         held=held,

@@ -111,6 +111,31 @@ def test_a_minimum_below_the_size_takes_pods_with_chips_first() -> None:
     assert world.ranks(others[0]) == {"llm-master-0": ""}
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_elastic_workers_start_with_their_master_where_the_minima_of_tasks_do_not_fit(*, is_first: bool) -> None:
+    """Case a/23: the PodGroup has all workers in ``minTaskMember``, and a smaller ``minMember``."""
+    tasks = [("master", 1, 0), ("worker", 5, 8)]
+    spec = volcano(*(tasks if is_first else tasks[::-1]))
+    pods = [task_pod("master", 0, chips=0), *(task_pod("worker", index) for index in range(5))]
+    world = world_of(spec, *pods, least=3, by_task={"master": 1, "worker": 5})
+    assert sorted(asked(world)) == [("master", 1, 0), ("worker", 2, 8)]
+    world.status(JOB, "placed")
+    world.settle()
+    others = [asked(world, name) for name in world.requests if name != JOB]
+    assert others == [[("worker", 1, 8)]] * 3
+
+
+def test_elastic_pods_without_chips_do_not_start_without_a_pod_with_chips() -> None:
+    spec = volcano(("ps", 2, 0), ("chief", 1, 0), ("worker", 5, 8))
+    pods = [
+        *(task_pod("ps", index, chips=0) for index in range(2)),
+        task_pod("chief", 0, chips=0),
+        *(task_pod("worker", index) for index in range(5)),
+    ]
+    world = world_of(spec, *pods, least=2, by_task={"ps": 2, "chief": 1, "worker": 5})
+    assert asked(world) == [("ps", 1, 0), ("worker", 1, 8)]
+
+
 def test_the_minimum_of_a_task_without_chips_is_part_of_the_minimum() -> None:
     spec = volcano(("master", 2, 0), ("worker", 3, 8))
     pods = [

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from berth.formats.ascend.report_error import NO_REPORT, STALE
+from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.policies import PriorityClass
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
@@ -608,3 +610,43 @@ def test_the_first_pods_of_a_rollout_are_let_in_where_the_minimum_would_not_fit(
     world.gangs.set_owner(key, facts_of(key, {"replicas": 1}, uid="rs-1", annotations=annotations))
     world.run()
     assert world.phase() == phase
+
+
+def a_class(name: str, value: int) -> PriorityClass:
+    return PriorityClass(metadata=Meta(name=name), value=value)
+
+
+def test_a_priority_that_is_raised_while_podgroups_wait_decides_who_is_admitted() -> None:
+    """All of them were admitted as soon as there was room, and the first that had pods got it."""
+    world = GroupWorld(chips=0)
+    world.gangs.set_priority_classes([a_class("low", 10), a_class("high", 100)])
+    world.show(*(pending(name, least=1, priority_class="low") for name in "abcd"))
+    world.run()
+    raised = world.shown["d"]
+    world.show(msgspec.structs.replace(raised, spec=msgspec.structs.replace(raised.spec, priority_class_name="high")))
+    world.run()
+    world.free(8)
+    world.run()
+    assert [world.phase(name) for name in "abcd"] == ["Pending", "Pending", "Pending", "Inqueue"]
+    world.pods(a_pod("d-0", group="d", scheduler="volcano"))
+    world.run()
+    assert world.phase("a") == "Pending"
+    world.verdict("podgroup.d")
+    world.status("podgroup.d", "waiting")
+    world.run()
+    assert [world.phase(name) for name in "abc"] == ["Inqueue"] * 3, "the order of the queue decides"
+
+
+def test_a_podgroup_without_pods_keeps_the_room_from_lower_priorities_for_a_moment_only() -> None:
+    world = GroupWorld(chips=0)
+    world.gangs.set_priority_classes([a_class("low", 10), a_class("high", 100)])
+    world.show(pending("a", priority_class="low"), pending("b", priority_class="high"))
+    world.run()
+    world.free(8)
+    world.run()
+    assert (world.phase("a"), world.phase("b")) == ("Pending", "Inqueue")
+    world.run(after_s=4.9)
+    assert world.phase("a") == "Pending"
+    assert world.gangs.next_due_ms() == world.now_ms + 100
+    world.run(after_s=0.1)
+    assert world.phase("a") == "Inqueue"
