@@ -103,6 +103,10 @@ def phases(history: History, name: str) -> list[str]:
     return found
 
 
+RUNS = (["Inqueue", "Running"], ["Inqueue", "Running", "Completed"])
+"""Phases of a PodGroup after those before its admission."""
+
+
 def is_over(history: History) -> bool:
     """Whether the end of a pod was seen, so that all its versions were."""
     return any(versions[-1].status.phase == "Succeeded" for versions in history.pods.of.values())
@@ -132,15 +136,14 @@ async def test_process_1_object_by_object(bench: Bench) -> None:
         job = await bench.submit(a_volcano_job("one", 1, 2, run_for="12s"))
         group = f"one-{job['metadata']['uid']}"
         await cell.until_pods(bench.namespace, {"Succeeded": 1})
-        await until(lambda: "Completed" in phases(history, group), deadline_s=20, what="the PodGroup is completed")
+        await until(
+            lambda: group in history.groups.gone, deadline_s=20, what="the PodGroup of the job that is over is gone"
+        )
         await until(lambda: is_over(history), deadline_s=20, what="the watch has shown the end of the pod")
         # 3 and 4: no pod before the group is let in
         assert phases(history, group)[0] in {"", "Pending"}
-        assert [phase for phase in phases(history, group) if phase not in {"", "Pending"}] == [
-            "Inqueue",
-            "Running",
-            "Completed",
-        ]
+        # Its controller may delete it before it is completed.
+        assert [phase for phase in phases(history, group)[1:] if phase != "Pending"][:3] in RUNS
         let_in = next(item for item in history.groups.of[group] if item.status.phase == "Inqueue")
         (name,) = history.pods.of
         versions = history.pods.of[name]

@@ -23,7 +23,7 @@ class Completeness(Enum):
     OPEN = "open"
     """More pods may come."""
     SHORT = "short"
-    """More pods must come before any can be requested."""
+    """More pods must come, or some must go, before those that stay can be requested."""
 
 
 def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, lookup: LookupResult) -> Completeness:
@@ -55,6 +55,8 @@ def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, look
         live = sum(1 for member in members if member.is_live)
         if live == (least.size or _declared(gang, group, least.count)):
             return Completeness.COMPLETE
+        if live > least.size > 0:
+            return Completeness.SHORT  # the owner was made smaller, and its controller is about to delete some
     return Completeness.SHORT if live < least.count and not gang.parts else Completeness.OPEN
 
 

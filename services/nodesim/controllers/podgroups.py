@@ -65,6 +65,8 @@ class PodGroupController:
         self._writes = writes
         self._pause_s = pause_s
         self._objects = OwnObjects(api, log)
+        self._unnamed: dict[str, Pod] = {}
+        """Pods that are not told of a PodGroup yet, by uid; they may have a node already."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -83,13 +85,18 @@ class PodGroupController:
     def change(self, changes: list[tuple[Change, Pod]]) -> None:
         """Take changes of pods."""
         for kind, pod in changes:
-            if kind != "DELETED":
+            if kind == "DELETED":
+                self._unnamed.pop(pod.metadata.uid, None)
+            else:
                 self._see(pod)
 
     def _see(self, pod: Pod) -> None:
-        if is_live(pod) and not pod.metadata.annotation(GROUP_NAME) and not pod.spec.node_name:
-            name = f"podgroup {pod.metadata.uid}"
-            self._writes.put_later(name, partial(self._group, pod), self._pause_s())
+        uid = pod.metadata.uid
+        if not is_live(pod) or pod.metadata.annotation(GROUP_NAME):
+            self._unnamed.pop(uid, None)
+            return
+        self._unnamed[uid] = pod
+        self._writes.put_later(f"podgroup {uid}", partial(self._group, uid), self._pause_s())
 
     def _see_scaled(self, found: _ReplicaSet) -> None:
         """Delete the PodGroup of a ReplicaSet without replicas, if this controller has made it."""
@@ -99,13 +106,16 @@ class PodGroupController:
             write = partial(self._objects.delete, collection, _group_name(meta.uid))
             self._writes.put_later(f"podgroup of {meta.uid}", write, self._pause_s())
 
-    async def _group(self, pod: Pod) -> None:
+    async def _group(self, pod_uid: str) -> None:
         """Create the PodGroup of a pod unless it exists, and write its name on the pod.
 
         Raises:
             RefusedError: The server refuses.
             TransientError: The server did not answer.
         """
+        pod = self._unnamed.get(pod_uid)
+        if pod is None:
+            return
         meta = pod.metadata
         owner = meta.controller
         uid = meta.uid if owner is None else owner.uid

@@ -110,6 +110,23 @@ def test_pods_of_an_unknown_controller_settle_even_when_the_minimum_is_there(whe
     assert [one.annotations["berth/gang-pods"] for one in world.published if one.min_available == 2] == ["3"]
 
 
+def test_deployment_too_large_pods_that_go_one_by_one_are_not_requested_when_the_owner_was_made_smaller() -> None:
+    world = a_world()
+    of_job(world, 1)
+    world.settle()
+    world.gangs.set_owner(OWNER, facts_of(OWNER, a_spec(5)))
+    of_job(world, 3, start=1)
+    world.settle()
+    world.settle(after_s=0.2)
+    assert world.hold("job.llm") == "4 of at least 5 pods exist"
+    world.gangs.set_owner(OWNER, facts_of(OWNER, a_spec(2)))
+    for index in (3, 2):
+        assert said(world) == said(world, after_s=0.15) == 0
+        world.gangs.drop_pod(f"uid-llm-{index}")
+    world.settle()
+    assert world.standing("job.llm") == {0: "llm-0", 1: "llm-1"}
+
+
 def test_more_pods_than_known_settle() -> None:
     world = a_world()
     of_job(world, 1)

@@ -165,3 +165,11 @@ async def test_deployment_life_annotations_of_others_are_lost_while_a_group_is_a
     put_pod(kube, scale(kube, 2))
     found = (await group_of(kube, "podgroup-u"))["metadata"]["annotations"]
     assert found == (notes if is_kept else group["metadata"]["annotations"])
+
+
+async def test_a_pod_that_has_a_node_already_is_told_its_group_all_the_same() -> None:
+    kube = FakeKube()
+    put_pod(kube)
+    found = kube.object(f"{PODS}/p")
+    kube.put(PODS, {**found, "spec": {**found["spec"], "nodeName": "n"}})
+    assert (await group_of(kube, "podgroup-uid-p"))["spec"]["minMember"] == 1
