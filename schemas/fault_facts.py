@@ -126,6 +126,8 @@ class DrainSeen(Message, frozen=True):
     """It was withdrawn."""
     at_ms: UnixMs = 0
     """When it was asked for or withdrawn."""
+    force: bool = False
+    """Pods leave too that have no controller which makes them anew."""
 
 
 class ApprovalSeen(Message, frozen=True):

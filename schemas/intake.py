@@ -70,6 +70,9 @@ class JobRequest(Message, frozen=True):
     is_fragile: bool = False
     """Ranks that a running gang has lost and without which it has too few pods: they come before other work of their
     priority. Only with the origin ``pods``."""
+    is_unowned: bool = False
+    """A pod of it has no controller that makes it anew when it is deleted: a drain leaves it where it is. Only with the
+    origin ``pods``."""
 
 
 def rank_of(priority: int, *, is_fragile: bool) -> int:

@@ -155,7 +155,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
         Epoch: {"resumes"},
-        JobRequest: {"submitted_by", "since_seq", "is_fragile"},
+        JobRequest: {"submitted_by", "since_seq", "is_fragile", "is_unowned"},
         JobCancel: {"cancelled_by", "inferred"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
@@ -353,6 +353,7 @@ def _request() -> JobRequest:
         submitted_by="team-a",
         since_seq=9,
         is_fragile=True,
+        is_unowned=True,
     )
 
 
@@ -512,6 +513,7 @@ def _facts() -> tuple[Message, ...]:
             reason="new power supply",
             gone=True,
             at_ms=_AT_MS + 3,
+            force=True,
         ),
         ApprovalSeen(
             kind="CardUnhealthy",

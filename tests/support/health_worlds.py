@@ -50,9 +50,9 @@ class World:
         self.config = msgspec.structs.replace(self.config, **fields)
 
     @asynccontextmanager
-    async def service(self) -> AsyncIterator[None]:
+    async def service(self, bus: FakeBus | None = None) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        bus = FakeBus(self.server, "test")
+        bus = bus or FakeBus(self.server, "test")
         api = self.kube if self.config.source != "none" else None
         async with asyncio.TaskGroup() as group:
             task = group.create_task(

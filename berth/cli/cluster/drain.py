@@ -46,6 +46,7 @@ def drain(
     at: str = "",
     grace: str = "",
     reason: str = "",
+    force: bool = False,
     common: Common | None = None,
 ) -> int:
     """Take a node, or all nodes of a leaf switch or SuperPoD, out of service: they accept no new work.
@@ -57,6 +58,7 @@ def drain(
             are expected to end in time. Default: now.
         grace: How long pods may take to end from then on, such as 30m. Default: the setting grace_over_ms.
         reason: The reason; it is stored with the drain.
+        force: End jobs too with pods that no controller makes anew; otherwise they run on.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -70,7 +72,9 @@ def drain(
             state = await state_now(bus, SystemClock())
             chosen = chosen_target(name, kind, known_names(state))
             see_enabled(state)
-            wish = DrainSeen(*chosen, since_ms=since_ms, grace_ms=grace_ms, by=caller(), reason=reason, at_ms=now_ms)
+            wish = DrainSeen(
+                *chosen, since_ms=since_ms, grace_ms=grace_ms, by=caller(), reason=reason, at_ms=now_ms, force=force
+            )
             await publish_drain(bus, wish)
         result = row_of(state, wish)
         if options.json:
@@ -214,10 +218,18 @@ def sentences(result: DrainRow, now_ms: int, *, moves: bool) -> list[str]:
     begin = f"{_named((result.kind, result.name))}{nodes} accepts no new work {since_words(result.since_ms, now_ms)}"
     if result.since_ms > now_ms:
         begin += "; until then only jobs start there that are expected to end in time"
-    jobs = listed((ranks_words(job) for job in result.jobs), most=8)
-    if not jobs:
+    if not result.jobs:
         return [begin, "no job is there"]
-    return [begin, f"jobs there {'are moved then' if moves else 'run on until they end'}: {jobs}"]
+    stay = [job for job in result.jobs if moves and job.unowned and not result.force]
+    leave = [job for job in result.jobs if job not in stay]
+    lines = [begin]
+    if leave:
+        jobs = listed(map(ranks_words, leave), most=8)
+        lines.append(f"jobs there {'are moved then' if moves else 'run on until they end'}: {jobs}")
+    if stay:
+        jobs = listed(map(ranks_words, stay), most=8)
+        lines.append(f"jobs there run on, because no controller makes their pods anew (--force ends them): {jobs}")
+    return lines
 
 
 def caller() -> str:

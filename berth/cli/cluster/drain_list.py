@@ -4,8 +4,9 @@ import msgspec
 
 from berth.cli.output import listed, moment, print_table
 from berth.cli.tables import Table
+from berth.core.requests.gangs import is_unowned
 from berth.core.state.cell import State
-from berth.core.state.ledger import pods_of
+from berth.core.state.ledger import Holding, pods_of
 from berth.schemas.fault_facts import DrainKind, DrainSeen
 
 KINDS: tuple[DrainKind, ...] = ("node", "leaf", "superpod")
@@ -34,6 +35,8 @@ class DrainedJobRow(msgspec.Struct, frozen=True):
     """Pods of it leave: it moves, or starts anew as a whole."""
     held: list[HeldRow] = []
     """Its pods that disruption budgets hold back, by rank."""
+    unowned: bool = False
+    """A pod of it has no controller that makes it anew: only a drain with ``--force`` moves it."""
 
 
 class DrainRow(msgspec.Struct, frozen=True):
@@ -52,6 +55,8 @@ class DrainRow(msgspec.Struct, frozen=True):
     """Known nodes that it concerns, sorted."""
     jobs: list[DrainedJobRow]
     """Jobs with pods on them, by name."""
+    force: bool = False
+    """Jobs leave too with pods that have no controller."""
 
 
 def drains_of(state: State) -> list[DrainRow]:
@@ -73,6 +78,7 @@ def row_of(state: State, drain: DrainSeen) -> DrainRow:
         asked_ms=drain.at_ms,
         nodes=nodes,
         jobs=_jobs_on(state, nodes),
+        force=drain.force,
     )
 
 
@@ -106,6 +112,11 @@ def _places(state: State) -> list[tuple[str, set[tuple[DrainKind, str]]]]:
     return found
 
 
+def _is_unowned(state: State, holding: Holding) -> bool:
+    job = state.jobs.get((holding.namespace, holding.name))
+    return job is not None and job.uid == holding.uid and job.request is not None and is_unowned(job.request)
+
+
 def _jobs_on(state: State, nodes: list[str]) -> list[DrainedJobRow]:
     named = set(nodes)
     found: list[DrainedJobRow] = []
@@ -128,6 +139,7 @@ def _jobs_on(state: State, nodes: list[str]) -> list[DrainedJobRow]:
                     sorted({node for _, node in places}),
                     moves=bool(holding.ending or holding.leaving()),
                     held=[HeldRow(one.rank, one.reason) for one in outcome.held] if outcome is not None else [],
+                    unowned=_is_unowned(state, holding),
                 )
             )
     return sorted(found, key=lambda job: (job.namespace, job.name, job.attempt))

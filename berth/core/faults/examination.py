@@ -19,7 +19,7 @@ from berth.core.faults.maintenance import diagnose_drained, drained_since, setti
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
 from berth.core.faults.scopes import GangShape
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import Gang, gang_of, is_unowned
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.held_for_restarts import held_together_ms
@@ -233,7 +233,9 @@ class _View:
         """Nodes of its places that are drained now, and since when; it is looked at again when others are."""
         if not self._state.table.drained_ms:
             return {}
-        drained = drained_since(self._state, dict.fromkeys(nodes_of(self._holding)))
+        job = self._state.jobs.get(self._key)
+        stays = job is not None and job.request is not None and is_unowned(job.request)
+        drained = drained_since(self._state, dict.fromkeys(nodes_of(self._holding)), by_force=stays)
         return {name: since_ms for name, since_ms in drained.items() if self._is_past(since_ms)}
 
     @property

@@ -2,7 +2,7 @@
 
 A job whose labels let Berth act on faults loses the pods that these name, with their grace period. Any other job starts
 anew as a whole, because nothing says that its pods can be replaced one by one; only a job with the limit ``pod`` loses
-the pods on drained nodes alone.
+the pods on drained nodes alone. A job with a pod that no controller makes anew stays, unless the drain says otherwise.
 
 See decision drains.
 """
@@ -18,24 +18,39 @@ from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind, PodVie
 from berth.core.requests.fault_rules import FaultRules
 from berth.core.state.cell import State
 from berth.schemas.facts import PodPhase
+from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.ledger import Settings
 
 _OVER: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 _REASON: Final = "its node is drained"
 
 
-def drained_since(state: State, nodes: Iterable[str]) -> dict[str, int]:
+def drained_since(state: State, nodes: Iterable[str], *, by_force: bool = False) -> dict[str, int]:
     """From when on nodes are drained, of those that are or will be; empty while drains do not count.
 
     Args:
         state: The cell.
         nodes: Names of nodes.
+        by_force: Only drains count by which pods leave too that have no controller.
     """
     table = state.table
     if not table.drained_ms or not state.fold.settings.drains:
         return {}
     rows = {name: table.row_of.get(name, -1) for name in nodes}
-    return {name: table.drained_ms[row] for name, row in rows.items() if row in table.drained_ms}
+    since_ms = {name: table.drained_ms[row] for name, row in rows.items() if row in table.drained_ms}
+    if not by_force:
+        return since_ms
+    forced = {name: [one.since_ms for one in _drains_of(state, name) if one.force] for name in since_ms}
+    return {name: min(moments) for name, moments in forced.items() if moments}
+
+
+def _drains_of(state: State, name: str) -> list[DrainSeen]:
+    """Drains that concern a node."""
+    table = state.table
+    row = table.row_of[name]
+    leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
+    place = (table.leaves[leaf] if leaf >= 0 else "", table.superpods[superpod] if superpod >= 0 else "")
+    return table.drains.of(name, *place)
 
 
 def diagnose_drained(pods: Iterable[PodView], drained: Collection[str], rules: FaultRules) -> JobDiagnosis:
@@ -74,11 +89,6 @@ def settings_of_drain(state: State, drained: Iterable[str]) -> Settings:
         state: The cell.
         drained: Names of the nodes.
     """
-    table, settings = state.table, state.fold.settings
-    graces: list[int] = []
-    for name in drained:
-        row = table.row_of[name]
-        leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
-        place = (table.leaves[leaf] if leaf >= 0 else "", table.superpods[superpod] if superpod >= 0 else "")
-        graces += [one.grace_ms or settings.grace_over_ms for one in table.drains.of(name, *place)]
+    settings = state.fold.settings
+    graces = [one.grace_ms or settings.grace_over_ms for name in drained for one in _drains_of(state, name)]
     return msgspec.structs.replace(settings, grace_over_ms=max(graces)) if graces else settings

@@ -50,6 +50,11 @@ def is_fragile(request: JobRequest) -> bool:
     return request.is_fragile and request.origin == FROM_PODS
 
 
+def is_unowned(request: JobRequest) -> bool:
+    """Whether a pod of a request has no controller that makes it anew."""
+    return request.is_unowned and request.origin == FROM_PODS
+
+
 def queue_order(job: JobSeen, request: JobRequest) -> QueueOrder:
     """Sort key of a waiting job, as :attr:`Gang.order`."""
     return (rank_of(request.priority, is_fragile=is_fragile(request)), accepted_of(job, request), job.uid)

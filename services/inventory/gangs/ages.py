@@ -1,19 +1,31 @@
 """Place in the queue of requests for pods that were requested before, and for ranks that a running gang has lost.
 
 A rank that was bound has the age of its gang's first request, however it was lost, and comes before all other work of
-its priority while its gang runs with fewer pods than have to start together. What a gang grows beyond its largest size
-has an age of its own. A pod whose request is dropped while it waits keeps its age.
+its priority while its gang runs with fewer pods than have to start together. One whose pods fail again and again waits
+like any other. What a gang grows beyond its largest size has an age of its own. A pod whose request is dropped while it
+waits keeps its age.
 
 Source: docs/reference/kubernetes.md, "Resolution of the gang".
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from berth.services.inventory.gangs.model import Gang, Member, Part
 
+_FALLEN_MS: Final = 600_000
+"""Time after which it does not count any more that a pod failed."""
+_AGAIN: Final = 2
+"""Failed pods at one place from which on they fail again and again."""
 
-def see_size(gang: Gang) -> None:
-    """Note the size of a gang and the age of its first request."""
+
+def see_size(gang: Gang, now_ms: int) -> None:
+    """Note the size of a gang, the age of its first request, and which of its pods have failed."""
+    gang.fallen = {uid: one for uid, one in gang.fallen.items() if 0 <= now_ms - one[0] < _FALLEN_MS}
+    for member in gang.members.values():
+        if member.is_bound and member.pod.status.phase == "Failed" and member.uid not in gang.fallen:
+            gang.fallen[member.uid] = (now_ms, member.place.task, member.place.source)
     first = [part for part in gang.parts.values() if part.is_first and part.age_seq]
     gang.age_seq = min((part.age_seq for part in first), default=gang.age_seq)
     placed = (len(part.slots) for part in gang.parts.values() if part.is_first and part.is_placed)
@@ -36,6 +48,7 @@ def give_age(gang: Gang, part: Part, members: Sequence[Member], *, is_lost: bool
         is_lost: They take places that the gang had.
         is_below: The gang runs with too few pods.
     """
+    is_lost = is_lost and not _fails_again(gang, [(member.place.task, member.place.source) for member in members])
     kept = [gang.ages.pop(member.uid) for member in members if member.uid in gang.ages]
     part.since_seq = min([*kept, *([gang.age_seq] if is_lost and gang.age_seq else [])], default=0)
     part.is_fragile = is_lost and not part.is_first and is_below
@@ -62,9 +75,17 @@ def changed_precedence(gang: Gang, minimum: int) -> Iterable[tuple[Part, str]]:
         minimum: Pods that have to start together now; 0 when unknown.
     """
     for part in list(gang.parts.values()) if minimum else ():
+        if _fails_again(gang, [(slot.task, slot.source) for slot in part.slots]):
+            continue
         is_lost = part.since_seq > 0 and not part.is_first and part.phase in {"", "waiting"} and part.state == "open"
         if is_lost and part.is_fragile != (not gang.failures and is_below(gang, minimum)):
             yield part, f"its gang has {_size(gang)} of at least {minimum} pods now"
+
+
+def _fails_again(gang: Gang, places: Iterable[tuple[str, str | None]]) -> bool:
+    """Whether pods at one of some places fail again and again."""
+    fallen = Counter((task, source) for _, task, source in gang.fallen.values())
+    return any(fallen[place] >= _AGAIN for place in places)
 
 
 def _size(gang: Gang) -> int:

@@ -361,6 +361,7 @@ class Gang:
         ages: Place in the queue of pods (uid) whose request was dropped while it waited.
         age_seq: Place in the queue of its first request; 0 while unknown.
         largest: Pods that it had at most.
+        fallen: Pods (uid) that failed of late: when, and whose place they had, by its task and source.
         latecomers: Pods of other gangs that name its PodGroup: they were bound before they did.
         former_uid: Uid that its PodGroup had before it was made again without a controller; empty if it was not.
         former_tops: Top controllers of its pods at that time; empty if they had none.
@@ -394,6 +395,7 @@ class Gang:
     ages: dict[str, int] = field(default_factory=dict)
     age_seq: int = 0
     largest: int = 0
+    fallen: dict[str, tuple[int, str, str | None]] = field(default_factory=dict)
     latecomers: list[Member] = field(default_factory=list)
     former_uid: str = ""
     former_tops: frozenset[str] = frozenset()

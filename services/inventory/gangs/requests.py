@@ -85,6 +85,7 @@ def request_of(
         near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
         since_seq=part.since_seq,
         is_fragile=part.is_fragile,
+        is_unowned=any(not member.place.owner.kind for member in members),
     )
 
 

@@ -124,7 +124,7 @@ class Resolver:
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
         context = self._context(gang, group, now_ms)
-        see_size(gang)
+        see_size(gang, now_ms)
         back += self._outdated(gang, group, context)
         again, lost = self._rebuild(gang, context)
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]

@@ -1,5 +1,6 @@
 """``berth drain`` and ``berth undrain``: what they accept, what they publish and what the lists show."""
 
+import msgspec
 import pytest
 
 from berth.cli.cluster.drain import (
@@ -11,7 +12,7 @@ from berth.cli.cluster.drain import (
     since_of,
     still_drained,
 )
-from berth.cli.cluster.drain_list import drains_of, known_names, row_of, show_drains
+from berth.cli.cluster.drain_list import DrainedJobRow, DrainRow, drains_of, known_names, row_of, show_drains
 from berth.cli.cluster.fault_list import FaultsRow, show
 from berth.cli.cluster.nodes import rows_of, show_map
 from berth.cli.output import FAILED, WRONG_USE, CommandError
@@ -218,3 +219,18 @@ async def test_a_pod_that_a_budget_holds_back_is_listed(capsys: pytest.CaptureFi
     show_drains([row], cell.clock.now_ms())
     assert "default/llm (rank 1), rank 1 is held back: a disruption budget [keep]" in capsys.readouterr().out
     await cell.close()
+
+
+def test_jobs_whose_pods_have_no_controller_are_named_with_what_ends_them() -> None:
+    jobs = [
+        DrainedJobRow("default", name, f"uid-{name}", 1, [0], ["n0"], unowned=name == "alone")
+        for name in ("alone", "made")
+    ]
+    row = DrainRow("node", "n0", 1, 0, "", "", 1, ["n0"], jobs)
+    assert sentences(row, 2, moves=True)[1:] == [
+        "jobs there are moved then: default/made (rank 0)",
+        "jobs there run on, because no controller makes their pods anew (--force ends them): default/alone (rank 0)",
+    ]
+    forced = sentences(msgspec.structs.replace(row, force=True), 2, moves=True)[1:]
+    assert forced == ["jobs there are moved then: default/alone (rank 0), default/made (rank 0)"]
+    assert len(sentences(row, 2, moves=False)) == 2

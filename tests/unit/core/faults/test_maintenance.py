@@ -5,6 +5,7 @@ import pytest
 from berth.core.faults.maintenance import drain_rules
 from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.fault_facts import DrainKind, DrainSeen
+from berth.schemas.intake import FROM_PODS, JobRequest
 from berth.schemas.nodes import NodeDescription
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS
@@ -21,9 +22,16 @@ def a_cell(count: int = 4, **settings: object) -> FaultCell:
 
 
 def drain(
-    ground: FaultCell, name: str, *, kind: DrainKind = "node", since_ms: int = 0, grace_ms: int = 0, gone: bool = False
+    ground: FaultCell,
+    name: str,
+    *,
+    kind: DrainKind = "node",
+    since_ms: int = 0,
+    grace_ms: int = 0,
+    gone: bool = False,
+    force: bool = False,
 ) -> None:
-    fact = DrainSeen(kind, name, since_ms or ground.now_ms, grace_ms, gone=gone)
+    fact = DrainSeen(kind, name, since_ms or ground.now_ms, grace_ms, gone=gone, force=force)
     ground.fact(SUBJECTS.fact_drain(kind, name), fact)
 
 
@@ -173,3 +181,41 @@ def test_rules_of_a_drain() -> None:
     owned = FaultRules(scheduling="force", pods_first=True, limit="pod", has_owner=True)
     assert drain_rules(owned) == FaultRules(scheduling="grace", limit="pod")
     assert drain_rules(FaultRules(scheduling="off", pods_first=True)) == FaultRules(scheduling="grace")
+
+
+def unowned(name: str) -> JobRequest:
+    """A job of a pod that no controller makes anew."""
+    return a_job(name, chips=8, origin=FROM_PODS, is_unowned=True)
+
+
+def test_a_drain_leaves_pods_without_a_controller_where_they_are() -> None:
+    """As ``kubectl drain``, which ends them with ``--force`` alone."""
+    ground = a_cell()
+    ground.run(unowned("alone"), a_job("made", chips=8, origin=FROM_PODS), labels={})
+    for name in ("alone", "made"):
+        drain(ground, ground.node_of(name, 0))
+    assert [step.name for step in ground.turns()] == ["made"]
+    assert ground.wait(3_600_000) == []
+    drain(ground, ground.node_of("alone", 0), force=True)
+    assert [step.name for step in ground.turns()] == ["alone"]
+
+
+def test_a_forced_drain_of_another_place_ends_no_pod_without_a_controller() -> None:
+    ground = a_cell()
+    ground.run(unowned("alone"), labels={})
+    node = ground.node_of("alone", 0)
+    drain(ground, next(name for name in ("n0", "n1", "n2") if name != node), force=True)
+    drain(ground, node)
+    assert ground.turns() == []
+
+
+def test_a_drain_by_force_counts_from_its_own_moment() -> None:
+    ground = a_cell()
+    ground.run(unowned("alone"), labels={})
+    node = ground.node_of("alone", 0)
+    drain(ground, node)
+    drain(ground, f"leaf{int(node[1:]) // 2}", kind="leaf", since_ms=ground.now_ms + 5_000, force=True)
+    assert ground.turns() == []
+    assert ground.wait(4_999) == []
+    (step,) = ground.wait(1)
+    assert (step.name, step.kind) == ("alone", "Drain")

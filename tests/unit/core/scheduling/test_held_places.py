@@ -5,7 +5,7 @@ import pytest
 from berth.schemas.facts import PodPhase
 from berth.schemas.recovery import HeldPlaces
 from tests.support.cells import a_job, a_node
-from tests.support.fault_cells import GRACE, FaultCell
+from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
 from tests.support.replacements import holding_of
 
 _HOLD_MS = 60_000
@@ -176,3 +176,24 @@ def test_a_job_with_held_places_does_not_wait_behind_the_head_of_the_queue() -> 
     cell.publish()
     cell.turns()
     assert (cell.phase("j"), cell.phase("rival")) == ("placed", "waiting")
+
+
+def test_no_rank_gets_a_node_that_failed_earlier_in_the_recovery() -> None:
+    """The node is free and well again when the whole job restarts for another fault."""
+    cell = a_cell("abcdef")
+    cell.run(a_job("j", chips=8, replicas=3), labels=PODS_FIRST)
+    assert holding_of(cell.state, "j").placement.names() == ["a", "b", "c"]
+    cell.break_chip("b")
+    (step,) = cell.turns()
+    assert (step.ranks, step.placement and step.placement.names()) == ([1], ["d"])
+    cell.remove("j")
+    cell.conditions.pop("b")
+    cell.publish()
+    assert cell.turns() == []
+    cell.break_chip("a")
+    (step,) = cell.turns()
+    assert (step.scope, step.faulty, step.nodes) == ("job", [0], ["a", "b"])
+    cell.remove("j")
+    cell.turns()
+    names = holding_of(cell.state, "j").placement.names()
+    assert names == ["e", "d", "c"], "the healthy ranks have theirs, the other one none of those that failed"

@@ -1,11 +1,16 @@
 """Turns of the scheduler: the same history gives the same decisions however it is cut, and after turns taken back."""
 
+import tracemalloc
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import pytest
 
+from berth.core.changes import Changes
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
+from berth.core.placement.projected_state import footprint_of
+from berth.core.scheduling.backfill import Memory
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
@@ -255,3 +260,34 @@ def test_what_was_said_before_there_were_nodes_does_not_hold_for_the_first_ones(
     assert refusals["wide"].expected == (
         "the job asks for 16 chips of huawei.com/Ascend910, and there are 8 in all, on 1 nodes that it may use"
     )
+
+
+def test_many_changes_without_a_turn_need_little_memory() -> None:
+    """A dispatcher that may not decide, as while it waits for a cancellation, goes on to take facts."""
+    seat = Seat("a")
+    changes = Changes(capacity_gained={0: None}, applied=0)
+
+    def grown(count: int) -> int:
+        tracemalloc.start()
+        for _ in range(count):
+            seat.scheduler.note(msgspec.structs.replace(changes, jobs_changed={("default", "j"): None}))
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return size
+
+    grown(100)
+    assert grown(5_000) < 200_000
+    assert list(seat.scheduler.pending.capacity_gained) == [0]
+
+
+def test_footprints_of_attempts_that_ended_are_forgotten() -> None:
+    seat = Seat("a")
+    seat.job(a_job("runs"))
+    seat.round()
+    (key,) = seat.state.fold.holdings
+    footprint = footprint_of(seat.state.table, (), seat.state.fold.holdings[key].placement)
+    memory = Memory()
+    memory.footprints = {((f"uid-{number}", 1), 1, 0, 0, 0, 0): footprint for number in range(1_000)}
+    memory.footprints[key, 1, 0, 0, 0, 0] = footprint
+    memory.keep(seat.state)
+    assert list(memory.footprints) == [(key, 1, 0, 0, 0, 0)]

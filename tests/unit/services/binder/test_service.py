@@ -16,6 +16,7 @@ from berth.services.binder.app import bind_on
 from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, Manner, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
+from tests.support.busy_bus import BusyBus
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
@@ -121,9 +122,9 @@ class World:
         )
 
     @asynccontextmanager
-    async def binder(self) -> AsyncIterator[None]:
+    async def binder(self, bus: FakeBus | None = None) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        bus = FakeBus(self.server, "test")
+        bus = bus or FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:
             task = group.create_task(
                 bind_on(self.cluster, bus, self.clock, CONFIG, Instruments.make(BinderMetrics), stop), name="binder"
@@ -322,3 +323,17 @@ async def test_a_broken_history_ends_the_binder(world: World) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await break_history(world)
     assert caught.group_contains(FatalError)
+
+
+async def test_outcomes_that_come_between_the_first_read_and_the_follow_after_it_count(world: World) -> None:
+    """Another binder, which ends, has bound the pods meanwhile: they are not bound once more."""
+
+    async def comes() -> None:
+        outcome = OutcomeSeen("ns", "job-a", "a", 1, "bound", 2)
+        await world.bus.publish(world.bus.subjects.fact_outcome("ns", "job-a"), encode(outcome))
+
+    await world.round("a")
+    async with world.binder(BusyBus(world.server, StreamName.LATEST, comes)):
+        await world.round("b")
+        await world.has(("a", "bound"), ("b", "bound"))
+    assert [uid for _, uid, _ in world.cluster.asked] == ["b"]

@@ -10,6 +10,8 @@ from berth.core.cluster.node_packing import pack_health, unpack_health
 from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
+from berth.schemas.subjects import StreamName
+from tests.support.busy_bus import BusyBus
 from tests.support.device_texts import (
     RES,
     device_cfg,
@@ -311,3 +313,15 @@ async def test_pauses_while_the_bus_does_not_answer_double(world: World) -> None
             world.server.loses = ""
         await world.has("a", unhealthy=8)
     assert waits()[:3] == [0.005, 0.01, 0.01], "twice as long each time, up to the longest"
+
+
+async def test_facts_that_come_between_the_first_read_and_the_follow_after_it_count(world: World) -> None:
+    async def comes() -> None:
+        await world.nodes("late", a_node("b"))
+
+    await world.nodes("d", a_node("a"))
+    world.device("a")
+    world.device("b", unhealthy=[7])
+    async with world.service(BusyBus(world.server, StreamName.LATEST, comes)):
+        await world.has("a", level=OK)
+        await world.has("b", "late", unhealthy=128)

@@ -7,6 +7,7 @@ from berth.formats.kubernetes.objects import Node, Pod
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, open_envelope
 from berth.schemas.facts import JobSeen, MembersSeen, PodsSeen
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
@@ -117,6 +118,19 @@ async def test_facts_of_pods_that_were_not_stored_are_said_in_the_next_turn() ->
     desk.server.loses = ""
     assert await desk.loop.turn()
     assert await desk.pods() == ["pod/a", "pod/b"]
+    await desk.bus.close()
+
+
+async def test_what_podgroups_say_of_faults_and_was_not_stored_is_said_in_the_next_turn() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.replace_groups([a_group("pg", labels={"fault-scheduling": "grace"})])
+    desk.server.loses = ".group."
+    assert not await desk.loop.turn()
+    desk.server.loses = ""
+    assert await desk.loop.turn()
+    facts = await desk.bus.read(StreamName.FACTS, filters=[desk.bus.subjects.facts("group")])
+    assert [decode(stored.data, GroupSeen).labels for stored in facts] == [{"fault-scheduling": "grace"}]
     await desk.bus.close()
 
 

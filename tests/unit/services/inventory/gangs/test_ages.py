@@ -107,3 +107,43 @@ def test_pods_take_their_age_along_to_another_gang() -> None:
     world.pods(*(a_pod(f"p-{index}", group="other") for index in range(2)))
     world.settle(after_s=1)
     assert world.requests["podgroup.other"].since_seq == AGE_SEQ
+
+
+def fail(world: GangWorld, uid: str, *, after_s: float = 1) -> None:
+    """The pod of rank 1 fails, and its controller makes another."""
+    name = world.published[-1].name
+    for phase in ("Running", "Failed"):
+        world.pods(a_pod("p-1", uid=uid, group="pg", node="n1", phase=phase, env={"VC_TASK_INDEX": "1"}))
+        world.outcome(name)
+        world.settle(after_s=1)
+    world.status(name, "failed")
+    world.gangs.drop_pod(uid)
+    world.settle(after_s=after_s)
+
+
+def again(world: GangWorld, uid: str) -> tuple[int, bool]:
+    """Place in the queue of the request for the pod that is made anew for rank 1."""
+    world.pods(a_pod("p-1", uid=uid, group="pg", env={"VC_TASK_INDEX": "1"}))
+    world.settle(after_s=1)
+    request = world.published[-1]
+    assert world.standing(request.name) == {0: "p-1"}
+    assert world.members[request.name].pod_uids == [uid]
+    world.verdict(request.name, accepted_seq=30)
+    world.status(request.name, "placed")
+    world.settle()
+    return request.since_seq, request.is_fragile
+
+
+def test_a_rank_whose_pods_fail_again_and_again_comes_first_no_longer() -> None:
+    """It would take the room that others wait for each time, and lose it again."""
+    world = running(4, 4)
+    world.gangs.drop_pod("uid-p-1")
+    assert again(world, "first") == (AGE_SEQ, True)
+    fail(world, "first")
+    assert again(world, "second") == (AGE_SEQ, True), "once may happen"
+    fail(world, "second")
+    assert again(world, "third") == (0, False)
+    fail(world, "third", after_s=601)
+    assert again(world, "fourth") == (AGE_SEQ, True), "it has run for long since"
+    lose(world, 2)
+    assert singles(world)[-1] == (AGE_SEQ, True), "the other ranks have nothing to do with it"

@@ -202,3 +202,15 @@ def test_a_clock_that_is_set_back_delays_nothing() -> None:
     world.settle(after_s=-600)
     world.settle(after_s=0.2)
     assert world.hold(BASE) == "3 of at least 9 pods exist"
+
+
+def test_a_clock_that_is_set_back_delays_no_gang() -> None:
+    """The time at which a gang is to be processed was computed before that."""
+    world = GangWorld(settle_ms=200)
+    world.pods(a_pod("web-0", owner=("example.com/v1", "Thing", "web", "thing-1")))
+    world.gangs.settle(world.now_ms)
+    world.now_ms -= 3_600_000
+    for _ in range(5):
+        world.now_ms += 200
+        world.settle()
+    assert list(world.requests) == ["thing.web"]

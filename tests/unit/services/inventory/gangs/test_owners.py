@@ -292,3 +292,12 @@ def test_the_owner_of_a_podgroup_without_pods_is_read_once_although_its_request_
         world.gangs.set_owner(volcano, facts_of(volcano, {"minAvailable": 2}, uid="uid-vc"))
         world.settle()
     assert world.looks == []
+
+
+def test_a_request_says_whether_a_pod_of_it_has_no_controller() -> None:
+    world = GangWorld()
+    world.pods(a_pod("alone"), a_pod("made", owner=("example.com/v1", "Thing", "train", "thing-1")))
+    world.settle()
+    assert {name: request.is_unowned for name, request in world.requests.items()} == {
+        "pod.alone": True, "thing.train": False
+    }  # fmt: skip
