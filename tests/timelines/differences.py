@@ -18,26 +18,7 @@ class Difference(NamedTuple):
     is_rare: bool = False
 
 
-_LATE_NAME: Final = (
-    "wrong today: pods that were placed before their group name was written do not count for the minimum of the "
-    "PodGroup, so a pod that comes later waits"
-)
-_LATE_POD: Final = (
-    r"Pod \S+ is not (bound|Running)",
-    r"before user: .*: pods of ReplicaSet \S+: \d Running, \d waiting instead of \d Running",
-)
 DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
-    "batch-job-life": (
-        Difference(
-            "wrong today: pods of the Job that have succeeded do not count for its minimum, so the last ones wait",
-            (
-                r"Pod once-\w+ is not (bound|Running|Succeeded)",
-                r"before user: deletes Job once .*: pods of Job once: .* waiting instead of 1 Failed, 5 Succeeded",
-                r"before user: deletes Job once .*: PodGroup \S+: Running instead of Completed",
-            ),
-        ),
-    ),
-    "deployment-annotations": (Difference(_LATE_NAME, _LATE_POD),),
     "deployment-annotations-refused": (
         Difference(
             "right: the Ascend plug-in multiplies minResources by the number of pods and refuses 4 pods of 8 chips on "
@@ -47,9 +28,7 @@ DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
                 r"before .*: PodGroup \S+: Running instead of Pending",
             ),
         ),
-        Difference(_LATE_NAME, (*_LATE_POD, r"before .*: pods of .*: 4 Running, 1 waiting instead of 5 waiting")),
     ),
-    "deployment-life": (Difference(_LATE_NAME, _LATE_POD),),
     "deployment-too-large": (
         Difference(
             "right: the PodGroup asks for the chips of one pod, and they are free; the pods wait for the same reason",
@@ -82,16 +61,6 @@ DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
             "they wait for each other for ever, which the first one escapes if its group name comes late",
             (r"before .*: pods of StatefulSet db: 1 Running instead of 1 waiting",),
             is_rare=True,
-        ),
-    ),
-    "vcjob-failed-restartpod": (
-        Difference(
-            "wrong today: pods that run on do not count for the minimum of a PodGroup that was made again",
-            (
-                r"Pod job-worker-1 is not (bound|Running)",
-                r"before user: .*: pods of Job job: 3 Running, 1 waiting instead of 4 Running",
-                r"before user: .*: PodGroup \S+: Inqueue instead of Running",
-            ),
         ),
     ),
     "vcjob-no-min-available": (
