@@ -17,7 +17,7 @@ NAMESPACE: Final = "/api/v1/namespaces/ns"
 PODS: Final = f"{NAMESPACE}/pods"
 GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 _FOREVER: Final = {"berth/run-for": "forever"}
-BEGIN_S: Final = 8.0
+_BEGIN_S: Final = 8.0
 """Time in which the services have started and know the cluster."""
 Tree: TypeAlias = dict[str, Any]
 
@@ -37,11 +37,10 @@ class Scene:
 
     Args:
         cluster: The topology.
-        seed: Of the order of events.
+        seed: Of all choices.
         settings: Settings of the services.
 
     Attributes:
-        observer: Checks what is stored and changed.
         deleted: Names of pods that somebody asked to end, in that order.
     """
 
@@ -50,8 +49,8 @@ class Scene:
         self.cell = SimCell(self._loop, seed, parse_cluster(cluster), CellSettings(dispatchers=1, **settings))
         self.kube = self.cell.kube
         self.deleted: list[str] = []
-        self.observer = Observer(self.cell.ground.cell)
-        self.cell.server.on_store = self.observer.stored
+        self._observer = Observer(self.cell.ground.cell)
+        self.cell.server.on_store = self._observer.stored
         self.kube.on_change = self._changed
 
     def play(self, script: Callable[["Scene"], Awaitable[None]]) -> None:
@@ -61,7 +60,7 @@ class Scene:
             self.kube.put("/api/v1/namespaces", {"metadata": {"name": "ns"}})
             for name in self.cell.names:
                 self.cell.start(name)
-            await asyncio.sleep(BEGIN_S)
+            await asyncio.sleep(_BEGIN_S)
             await script(self)
 
         try:
@@ -72,7 +71,7 @@ class Scene:
             self._loop.kill(self._loop.main)
             self._loop.bury()
             self._loop.close()
-        found = [*self.observer.failures, *self.cell.failures]
+        found = [*self._observer.failures, *self.cell.failures]
         assert not found, [(one.kind, one.details) for one in found]
 
     async def after(self, seconds: float) -> None:
@@ -120,13 +119,13 @@ class Scene:
 
     def phases(self) -> dict[str, str]:
         """Phase of each job, by name."""
-        self.observer.catch_up()
-        state = self.observer.state
+        self._observer.catch_up()
+        state = self._observer.state
         found = {name: status_of(state, (namespace, name), at_ms=0) for namespace, name in sorted(state.jobs)}
         return {name: status.phase for name, status in found.items() if status is not None}
 
     def _changed(self, place: Any, old: Tree | None, new: Tree | None) -> None:  # noqa: ANN401 - as SimKube calls it
-        self.observer.changed(place, old, new)
+        self._observer.changed(place, old, new)
         is_asked = old is not None and new is not None and "deletionTimestamp" not in old["metadata"]
         if place.plural == "pods" and is_asked and new is not None and "deletionTimestamp" in new["metadata"]:
             self.deleted.append(new["metadata"]["name"])

@@ -261,17 +261,6 @@ def _event(chance: Random, verb: str) -> Event:
     )
 
 
-def _of_owners(seed: int) -> list[Event]:
-    """What owners of gangs do, whatever else happens."""
-    chance = Random(f"{seed} owners")  # noqa: S311  # a simulation
-    return [_event(chance, chance.choice(OWNERS)) for _ in range(chance.randrange(4, 16))]
-
-
-def _has_busy_owners(seed: int) -> bool:
-    is_drawn = Random(f"{seed} busy").random() < OWNERS_SHARE  # noqa: S311  # a simulation
-    return seed >= OWNERS_FROM and is_drawn and not _is_contested(seed)
-
-
 def _is_contested(seed: int) -> bool:
     return seed >= CONTESTED_FROM and seed % CONTESTED == 0 and not _is_unsynced(seed)
 
@@ -293,3 +282,14 @@ def _has_other_releases(seed: int) -> bool:
 
 def _is_in(seed: int, verb: str) -> bool:
     return Random(f"{seed} {verb}").random() < 0.4  # noqa: S311  # a simulation
+
+
+def _of_owners(seed: int) -> list[Event]:
+    """What owners of gangs do, whatever else happens."""
+    chance = Random(f"{seed} owners")  # noqa: S311  # a simulation
+    return [_event(chance, chance.choice(OWNERS)) for _ in range(chance.randrange(4, 16))]
+
+
+def _has_busy_owners(seed: int) -> bool:
+    is_drawn = Random(f"{seed} busy").random() < OWNERS_SHARE  # noqa: S311  # a simulation
+    return seed >= OWNERS_FROM and is_drawn and not _is_contested(seed)

@@ -262,7 +262,7 @@ class Player:
     def _left(self) -> list[str]:
         """What the cell still knows of jobs that are over."""
         phases = self._scene.phases()
-        lines = [f"{holding.name} holds chips" for holding in self._scene.observer.state.fold.holdings.values()]
+        lines = [f"{holding.name} holds chips" for holding in self._scene._observer.state.fold.holdings.values()]
         return lines + [f"job {name} is {phase}" for name, phase in phases.items() if phase not in _ENDED]
 
     def _changed(self, place: Place, old: Tree | None, new: Tree | None) -> None:
