@@ -175,10 +175,11 @@ class Steady:
         pods: dict[str, list[Tree]] = {}
         for pod in world.cell.kube.objects(PODS):
             name = (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
-            pods.setdefault(name, []).append(pod)
+            pods.setdefault(name or _controller_of(pod), []).append(pod)
         for group in world.cell.kube.objects(GROUPS):
             name = group["metadata"]["name"]
-            found = pods.get(name, [])
+            # Pods that are not told of it yet are of the PodGroup of their controller.
+            found = [*pods.get(name, ()), *pods.get(_controller_of(group) or "none", ())]
             if not found or any(pod["spec"].get("schedulerName") != SCHEDULER for pod in found):
                 continue
             if all(_ended_at(pod) and _ended_at(pod) <= group["metadata"]["creationTimestamp"] for pod in found):
@@ -193,6 +194,12 @@ class Steady:
                 raise Failure("a PodGroup counts other pods than there are", f"{name}: {dict(status)}, {truth}"[:2000])
             if not is_phase_right(status.get("phase") or "", truth):
                 raise Failure("a PodGroup at work has a wrong phase", f"{name}: {dict(status)}, {truth}"[:2000])
+
+
+def _controller_of(found: Tree) -> str:
+    """Uid of the controller of an object; empty without one."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return next((str(one["uid"]) for one in owners if one.get("controller")), "")
 
 
 def _ended_at(pod: Tree) -> str:

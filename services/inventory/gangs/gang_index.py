@@ -107,6 +107,7 @@ class GangIndex:
         self._unite(uid)
         for late in self.latecomers(key):
             if late.uid in self._gang_of:
+                self._touch(self._gang_of[late.uid])  # its PodGroup counts the pod no more
                 self._follow(self._gang_of[late.uid], key)
 
     def lose_group(self, key: GangKey, uid: str) -> None:

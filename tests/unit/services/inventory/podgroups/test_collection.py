@@ -414,6 +414,20 @@ def test_pods_that_were_bound_before_they_had_their_group_count_for_it() -> None
     assert (world.phase("other"), world.gangs.has_pods("ns", "other")) == ("Completed", False)
 
 
+def test_a_group_counts_a_pod_no_more_once_the_group_exists_that_the_pod_names_by_now() -> None:
+    world = GroupWorld(chips=0)
+    world.show(pending(least=1))
+    world.pods(a_pod("p", group="pg", scheduler="volcano", node="n", phase="Running"))
+    world.run(after_s=5)
+    world.pods(a_pod("p", group="other", scheduler="volcano", node="n", phase="Running"))
+    world.run(after_s=5)
+    assert (world.phase(), world.shown["pg"].status.running) == ("Running", 1)
+    world.show(pending("other", least=1))
+    world.run(after_s=5)
+    assert (world.phase(), world.shown["pg"].status.running) == ("Unknown", 0)
+    assert (world.phase("other"), world.shown["other"].status.running) == ("Running", 1)
+
+
 def test_a_group_is_not_completed_before_it_has_as_many_pods_as_it_needs() -> None:
     world = GroupWorld(chips=0)
     world.pods(a_pod("p", scheduler="volcano", node="n", phase="Running"))
