@@ -196,11 +196,11 @@ class Scene:
 
     def _changed(self, place: Any, old: Tree | None, new: Tree | None) -> None:  # noqa: ANN401 - as SimKube calls it
         self._observer.changed(place, old, new)
-        is_asked = old is not None and new is not None and "deletionTimestamp" not in old["metadata"]
-        if place.plural == "pods" and is_asked and new is not None and "deletionTimestamp" in new["metadata"]:
+        if place.plural != "pods" or old is None or new is None:
+            return
+        if "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
             self.deleted.append(new["metadata"]["name"])
-        is_bound = old is not None and new is not None and not old["spec"].get("nodeName")
-        if place.plural == "pods" and is_bound and new is not None and new["spec"].get("nodeName") in self.rejects:
+        if not old["spec"].get("nodeName") and new["spec"].get("nodeName") in self.rejects:
             self._loop.call_later(_REJECT_S, self._reject, new, context=self.cell.server.lane.context)
 
     def _reject(self, pod: Tree) -> None:
