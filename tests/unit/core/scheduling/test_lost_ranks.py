@@ -5,12 +5,14 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_health
 from berth.schemas.columns import pack, pack_names
-from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
+from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import FROM_PODS, JobRequest
 from berth.schemas.ledger import Round
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
+from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import FaultCell
+from tests.support.replacements import holding_of
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 from tests.unit.core.scheduling.test_scheduler_policies import told
 
@@ -179,3 +181,21 @@ def test_a_place_is_kept_no_longer_although_its_gang_was_looked_at_for_a_fault_m
     assert len(cell.records) == before, "it is kept"
     cell.wait(2_000)
     assert [one.ranks for record in cell.records[before:] for one in record.releases] == [[2]]
+
+
+def test_a_gang_that_was_refused_after_its_pause_sleeps_on_when_the_clock_is_set_back() -> None:
+    """Turns without a record leave nothing behind: a replay does not know of them."""
+    cell = FaultCell([a_node("a")])
+    cell.place(a_job("early", chips=8))
+    outcome = OutcomeSeen("default", "early", holding_of(cell.state, "early").uid, 1, "failed")
+    cell.fact(SUBJECTS.fact_outcome("default", "early"), outcome)
+    cell.ask(a_job("late", chips=8))
+    cell.turns()
+    assert (cell.phase("early"), cell.phase("late")) == ("waiting", "placed")
+    cell.wait(1_000)
+    refused = cell.state.fold.gangs["uid-early"].refusal
+    assert refused is not None
+    before = len(cell.records)
+    cell.wait(-500)
+    cell.wait(500)
+    assert len(cell.records) == before
