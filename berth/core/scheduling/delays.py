@@ -35,8 +35,8 @@ class Delays:
         self._state = state
         self._jobs: dict[JobKey, None] = {}
         """Jobs that wait with a pause, whether it is over or not."""
-        self._kept_ms: dict[str, int] = {}
-        """Until when places of gangs (uid) are kept."""
+        self.kept_ms: dict[str, int] = {}
+        """Until when places of gangs (uid) are kept, as the newest turn found: it left these gangs out."""
         self.now_ms = 0
         """The moment: of the newest turn, or of the newest record before the first turn."""
 
@@ -56,16 +56,16 @@ class Delays:
 
     def unkept(self, gangs: Iterable[str], queue: Queue) -> list[str]:
         """Gangs (uid) that may be examined now; those are left out whose places are kept."""
-        self._kept_ms = {uid: until_ms for uid in gangs if (until_ms := self._keeps(uid)) > self.now_ms}
-        if self._kept_ms:
+        self.kept_ms = {uid: until_ms for uid in gangs if (until_ms := self._keeps(uid)) > self.now_ms}
+        if self.kept_ms:
             waiting = {gang.accepted_seq for gang in queue.gangs()}
-            self._kept_ms = {uid: until for uid, until in self._kept_ms.items() if self._age(uid) not in waiting}
-        return [uid for uid in gangs if uid not in self._kept_ms]
+            self.kept_ms = {uid: until for uid, until in self.kept_ms.items() if self._age(uid) not in waiting}
+        return [uid for uid in gangs if uid not in self.kept_ms]
 
     def moments(self) -> Iterator[int]:
         """When pauses end that are not over, and when places are kept no longer."""
         yield from (gang.retry_ms for _, gang in self._records() if gang.pauses_at(self.now_ms))
-        yield from self._kept_ms.values()
+        yield from self.kept_ms.values()
 
     def _keeps(self, uid: str) -> int:
         """Until when places of a gang may be kept; 0 if they are not, because nobody makes such a pod again."""
@@ -99,8 +99,13 @@ class Delays:
 
 
 def _has_lost(holding: Holding, seen: PodsSeen, *, is_part: bool) -> bool:
-    """Whether a pod was deleted while others of its gang run; ``is_part``: those may have requests of their own."""
+    """Whether a pod was deleted while others of its gang run; ``is_part``: those may have requests of their own.
+
+    Ranks that leave for a fault do not count: they get other places.
+    """
     if PodPhase.GONE not in seen.phase:
         return False
     phases = {rank: phase for rank, phase in rows_of(holding, seen) if rank not in holding.gone}
-    return PodPhase.GONE in phases.values() and (is_part or any(phase not in ENDED for phase in phases.values()))
+    stays = phases.keys() - holding.leaving().keys()
+    is_lost = any(phases[rank] == PodPhase.GONE for rank in stays)
+    return is_lost and (is_part or any(phase not in ENDED for phase in phases.values()))

@@ -370,9 +370,9 @@ class Scheduler:
         if lacks_shards:
             retry_ms = opening.at_ms + self.state.fold.settings.shard_retry_ms
             self.watch.note_unheard([one.holding.uid for one in opening.faulty], retry_ms)
-        held = {one.uid for one in opening.held}
+        left = {*self._delays.kept_ms, *(one.uid for one in opening.held)}  # to be examined again
         for one in opening.faulty:
-            if one.holding.uid not in held:
+            if one.holding.uid not in left:
                 self.to_examine.pop(one.holding.uid, None)
 
     def follow(self, folded: Folded, opening: Opening | None = None) -> None:

@@ -5,11 +5,14 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_health
 from berth.schemas.columns import pack, pack_names
-from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
+from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import FROM_PODS, JobRequest
 from berth.schemas.ledger import Round
 from berth.schemas.nodes import NodeCondition
-from tests.support.cells import a_job
+from tests.support.cells import a_job, a_node
+from tests.support.core_cells import SUBJECTS
+from tests.support.fault_cells import FaultCell
+from tests.support.replacements import holding_of
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 from tests.unit.core.scheduling.test_scheduler_policies import told
 
@@ -147,3 +150,52 @@ def test_the_place_of_a_pod_that_is_alone_is_free_at_once() -> None:
     record = seat.round(at_ms=1_001)
     assert record is not None
     assert [one.reason for one in record.releases] == ["vanished"]
+
+
+def of_three(nodes: str) -> FaultCell:
+    """A gang of three pods, one on each of the nodes a, b and c; the chips of b break, and its pod leaves."""
+    cell = FaultCell([a_node(name) for name in nodes])
+    cell.run(of_a_gang("gang", pods=3, replicas=3))
+    cell.break_chip("b")
+    cell.turns()
+    cell.remove("gang")
+    return cell
+
+
+def test_the_place_of_a_pod_that_left_for_a_fault_is_not_kept() -> None:
+    """Its rank gets another one, which must not wait."""
+    cell = of_three("abcd")
+    cell.turns()
+    assert (cell.node_of("gang", 1), cell.state.held("b")) == ("d", 0)
+
+
+def test_a_place_is_kept_no_longer_although_its_gang_was_looked_at_for_a_fault_meanwhile() -> None:
+    """The turn in between finds no place for another rank and has no record: a replay does not know of it."""
+    cell = of_three("abc")
+    cell.turns()
+    cell.wait_for_places("gang", 1)
+    cell.pods["gang"][2].phase = PodPhase.GONE
+    cell.say("gang")
+    before = len(cell.records)
+    assert cell.wait(1_000) == []
+    assert len(cell.records) == before, "it is kept"
+    cell.wait(2_000)
+    assert [one.ranks for record in cell.records[before:] for one in record.releases] == [[2]]
+
+
+def test_a_gang_that_was_refused_after_its_pause_sleeps_on_when_the_clock_is_set_back() -> None:
+    """Turns without a record leave nothing behind: a replay does not know of them."""
+    cell = FaultCell([a_node("a")])
+    cell.place(a_job("early", chips=8))
+    outcome = OutcomeSeen("default", "early", holding_of(cell.state, "early").uid, 1, "failed")
+    cell.fact(SUBJECTS.fact_outcome("default", "early"), outcome)
+    cell.ask(a_job("late", chips=8))
+    cell.turns()
+    assert (cell.phase("early"), cell.phase("late")) == ("waiting", "placed")
+    cell.wait(1_000)
+    refused = cell.state.fold.gangs["uid-early"].refusal
+    assert refused is not None
+    before = len(cell.records)
+    cell.wait(-500)
+    cell.wait(500)
+    assert len(cell.records) == before
