@@ -69,7 +69,7 @@ def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it() -> None:
     at = Round.__struct_fields__.index("verdicts")
     refusal = Verdict.__struct_fields__.index("refusal")
     assert len(said[at][0][refusal]) == 18
-    assert whole[at][0][refusal] == [*said[at][0][refusal], []]
+    assert whole[at][0][refusal] == [*said[at][0][refusal], [], False]
     assert said[at][1:] == whole[at][1:]
     assert [*said[:at], *said[at + 1 :], [], [], []] == whole[:at] + whole[at + 1 :]
 
@@ -92,5 +92,5 @@ def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it_beside_reco
     said = msgspec.msgpack.decode(open_envelope(digested_round(record, encode(record))).body)
     whole = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
     at, refusal = Round.__struct_fields__.index("verdicts"), Verdict.__struct_fields__.index("refusal")
-    assert whole[at][0][refusal] == [*said[at][0][refusal], []]
+    assert whole[at][0][refusal] == [*said[at][0][refusal], [], False]
     assert [*said[at + 1 :], []] == whole[at + 1 :]
