@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from berth.formats.ascend.pod_annotations import JOB, JOB_UID
 from berth.runtime.backoff import Backoff
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.ages import keep_ages
@@ -196,7 +197,7 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     there = sum(1 for slot in part.slots if slot.is_live)
     if over := _end_of_owner(gang, part):
         return over
-    if waits and (changed := _moved(gang, part) or _changed(gang, part)):
+    if waits and (changed := _moved(gang, part) or _taken(gang, part) or _changed(gang, part)):
         return changed
     incomplete = there < len(part.slots) and waits
     recovers = part.awaits_pods
@@ -254,6 +255,22 @@ def _moved(gang: Gang, part: Part) -> str:
     key = gang.moved[slot.uid]
     kind = "PodGroup" if key.kind == "podgroup" else f"{key.kind} group"
     return f"pod {slot.pod} is now of {kind} {key.name}"
+
+
+def _taken(gang: Gang, part: Part) -> str:
+    """Which pod of a waiting request has a node that was not chosen for this request; empty for none.
+
+    No attempt could ever bind it: it runs where it is, and the others are requested beside it.
+    """
+    for slot in part.slots if part.phase == "waiting" else ():
+        member = gang.members.get(slot.uid)
+        if member is None or not member.is_live or not member.is_bound:
+            continue
+        meta, node = member.pod.metadata, member.pod.spec.node_name
+        if meta.annotation(JOB_UID) != part.uid:
+            whom = f"an earlier request ({meta.annotation(JOB)})" if meta.annotation(JOB_UID) else "another scheduler"
+            return f"pod {member.name} is on node {node} already, bound by {whom}"
+    return ""
 
 
 def _changed(gang: Gang, part: Part) -> str:
