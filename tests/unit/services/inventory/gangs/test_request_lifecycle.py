@@ -48,7 +48,10 @@ def test_only_a_pod_that_asks_for_the_same_takes_over() -> None:
 
 @pytest.mark.parametrize(
     ("annotations", "by"),
-    [({}, "another scheduler"), ({"berth/uid": "former", "berth/job": "podgroup.pg"}, "an earlier request (podgroup.pg)")],
+    [
+        ({}, "another scheduler"),
+        ({"berth/uid": "former", "berth/job": "podgroup.pg"}, "an earlier request (podgroup.pg)"),
+    ],
 )
 def test_a_pod_that_is_bound_elsewhere_runs_on_and_the_others_are_requested_beside_it(
     annotations: dict[str, str], by: str
