@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from berth.formats.ascend.pod_annotations import JOB, JOB_UID
+from berth.formats.kubernetes.gang_minimum import Minimum
 from berth.runtime.backoff import Backoff
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.ages import keep_ages
@@ -128,21 +129,35 @@ def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
     return back
 
 
-def too_large(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
-    """Withdraw the first request of a gang that asks for more pods than must start together and has no room for them.
+def too_large(gang: Gang, least: Minimum) -> list[tuple[Part, str]]:
+    """Withdraw the first request of a gang that waits for pods without which it may start.
+
+    Such are pods beyond the minimum for which there is no room, and the master of elastic workers that no node takes.
 
     Args:
         gang: The gang.
-        minimum: Pods that must start together now; 0 when unknown.
+        least: Pods that must start together now; their number is 0 when it is unknown.
     """
     back: list[tuple[Part, str]] = []
-    for part in list(gang.parts.values()) if minimum and gang.key.kind == "native" else ():
-        waits = part.is_first and part.phase == "waiting" and part.state == "open"
-        if waits and part.code and len(part.slots) > minimum:
+    for part in list(gang.parts.values()) if least.count else ():
+        if not part.is_first or part.phase != "waiting" or part.state != "open":
+            continue
+        reason = ""
+        if gang.key.kind == "native" and part.code and len(part.slots) > least.count:
+            reason = f"there is no room for all of its {len(part.slots)} pods: {least.count} start first"
+        elif least.is_elastic and not gang.starts_least and _has_no_chips(part, part.unplaceable):
+            reason = f"no node takes pods of task {part.unplaceable}: others start first"
+        if reason:
             gang.starts_least = True
-            back.append((part, f"there is no room for all of its {len(part.slots)} pods: {minimum} start first"))
+            back.append((part, reason))
             dissolve(gang, part)
     return back
+
+
+def _has_no_chips(part: Part, task: str) -> bool:
+    """Whether a request has pods of a task, and none of them has chips."""
+    asks = [slot.ask for slot in part.slots if task and slot.task == task.lower()]
+    return bool(asks) and all(ask is not None and not ask.chips for ask in asks)
 
 
 def reprioritised(gang: Gang, priority_of: Callable[[Sequence[Member]], int]) -> list[tuple[Part, str]]:
