@@ -81,6 +81,25 @@ class NodeReason(IntEnum):
     """The node is drained, or will be before the pod is expected to end; checked before ``NODE_FAULT``."""
 
 
+OF_THE_NODE: Final = frozenset(
+    {
+        NodeReason.OTHER_RESOURCE,
+        NodeReason.NOT_READY,
+        NodeReason.CORDONED,
+        NodeReason.SELECTOR,
+        NodeReason.TAINT,
+        NodeReason.NODE_FAULT,
+        NodeReason.SUB_HEALTH,
+        NodeReason.NODE_LABEL,
+        NodeReason.UNKNOWN_PRODUCT,
+        NodeReason.HEALTH_UNKNOWN,
+        NodeReason.NO_SUPERPOD,
+        NodeReason.NO_LEVEL,
+    }
+)
+"""Reasons that stay however many pods leave a node."""
+
+
 Code = Literal[
     "no-room",
     "not-enough-pods",

@@ -217,10 +217,17 @@ class GangWorld:
         self.gangs.note_job(msgspec.structs.replace(seen, accepted_seq=accepted_seq))
 
     def status(
-        self, name: str, phase: Phase, *, attempt: int = 1, sentence: str = "", code: Code | None = None
+        self,
+        name: str,
+        phase: Phase,
+        *,
+        attempt: int = 1,
+        sentence: str = "",
+        code: Code | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
         uid = self.requests[name].uid
-        refusal = Refusal(code=code) if code is not None else None
+        refusal = Refusal(code=code) if code is not None else refusal
         self.gangs.note_status(
             JobStatus("ns", name, uid, phase, 0, self.now_ms, attempt=attempt, sentence=sentence, refusal=refusal)
         )

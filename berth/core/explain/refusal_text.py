@@ -10,7 +10,7 @@ import msgspec
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
 from berth.products.catalogue import FORMS
-from berth.schemas.refusal import INTERNAL, ConstraintCount, NodeReason, ReasonCount, Refusal
+from berth.schemas.refusal import INTERNAL, OF_THE_NODE, ConstraintCount, NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.OTHER_RESOURCE: "have no chips of this resource",
@@ -46,6 +46,7 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.SPREAD: "do not fit the topology spread",
     NodeReason.DRAINED: "are drained",
 }
+_OF_LABELS: Final = frozenset({NodeReason.SELECTOR, NodeReason.TAINT})
 _NEEDS_LABELS: Final = {
     NodeReason.AFFINITY: "required pod affinity",
     NodeReason.SPREAD: "topology spread",
@@ -112,6 +113,20 @@ def within(words: str, refusal: Refusal | None, namespace: str) -> str:
 def without_name(words: str, job: str) -> str:
     """A sentence without the name of a job."""
     return words.replace(job, HIDDEN_JOB)
+
+
+def unplaceable(refusal: Refusal | None) -> str:
+    """Task that a refusal is about, if no node would take a pod of it as nodes are now, were nothing else to run there.
+
+    That is so if labels or taints exclude the nodes that take pods at all.
+
+    Args:
+        refusal: Why a job waits; None if it has no refusal.
+    """
+    if refusal is None or refusal.nodes_fit:
+        return ""
+    reasons = {count.reason for count in refusal.counts}
+    return refusal.task if reasons <= OF_THE_NODE and not reasons.isdisjoint(_OF_LABELS) else ""
 
 
 def _singular(recorded: str) -> str:

@@ -12,29 +12,13 @@ from berth.core.requests.gangs import Gang
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
-from berth.schemas.refusal import Code, NodeReason, Refusal
+from berth.schemas.refusal import OF_THE_NODE, Code, Refusal
 
 NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal"})
 """Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block
 others."""
 
-_OF_THE_NODE: Final = np.array(
-    [
-        NodeReason.OTHER_RESOURCE,
-        NodeReason.NOT_READY,
-        NodeReason.CORDONED,
-        NodeReason.SELECTOR,
-        NodeReason.TAINT,
-        NodeReason.NODE_FAULT,
-        NodeReason.SUB_HEALTH,
-        NodeReason.NODE_LABEL,
-        NodeReason.UNKNOWN_PRODUCT,
-        NodeReason.HEALTH_UNKNOWN,
-        NodeReason.NO_SUPERPOD,
-        NodeReason.NO_LEVEL,
-    ]
-)
-"""Reasons that stay however many pods leave a node."""
+_OF_THE_NODE: Final = np.array(sorted(OF_THE_NODE))
 
 LastRefusal = Callable[[str], Refusal | None]
 """Last refusal of a gang (uid) in the ledger."""

@@ -6,7 +6,7 @@ Longer than 400 lines because the parts of a gang, their ranks and their pods ar
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from berth.core.explain.refusal_text import sentence, within
+from berth.core.explain.refusal_text import sentence, unplaceable, within
 from berth.core.explain.text import cause_of
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
@@ -90,17 +90,15 @@ class Member:
 
 def member_of(pod: Pod, asks: PodAsks) -> Member:
     """A pod as a member of its gang."""
-    annotations = pod.metadata.annotations or {}
     ask = asks.ask(pod.spec, pod.metadata)
     is_bound = bool(pod.spec.node_name)
-    ended = pod.status.phase in {"Succeeded", "Failed"}
-    carries = ask.resource in annotations or PREDICATE_TIME in annotations or ASCEND_REAL in annotations
+    carries = not {ask.resource, PREDICATE_TIME, ASCEND_REAL}.isdisjoint(pod.metadata.annotations or {})
     return Member(
         pod=pod,
         place=membership(pod),
         ask=ask,
         is_bound=is_bound,
-        is_live=not ended and pod.metadata.deletion_timestamp is None,
+        is_live=pod.status.phase not in {"Succeeded", "Failed"} and pod.metadata.deletion_timestamp is None,
         gate=next((gate.name for gate in pod.spec.scheduling_gates or ()), ""),
         is_stale=carries and not is_bound,
     )
@@ -158,10 +156,10 @@ class Slot:
         self.was_bound = self.was_bound or member.is_bound
         if member.is_bound:
             self.attempt = whole_number(member.pod.metadata.annotation(ATTEMPT)) or 0
+        else:
+            self.needs_no_rank = needs_no_rank(member)
         self.is_stale = member.is_stale
         self.by_operator = OPERATOR_NAME in (member.pod.metadata.labels or {})
-        if not member.is_bound:
-            self.needs_no_rank = needs_no_rank(member)
 
 
 def needs_no_rank(member: Member) -> bool:
@@ -207,6 +205,8 @@ class Part:
     sentence: str = ""
     code: str = ""
     """Code of the refusal for which it waits or was rejected."""
+    unplaceable: str = ""
+    """Task for whose pods it waits although no node would take one if nothing ran there; empty for none."""
     outcome: OutcomeSeen | None = None
     hold: str = ""
     recovering: frozenset[int] = frozenset()
@@ -292,8 +292,7 @@ class Part:
 
     def _reject(self, refusal: Refusal | None) -> None:
         self.phase = "rejected"
-        self.code = refusal.code if refusal is not None else ""
-        self.sentence = sentence(refusal) if refusal is not None else ""
+        self.code, self.sentence = (refusal.code, sentence(refusal)) if refusal is not None else ("", "")
 
     def note_status(self, status: JobStatus) -> bool:
         """Note the status of the job; returns whether anything changed besides numbers of its sentence."""
@@ -312,6 +311,7 @@ class Part:
                 slot.was_bound = slot.was_bound and slot.is_live
         self.phase, self.attempt, self.sentence, self.code = after
         self.recovering, self.restarts = recovering, restarts
+        self.unplaceable = unplaceable(refusal)
         self.published = True
         return changed
 
@@ -380,7 +380,7 @@ class Gang:
         arrivals: Reads of the owner that had begun when a pod was first seen, by the pod's uid.
         group_spec: Spec of its PodGroup that was seen last.
         group_reads: Reads of the owner that had begun when that changed; -1 if it did not.
-        starts_least: There is no room for all of its pods: those that must start together are requested first.
+        starts_least: Not all of its pods find a place: those that must start together are requested first.
         is_succeeded: Its controller was created again with another uid, and that has pods.
         ungrouped: Why it has no PodGroup although it had one, as a sentence: what waits is withdrawn.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.

@@ -183,8 +183,8 @@ def _is_contradicted(gang: Gang, free: Sequence[Member], context: GangContext) -
     return bool(least.size) and max(live.total(), least.count) > least.size
 
 
-def minimum_now(gang: Gang, context: GangContext) -> int:
-    """Pods of a gang that must start together, by what its owner says now; 0 when that is not known.
+def minimum_now(gang: Gang, context: GangContext) -> Minimum:
+    """Pods of a gang that must start together, by what its owner says now; their number is 0 when it is not known.
 
     Args:
         gang: The gang.
@@ -192,9 +192,9 @@ def minimum_now(gang: Gang, context: GangContext) -> int:
     """
     waiting = [member for member in gang.members.values() if member.waits]
     if not waiting or context.is_reading or context.barrier:
-        return 0
+        return Minimum(count=0)
     least = _minimum(gang, waiting[0], context)
-    return 0 if least.wrong else _in_blocks(gang, waiting, context, least).count
+    return Minimum(count=0) if least.wrong else _in_blocks(gang, waiting, context, least)
 
 
 def is_fresh(gang: Gang) -> bool:
@@ -305,7 +305,7 @@ def _plan_first(
             _plan_single(gang, free, refusals, found, now_ms)
             return
     by_task = {task.lower(): count for task, count in least.by_task} if not succeeded else {}
-    if least.is_elastic and not succeeded:
+    if least.is_elastic and not succeeded and not gang.starts_least:
         by_task = masters(ready, need - 1)
     first = chosen(ready, need, by_task)
     hold = _shortage(ready, need, least) if first is None else _mixed_resources(first)

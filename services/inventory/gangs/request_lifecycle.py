@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from berth.formats.ascend.pod_annotations import JOB, JOB_UID
+from berth.formats.kubernetes.gang_minimum import Minimum
 from berth.runtime.backoff import Backoff
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.ages import keep_ages
@@ -127,21 +129,35 @@ def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
     return back
 
 
-def too_large(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
-    """Withdraw the first request of a gang that asks for more pods than must start together and has no room for them.
+def too_large(gang: Gang, least: Minimum) -> list[tuple[Part, str]]:
+    """Withdraw the first request of a gang that waits for pods without which it may start.
+
+    Such are pods beyond the minimum for which there is no room, and the master of elastic workers that no node takes.
 
     Args:
         gang: The gang.
-        minimum: Pods that must start together now; 0 when unknown.
+        least: Pods that must start together now; their number is 0 when it is unknown.
     """
     back: list[tuple[Part, str]] = []
-    for part in list(gang.parts.values()) if minimum and gang.key.kind == "native" else ():
-        waits = part.is_first and part.phase == "waiting" and part.state == "open"
-        if waits and part.code and len(part.slots) > minimum:
+    for part in list(gang.parts.values()) if least.count else ():
+        if not part.is_first or part.phase != "waiting" or part.state != "open":
+            continue
+        reason = ""
+        if gang.key.kind == "native" and part.code and len(part.slots) > least.count:
+            reason = f"there is no room for all of its {len(part.slots)} pods: {least.count} start first"
+        elif least.is_elastic and not gang.starts_least and _has_no_chips(part, part.unplaceable):
+            reason = f"no node takes pods of task {part.unplaceable}: others start first"
+        if reason:
             gang.starts_least = True
-            back.append((part, f"there is no room for all of its {len(part.slots)} pods: {minimum} start first"))
+            back.append((part, reason))
             dissolve(gang, part)
     return back
+
+
+def _has_no_chips(part: Part, task: str) -> bool:
+    """Whether a request has pods of a task, and none of them has chips."""
+    asks = [slot.ask for slot in part.slots if task and slot.task == task.lower()]
+    return bool(asks) and all(ask is not None and not ask.chips for ask in asks)
 
 
 def reprioritised(gang: Gang, priority_of: Callable[[Sequence[Member]], int]) -> list[tuple[Part, str]]:
@@ -196,7 +212,7 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     there = sum(1 for slot in part.slots if slot.is_live)
     if over := _end_of_owner(gang, part):
         return over
-    if waits and (changed := _moved(gang, part) or _changed(gang, part)):
+    if waits and (changed := _moved(gang, part) or _taken(gang, part) or _changed(gang, part)):
         return changed
     incomplete = there < len(part.slots) and waits
     recovers = part.awaits_pods
@@ -254,6 +270,22 @@ def _moved(gang: Gang, part: Part) -> str:
     key = gang.moved[slot.uid]
     kind = "PodGroup" if key.kind == "podgroup" else f"{key.kind} group"
     return f"pod {slot.pod} is now of {kind} {key.name}"
+
+
+def _taken(gang: Gang, part: Part) -> str:
+    """Which pod of a waiting request has a node that was not chosen for this request; empty for none.
+
+    No attempt could ever bind it: it runs where it is, and the others are requested beside it.
+    """
+    for slot in part.slots if part.phase == "waiting" else ():
+        member = gang.members.get(slot.uid)
+        if member is None or not member.is_live or not member.is_bound:
+            continue
+        meta, node = member.pod.metadata, member.pod.spec.node_name
+        if meta.annotation(JOB_UID) != part.uid:
+            whom = f"an earlier request ({meta.annotation(JOB)})" if meta.annotation(JOB_UID) else "another scheduler"
+            return f"pod {member.name} is on node {node} already, bound by {whom}"
+    return ""
 
 
 def _changed(gang: Gang, part: Part) -> str:

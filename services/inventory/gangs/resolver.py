@@ -212,8 +212,8 @@ class Resolver:
     def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
         """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
         least = minimum_now(gang, context)
-        back = resized(gang, least)
-        for part, reason in changed_precedence(gang, least):
+        back = resized(gang, least.count)
+        for part, reason in changed_precedence(gang, least.count):
             back.append((part, reason))
             dissolve(gang, part)
         back += too_large(gang, least)

@@ -8,6 +8,7 @@ from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.ledger import Settings
+from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 from berth.services.inventory.gangs.collection import Gangs
 from tests.support.gang_world import BASE, CHIPS, GangWorld, a_group, a_pod, facts_of
 
@@ -123,6 +124,46 @@ def test_elastic_workers_start_with_their_master_where_the_minima_of_tasks_do_no
     world.settle()
     others = [asked(world, name) for name in world.requests if name != JOB]
     assert others == [[("worker", 1, 8)]] * 3
+
+
+def elastic_that_waits(*reasons: NodeReason, task: str = "master") -> GangWorld:
+    """A master and two workers of which two must start, and each reason excludes two nodes for a pod of the task."""
+    pods = [task_pod("master", 0, chips=0), task_pod("worker", 0), task_pod("worker", 1)]
+    world = world_of(volcano(("master", 1, 0), ("worker", 2, 8)), *pods, least=2, by_task={"master": 1, "worker": 2})
+    assert asked(world) == [("master", 1, 0), ("worker", 1, 8)]
+    counts = [ReasonCount(reason, 2) for reason in reasons]
+    refusal = Refusal(code="no-room", task=task, nodes_total=2 * len(counts), counts=counts)
+    for _ in range(2):
+        world.verdict(JOB, accepted_seq=7)
+        world.status(JOB, "waiting", refusal=refusal)
+        world.settle()
+    return world
+
+
+@pytest.mark.parametrize("reasons", [[NodeReason.SELECTOR], [NodeReason.CORDONED, NodeReason.TAINT]])
+def test_elastic_workers_start_without_a_master_that_no_node_takes(reasons: list[NodeReason]) -> None:
+    """As Volcano, which goes on with other tasks when one finds no node, while the minimum can be reached."""
+    world = elastic_that_waits(*reasons)
+    assert [reason for _, _, reason in world.withdrawn] == ["no node takes pods of task master: others start first"]
+    assert asked(world) == [("worker", 2, 8)]
+    assert world.requests[JOB].since_seq == 7
+    world.status(JOB, "placed")
+    world.settle()
+    others = [asked(world, name) for name in world.requests if name != JOB]
+    assert others == [[("master", 1, 0)]]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "task"),
+    [
+        ([NodeReason.SELECTOR, NodeReason.CPU], "master"),
+        ([NodeReason.CORDONED], "master"),
+        ([NodeReason.SELECTOR], "worker"),
+    ],
+)
+def test_elastic_workers_wait_with_a_master_that_may_find_room(reasons: list[NodeReason], task: str) -> None:
+    world = elastic_that_waits(*reasons, task=task)
+    assert world.withdrawn == []
 
 
 def test_elastic_pods_without_chips_do_not_start_without_a_pod_with_chips() -> None:

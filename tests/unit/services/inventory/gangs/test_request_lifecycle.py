@@ -46,6 +46,41 @@ def test_only_a_pod_that_asks_for_the_same_takes_over() -> None:
     assert [task.chips for task in world.requests[BASE].tasks] == [8, 4]
 
 
+@pytest.mark.parametrize(
+    ("annotations", "by"),
+    [
+        ({}, "another scheduler"),
+        ({"berth/uid": "former", "berth/job": "podgroup.pg"}, "an earlier request (podgroup.pg)"),
+    ],
+)
+def test_a_pod_that_is_bound_elsewhere_runs_on_and_the_others_are_requested_beside_it(
+    annotations: dict[str, str], by: str
+) -> None:
+    """Each attempt of the request would fail because of it."""
+    world = requested()
+    uid = world.requests[BASE].uid
+    world.status(BASE, "placed")
+    world.pods(a_pod("p-1", group="pg", node="n9", phase="Running", annotations=annotations))
+    world.settle()
+    assert world.withdrawn == []  # the binder says what becomes of the attempt
+    world.status(BASE, "waiting", attempt=2)
+    world.settle()
+    assert world.withdrawn == [(BASE, uid, f"pod p-1 is on node n9 already, bound by {by}")]
+    again = [request.name for request in world.published[1:]]
+    assert {pod for name in again for pod in world.standing(name).values()} == {"p-0", "p-2", "p-3"}
+    assert {rank for name in again for rank in world.ranks(name).values()} == {"0", "1", "2"}
+
+
+def test_pods_that_the_former_attempt_bound_withdraw_nothing() -> None:
+    world = requested()
+    marks = {"berth/uid": world.requests[BASE].uid, "berth/job": BASE, "berth/attempt": "1"}
+    world.status(BASE, "placed")
+    world.pods(a_pod("p-1", group="pg", node="n9", annotations=marks))
+    world.status(BASE, "waiting", attempt=2)
+    world.settle()
+    assert world.withdrawn == []
+
+
 def test_a_request_that_lost_a_pod_for_good_is_taken_back_after_a_while() -> None:
     world = requested()
     uid = world.requests[BASE].uid
