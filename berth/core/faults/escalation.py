@@ -283,10 +283,8 @@ class _Step(NamedTuple):
         return self.settings.plan_before_delete and not self.settings.reference_parity
 
     def _kept(self, grown: Wanted) -> Wanted:
-        """A larger step, that waits for places of the ranks without one where places are planned first."""
-        if not self._plans_first:
-            return grown
-        return grown._replace(needs_place=True, sought=grown.sought or tuple(sorted(self.progress.unplaced)))
+        """A larger step, that waits for places of all its ranks where places are planned first."""
+        return grown._replace(needs_place=True, sought=grown.ranks) if self._plans_first else grown
 
     def _clock_ms(self) -> int:
         """When the clock of the step began to run; 0 while it stands: pods leave, or no new pod waits.
