@@ -207,8 +207,7 @@ class _Step(NamedTuple):
         """Pods leave once there are new places; without, when they cannot run on, or have waited long enough."""
         tried = wanted._replace(needs_place=True)
         if wanted.scope == "job":
-            sought = tuple(sorted({one.rank for one in faults} | set(self.progress.unplaced)))
-            tried = tried._replace(sought=sought)
+            tried = tried._replace(sought=wanted.ranks)
         elif any(one.kind not in _STILL_RUN for one in faults):
             return Escalation((wanted,))
         due_ms = seen_ms + self.settings.fault_wait_ms

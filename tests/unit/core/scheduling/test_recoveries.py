@@ -585,6 +585,20 @@ def test_plan_before_delete_restarts_a_job_whose_master_must_move_with_its_block
     assert [cell.node_of("j", rank)[0] for rank in range(4)] == ["1", "1", "0", "0"]
 
 
+def test_plan_before_delete_restarts_a_job_at_once_whose_first_pod_must_move_with_its_block() -> None:
+    *first, other, another = nodes_in_superpods((4, 2), "superpod910a3x16")
+    cell = FaultCell(first, reserve_nodes=0, plan_before_delete=True)
+    annotations = {"sp-block": "32", "huawei.com/schedule_policy": "chip2-node16-sp"}
+    tasks = [Task("master", 1, 16), Task("worker", 3, 16)]
+    cell.run(a_job("j", product="superpod910a3x16", annotations=annotations, tasks=tasks))
+    cell.break_chip(cell.node_of("j", 0))
+    assert (cell.turns(), cell.phase("j")) == ([], "placed")
+    cell.nodes |= {node.name: node for node in (other, another)}
+    cell.publish()
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks) == ("job", [0, 1, 2, 3])
+
+
 def test_plan_before_delete_lets_faulty_pods_leave_and_healthy_ones_stay() -> None:
     cell = a_cell("ab", plan_before_delete=True)
     cell.run(a_job("j", chips=8, replicas=2))
