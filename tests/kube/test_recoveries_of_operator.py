@@ -2,10 +2,14 @@
 
 import pytest
 
+from berth.schemas.envelope import decode
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.simulation import BreakNode
+from berth.schemas.subjects import StreamName
 from tests.support.faulty_cell import (
     ASCEND_JOBS,
     COUNTERS,
+    FAULTS,
     GROUPS,
     REASONS,
     RunningCell,
@@ -14,6 +18,7 @@ from tests.support.faulty_cell import (
     break_node,
     pods_of,
     settings,
+    steps_of,
     told,
     until_seats,
 )
@@ -26,7 +31,10 @@ pytestmark = pytest.mark.timeout(150)
 async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_on_when_it_runs(
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    async with running(a2_nodes(2), settings(recovery=True, recovery_wait_s=6.0)) as world:
+    own = settings(recovery=True, recovery_wait_s=6.0)
+    at_once = {"escalate_block_ms": 0, "escalate_superpod_ms": 0, "escalate_job_ms": 0}
+    own["dispatcher"] = {"faults": {**FAULTS, **at_once}}
+    async with running(a2_nodes(2), own) as world:
         labels = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
         job = ascend_job("llm", 1, labels=labels, annotations={"recover-strategy": "recover"})
         await kube_api.post(ASCEND_JOBS.format(namespace), job)
@@ -53,12 +61,16 @@ async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_o
         await until_true(waits_alone, deadline_s=20, what="the new pod waits, and the master runs on")
         await until_true(is_paused, deadline_s=20, what="process recovery pauses")
 
-        async def restarts() -> bool:
-            return old[0].uid not in {pod["metadata"]["uid"] for pod in await pods_of(kube_api, namespace, "llm")}
+        async def is_known() -> bool:
+            bus = world.bus
+            found = await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("group"),))
+            return [decode(one.data, GroupSeen).labels["process-recover-enable"] for one in found] == ["pause"]
 
-        await until_true(restarts, deadline_s=20, what="the whole job leaves while process recovery pauses")
+        await until_true(is_known, deadline_s=20, what="the whole job may leave")
         await break_node(world, BreakNode(old[1].node, "chip", [3], repair=True))
-        await until_seats(world, namespace, "llm", 2, without=frozenset(seat.uid for seat in old.values()))
+        now = await until_seats(world, namespace, "llm", 2, without=frozenset({old[1].uid}))
+        assert now[0] == old[0], "no healthy pod leaves while there is no place for the other one"
+        assert "job" not in [step.scope for step in await steps_of(world, "acjob.llm")]
 
         async def goes_on() -> bool:
             return await label() == "on"

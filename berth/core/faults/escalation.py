@@ -207,8 +207,7 @@ class _Step(NamedTuple):
         """Pods leave once there are new places; without, when they cannot run on, or have waited long enough."""
         tried = wanted._replace(needs_place=True)
         if wanted.scope == "job":
-            sought = tuple(sorted({one.rank for one in faults} | set(self.progress.unplaced)))
-            tried = tried._replace(sought=sought)
+            tried = tried._replace(sought=wanted.ranks)
         elif any(one.kind not in _STILL_RUN for one in faults):
             return Escalation((wanted,))
         due_ms = seen_ms + self.settings.fault_wait_ms
@@ -283,10 +282,8 @@ class _Step(NamedTuple):
         return self.settings.plan_before_delete and not self.settings.reference_parity
 
     def _kept(self, grown: Wanted) -> Wanted:
-        """A larger step, that waits for places of the ranks without one where places are planned first."""
-        if not self._plans_first:
-            return grown
-        return grown._replace(needs_place=True, sought=grown.sought or tuple(sorted(self.progress.unplaced)))
+        """A larger step, that waits for places of all its ranks where places are planned first."""
+        return grown._replace(needs_place=True, sought=grown.ranks) if self._plans_first else grown
 
     def _clock_ms(self) -> int:
         """When the clock of the step began to run; 0 while it stands: pods leave, or no new pod waits.

@@ -99,9 +99,11 @@ class OwnPlaces:
         """Row of the node of a rank; -1 for an unknown node."""
         return self._row_of.get(self.pods[rank].node, -1)
 
-    def open(self) -> None:
-        """Let any pod of the gang get the places to which planned ones could return."""
-        self.opened = {rank: row for rank, row in self._homes.items() if self.shapes[rank].is_planned}
+    def open(self, *, planned_only: bool = True) -> None:
+        """Let any pod of the gang get the places to which pods could return, or only planned ones."""
+        self.opened = {
+            rank: row for rank, row in self._homes.items() if self.shapes[rank].is_planned or not planned_only
+        }
         self._homes = {rank: row for rank, row in self._homes.items() if rank not in self.opened}
 
     def could_return(self, rank: int) -> bool:

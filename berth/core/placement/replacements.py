@@ -5,7 +5,9 @@ in a new gang; nodes of faulty pods of the gang are used only if no other node t
 planned first (``switch_replacements``, ``superpod_replacements``).
 
 What the pods leave stays theirs until they are gone, so no place of another pod is among the new ones. Only blocks of
-an attempt that has ended may get any place that is held for the gang.
+an attempt that has ended, and gangs that start anew and find no places otherwise, may get any place of the gang.
+
+Longer than 400 lines because one plan serves all that leave, and each kind of it rests on the same steps.
 """
 
 import itertools
@@ -38,7 +40,7 @@ from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Swit
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
-__all__ = ["LeavingPods", "NoPlaces", "plan_backup", "plan_replacements", "replacement_counts"]
+__all__ = ["LeavingPods", "NoPlaces", "plan_backup", "plan_replacements", "plan_restart", "replacement_counts"]
 
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 
@@ -73,6 +75,30 @@ def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Seque
     """
     _begin(parts, leaving)
     return _guarded(parts, leaving, _own_places(parts, leaving), None, missing)
+
+
+def plan_restart(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
+    """Places for all pods of a gang if it started anew, or why there are none; pods may get what others leave.
+
+    Pods that can return do so, as :func:`plan_replacements` has it. Only if there are no places this way, any pod may
+    get any place of the gang.
+
+    Args:
+        parts: As in :func:`plan_replacements`.
+        leaving: All pods of the gang.
+        missing: Shards that did not answer.
+
+    Raises:
+        NeedMoreError: As in :func:`plan_replacements`.
+    """
+    found = plan_replacements(parts, leaving, missing=missing)
+    if not isinstance(found, NoPlaces) or leaving.gang.share is not None:
+        return found
+    _begin(parts, leaving)
+    own = _own_places(parts, leaving)
+    opened = _opened(parts, leaving, own, planned_only=False)
+    again = _guarded(parts, opened, own, None, missing)
+    return found if isinstance(again, NoPlaces) else again
 
 
 def plan_backup(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
@@ -217,17 +243,17 @@ def _keeps_blocks(gang: Gang) -> bool:
     return gang.blocks is not None and not gang.blocks.levels and not gang.blocks.rack_size
 
 
-def _opened(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces) -> LeavingPods:
-    """Let go of the places that are held for planned pods, so that the plan may give them to any pod of the gang.
+def _opened(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, *, planned_only: bool = True) -> LeavingPods:
+    """Let go of places to which pods can return, or only planned ones, so that any pod of the gang may get them.
 
     Returns:
         The pods, none of which owns anything.
     """
-    own.open()
+    own.open(planned_only=planned_only)
     for rank, row in own.opened.items():
         parts.nodes.let_go(row, own.shapes[rank], own.pods[rank].chips)
-    planned = {rank for rank in leaving.ranks if own.shapes[rank].is_planned}
-    return leaving._replace(released=sorted(planned.union(leaving.released)))
+    freed = {rank for rank in leaving.ranks if own.shapes[rank].is_planned or not planned_only}
+    return leaving._replace(released=sorted(freed.union(leaving.released)))
 
 
 def _planned(

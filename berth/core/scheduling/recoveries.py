@@ -10,7 +10,14 @@ from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.queue_policy import QueuePolicy
-from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
+from berth.core.placement.replacements import (
+    LeavingPods,
+    NoPlaces,
+    plan_backup,
+    plan_replacements,
+    plan_restart,
+    replacement_counts,
+)
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
 from berth.core.state.holdings.holding import Holding
@@ -205,6 +212,8 @@ def _planned(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequenc
     if faulty.gang.invalid is not None:
         return NoPlaces(faulty.gang.invalid)
     plan = plan_backup if option.backup else plan_replacements
+    if option.sought == option.ranks and option.scope == "job":
+        plan = plan_restart
     return plan(parts, _leaving(faulty, option), missing=missing)
 
 

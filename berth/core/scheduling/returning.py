@@ -12,7 +12,7 @@ from berth.core.errors import guarded
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.queue_policy import QueuePolicy
-from berth.core.placement.replacements import plan_replacements
+from berth.core.placement.replacements import plan_restart
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
@@ -82,7 +82,7 @@ def place_returning(
             return None
 
         placement = guarded(
-            lambda pods=pods: plan_replacements(parts, pods, missing=missing),  # type: ignore[misc]  # the default binds it
+            lambda pods=pods: plan_restart(parts, pods, missing=missing),  # type: ignore[misc]  # the default binds it
             left_out,
             passes=(NeedMoreError,),
         )

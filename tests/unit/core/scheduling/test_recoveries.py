@@ -9,9 +9,10 @@ import pytest
 from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase
 from berth.schemas.fault_facts import DrainSeen
+from berth.schemas.intake import Task
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
-from tests.support.core_cells import SUBJECTS
+from tests.support.core_cells import SUBJECTS, nodes_in_superpods
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell, Pod
 from tests.support.replacements import holding_of
 
@@ -543,6 +544,59 @@ def test_plan_before_delete_ends_no_healthy_pod_while_no_place_exists() -> None:
     (step,) = cell.turns()
     assert step.placement is not None
     assert (step.how, step.placement.names()) == ("place", ["d"])
+
+
+def test_plan_before_delete_restarts_a_job_whose_ranks_fit_in_places_of_one_another() -> None:
+    """Rank 1 needs a whole node, as rank 2 can leave; that can go where the chip of rank 1 is broken."""
+    cell = a_cell("abc", plan_before_delete=True, hold_places_ms=60_000)
+    cell.run(a_job("j", tasks=[Task("large", 2, 8), Task("small", 1, 4)]))
+    before = [cell.node_of("j", rank) for rank in range(3)]
+    cell.break_chip(before[1])
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks, step.placement) == ("pod", [1], None)
+    cell.remove("j")
+    cell.wait_for_places("j", 1)
+    assert [*cell.turns(), *cell.wait(11_999)] == []
+    (step,) = cell.wait(1)
+    assert (step.scope, step.ranks) == ("job", [0, 1, 2])
+    cell.remove("j")
+    cell.turns()
+    assert cell.phase("j") == "placed"
+    assert cell.node_of("j", 2) == before[1]
+
+
+def test_plan_before_delete_restarts_a_job_whose_master_must_move_with_its_block() -> None:
+    """The SuperPoD of its block has no other node, another one has two."""
+    *first, other, another = nodes_in_superpods((4, 2), "superpod910a3x16")
+    cell = FaultCell(first, reserve_nodes=0, plan_before_delete=True)
+    annotations = {"sp-block": "32", "huawei.com/schedule_policy": "chip2-node16-sp"}
+    tasks = [Task("master", 1, 16), Task("worker", 3, 16)]
+    cell.run(a_job("j", product="superpod910a3x16", annotations=annotations, tasks=tasks))
+    cell.nodes |= {node.name: node for node in (other, another)}
+    cell.break_chip(cell.node_of("j", 1))
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks, step.placement) == ("pod", [1], None)
+    cell.remove("j")
+    cell.wait_for_places("j", 1)
+    (step,) = [*cell.turns(), *cell.wait(6_000), *cell.wait(6_000)]
+    assert (step.scope, step.ranks) == ("job", [0, 1, 2, 3])
+    cell.remove("j")
+    cell.turns()
+    assert [cell.node_of("j", rank)[0] for rank in range(4)] == ["1", "1", "0", "0"]
+
+
+def test_plan_before_delete_restarts_a_job_at_once_whose_first_pod_must_move_with_its_block() -> None:
+    *first, other, another = nodes_in_superpods((4, 2), "superpod910a3x16")
+    cell = FaultCell(first, reserve_nodes=0, plan_before_delete=True)
+    annotations = {"sp-block": "32", "huawei.com/schedule_policy": "chip2-node16-sp"}
+    tasks = [Task("master", 1, 16), Task("worker", 3, 16)]
+    cell.run(a_job("j", product="superpod910a3x16", annotations=annotations, tasks=tasks))
+    cell.break_chip(cell.node_of("j", 0))
+    assert (cell.turns(), cell.phase("j")) == ([], "placed")
+    cell.nodes |= {node.name: node for node in (other, another)}
+    cell.publish()
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks) == ("job", [0, 1, 2, 3])
 
 
 def test_plan_before_delete_lets_faulty_pods_leave_and_healthy_ones_stay() -> None:
