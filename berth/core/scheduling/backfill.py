@@ -20,7 +20,7 @@ from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue_policies import NEVER
-from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, FootprintKey, Reservation
+from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, Footprints, Reservation
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Settings
@@ -54,7 +54,7 @@ class Memory:
     """What one round may reuse of the rounds before it. It saves time only: decisions do not depend on it."""
 
     def __init__(self) -> None:
-        self.footprints: dict[FootprintKey, ResourceFootprint] = {}
+        self.footprints: Footprints = {}
         self.made_for: object = None
         self.reservations: dict[tuple[_Tried, ...], Reservation | None] = {}
 
@@ -62,7 +62,7 @@ class Memory:
         """Forget the footprints of attempts that have ended, when there are many."""
         holdings = state.fold.holdings
         if len(self.footprints) > 2 * len(holdings) + 64:
-            self.footprints = {key: footprint for key, footprint in self.footprints.items() if key[0] in holdings}
+            self.footprints = {key: footprint for key, footprint in self.footprints.items() if key in holdings}
 
 
 class Backfill:

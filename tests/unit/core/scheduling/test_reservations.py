@@ -3,7 +3,7 @@
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from tests.support.cells import a_job
-from tests.unit.core.scheduling.test_scheduler import Seat
+from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 from tests.unit.core.scheduling.test_scheduler_policies import told
 
 
@@ -58,3 +58,27 @@ def test_placements_of_a_round_that_was_never_stored_delay_no_reservation() -> N
     seat.scheduler.take_back(opening)
     seat.job(a_job("other", chips=8, run_ms=50_000, priority=1), state="cancelled")
     assert told(seat.round(at_ms=100)) == {"large": ("no-room", 1_001)}
+
+
+def test_chips_that_a_pod_has_in_place_of_the_decided_ones_are_given_back_when_it_ends() -> None:
+    """What was reserved before the correction reserves nothing that a reader which begins later would not."""
+    seat = Seat("a", queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1, recoveries=1)
+    seat.job(a_job("first", chips=2, run_ms=1_000))
+    seat.round(at_ms=1)
+    seat.job(a_job("large", chips=8))
+    assert told(seat.round(at_ms=100)) == {"large": ("no-room", 1_001)}
+    (holding,) = seat.state.fold.holdings.values()
+    mask = 0b11000000
+    assert holding.placement.chips_by_rank() == [(0, 1)]
+    fact = PodsSeen(
+        "default", "first", holding.uid, 1, pack([0], 4), pack_names(["a"]), pack([0], 4),
+        pack([PodPhase.RUNNING], 1), pack([mask], 8), resource=holding.placement.resource,
+    )  # fmt: skip
+    seat.fact("pod.default.first", fact)
+    record = seat.round(at_ms=200)
+    assert record is not None
+    assert [one.chips for one in record.corrections] == [[[6, 7]]]
+    seat.job(a_job("large", chips=8), state="cancelled")
+    seat.job(a_job("wide", chips=8))
+    other = restarted(seat)
+    assert told(seat.round(at_ms=300)) == told(other.round(at_ms=300)) == {"wide": ("no-room", 1_001)}

@@ -285,9 +285,10 @@ def test_footprints_of_attempts_that_ended_are_forgotten() -> None:
     seat.job(a_job("runs"))
     seat.round()
     (key,) = seat.state.fold.holdings
-    footprint = footprint_of(seat.state.table, (), seat.state.fold.holdings[key].placement)
+    placement = seat.state.fold.holdings[key].placement
+    known = ((placement, [], {}, []), footprint_of(seat.state.table, (), placement))
     memory = Memory()
-    memory.footprints = {((f"uid-{number}", 1), 1, 0, 0, 0, 0): footprint for number in range(1_000)}
-    memory.footprints[key, 1, 0, 0, 0, 0] = footprint
+    memory.footprints = {(f"uid-{number}", 1): known for number in range(1_000)}
+    memory.footprints[key] = known
     memory.keep(seat.state)
-    assert list(memory.footprints) == [(key, 1, 0, 0, 0, 0)]
+    assert list(memory.footprints) == [key]
