@@ -25,13 +25,16 @@ from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement
+from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 
 _TRIES_MAX: Final = 64
 """Gangs at most for which a reservation is looked for in one round, those included that can have none."""
 
-_Tried = tuple[AttemptKey, ClassKey, int]
+_Tried = tuple[AttemptKey, ClassKey, int, tuple[str, ...], tuple[PodProfile, ...]]
+"""A gang as far as its reservation depends on it: attempt, class, run time (ms), nodes that it avoids, and profiles of
+its pods."""
 
 
 class Terms(NamedTuple):
@@ -248,7 +251,8 @@ class Backfill:
         if not self._is_open or not is_large(gang, self._terms.settings):
             return None
         times = self._now()
-        self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang)))
+        tried = ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang), gang.avoided, gang.profiles)
+        self._tried = (*self._tried, tried)
         known = self._memory.reservations
         self._has_colocation = self._has_colocation or (
             gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
@@ -287,7 +291,8 @@ class Backfill:
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
-            made_for = (state.table.revision, state.nodes_seq, state.leaf_occupancy.parity, is_late, ends, silent)
+            revisions = (state.table.revision, state.nodes_seq, state.constraints.revision)
+            made_for = (*revisions, state.leaf_occupancy.parity, is_late, ends, silent)
             if made_for != memory.made_for or state.leaf_occupancy.parity:
                 memory.made_for = made_for
                 memory.reservations = {}

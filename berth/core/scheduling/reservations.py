@@ -175,7 +175,7 @@ class AvailabilityProfile:
     def _known(
         self, footprints: Footprints, key: AttemptKey, holds: Holds, pods: Callable[[], Iterable[PodShare]]
     ) -> ResourceFootprint:
-        """The footprint of an attempt; made anew of its pods if it is not known, or the attempt holds something else."""
+        """The footprint of an attempt; made anew of its pods unless one is known of the same places."""
         known = footprints.get(key)
         if known is None or known[0] != holds:
             known = footprints[key] = (holds, footprint_of(self._state.table, pods(), holds[0]))
