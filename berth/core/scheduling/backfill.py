@@ -20,18 +20,21 @@ from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue_policies import NEVER
-from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, FootprintKey, Reservation
+from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, Footprints, Reservation
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement
+from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 
 _TRIES_MAX: Final = 64
 """Gangs at most for which a reservation is looked for in one round, those included that can have none."""
 
-_Tried = tuple[AttemptKey, ClassKey, int]
+_Tried = tuple[AttemptKey, ClassKey, int, tuple[str, ...], tuple[PodProfile, ...]]
+"""A gang as far as its reservation depends on it: attempt, class, run time (ms), nodes that it avoids, and profiles of
+its pods."""
 
 
 class Terms(NamedTuple):
@@ -54,7 +57,7 @@ class Memory:
     """What one round may reuse of the rounds before it. It saves time only: decisions do not depend on it."""
 
     def __init__(self) -> None:
-        self.footprints: dict[FootprintKey, ResourceFootprint] = {}
+        self.footprints: Footprints = {}
         self.made_for: object = None
         self.reservations: dict[tuple[_Tried, ...], Reservation | None] = {}
 
@@ -62,7 +65,7 @@ class Memory:
         """Forget the footprints of attempts that have ended, when there are many."""
         holdings = state.fold.holdings
         if len(self.footprints) > 2 * len(holdings) + 64:
-            self.footprints = {key: footprint for key, footprint in self.footprints.items() if key[0] in holdings}
+            self.footprints = {key: footprint for key, footprint in self.footprints.items() if key in holdings}
 
 
 class Backfill:
@@ -248,7 +251,8 @@ class Backfill:
         if not self._is_open or not is_large(gang, self._terms.settings):
             return None
         times = self._now()
-        self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang)))
+        tried = ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang), gang.avoided, gang.profiles)
+        self._tried = (*self._tried, tried)
         known = self._memory.reservations
         self._has_colocation = self._has_colocation or (
             gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
@@ -287,7 +291,8 @@ class Backfill:
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
-            made_for = (state.table.revision, state.nodes_seq, state.leaf_occupancy.parity, is_late, ends, silent)
+            revisions = (state.table.revision, state.nodes_seq, state.constraints.revision)
+            made_for = (*revisions, state.leaf_occupancy.parity, is_late, ends, silent)
             if made_for != memory.made_for or state.leaf_occupancy.parity:
                 memory.made_for = made_for
                 memory.reservations = {}

@@ -9,7 +9,7 @@ a gang longer than necessary but never delays a reservation. It is assumed that 
 
 import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,15 +21,16 @@ from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.steps import take_step
 from berth.core.state.leaf_occupancy import leaf_job
-from berth.core.state.ledger import Holding, chips_in, owned_by, pods_of
+from berth.core.state.ledger import Holding, PodShare, chips_in, owned_by, pods_of
 from berth.schemas.placement import Placement, Run
 from berth.schemas.recovery import Recovery
 
 AttemptKey = tuple[str, int]
-FootprintKey = tuple[AttemptKey, int, int, int, int, int]
-"""Attempt, the record that gave it what it holds, how many of its ranks have given that back, newest step, and number
-of places that are reserved for it, and of places that its ranks leave."""
-
+Holds = tuple[Placement, list[int], Mapping[int, PodShare], list[int]]
+"""What a footprint follows from: a placement, the ranks that have given theirs back (of held places those that are
+held), places that are reserved, and ranks that leave. Records put new values in place of these, and change none."""
+Footprints = dict[AttemptKey, tuple[Holds, ResourceFootprint]]
+"""Newest footprints of attempts, and what they followed from."""
 
 _LEAVING: Final = "/leaving"
 """Behind the uid of an attempt, of which no part contains it: the places that its ranks leave."""
@@ -95,7 +96,7 @@ class AvailabilityProfile:
         scorer: Its scoring.
         at_ms: The moment of the round.
         silent: Rows that count for nothing.
-        footprints: Footprints of holdings, as far as known; missing ones are added.
+        footprints: Footprints of holdings, as far as known; missing ones are added, and those out of date replaced.
         steps: Steps of recoveries that the round takes, with their gangs.
     """
 
@@ -105,7 +106,7 @@ class AvailabilityProfile:
         scorer: Scorer,
         at_ms: int,
         silent: MissingRows,
-        footprints: dict[FootprintKey, ResourceFootprint],
+        footprints: Footprints,
         steps: Iterable[tuple[Gang, Recovery]] = (),
     ) -> None:
         self._state = state
@@ -143,31 +144,42 @@ class AvailabilityProfile:
         )
         return after
 
-    def _running(self, holding: Holding, footprints: dict[FootprintKey, ResourceFootprint]) -> Iterator[Occupant]:
+    def _running(self, holding: Holding, footprints: Footprints) -> Iterator[Occupant]:
         """A running attempt; apart from it the places that its ranks leave, and do not return to."""
         reserved = holding.reserved()
         placed = {rank for move in holding.moves for rank in move.placed}
         leaving = sorted(holding.leaving().keys() - (placed - reserved.keys()))
-        known = (holding.key, holding.ledger_seq, len(holding.gone), holding.step, len(reserved), len(leaving))
-        if known not in footprints:
+        holds = (holding.placement, holding.gone, reserved, leaving)
+
+        def staying() -> Iterable[PodShare]:
             left = set(leaving)
-            pods = [pod for rank, pod in enumerate(owned_by(holding)) if rank not in left] + [*reserved.values()]
-            footprints[known] = footprint_of(self._state.table, pods, holding.placement)
-        yield Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprints[known])
+            return [*(pod for rank, pod in enumerate(owned_by(holding)) if rank not in left), *reserved.values()]
+
+        footprint = self._known(footprints, holding.key, holds, staying)
+        yield Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprint)
         if not leaving:
             return
-        key = (f"{holding.uid}{_LEAVING}", holding.attempt)
-        known = (key, *known[1:])
-        if known not in footprints:
-            pods = owned_by(holding)
-            footprints[known] = footprint_of(self._state.table, [pods[rank] for rank in leaving], holding.placement)
-        yield Occupant(self._at_ms, key, footprints[known])
 
-    def _held_places(self, held: Held, footprints: dict[FootprintKey, ResourceFootprint]) -> Occupant:
-        known = (held.key, 0, 0, 0, len(held.ranks), 0)
-        if known not in footprints:
-            footprints[known] = footprint_of(self._state.table, held.places().values(), held.placement)
-        return Occupant(max(held.until_ms, self._at_ms), held.key, footprints[known])
+        def left_places() -> Iterable[PodShare]:
+            pods = owned_by(holding)
+            return [pods[rank] for rank in leaving]
+
+        key = (f"{holding.uid}{_LEAVING}", holding.attempt)
+        yield Occupant(self._at_ms, key, self._known(footprints, key, holds, left_places))
+
+    def _held_places(self, held: Held, footprints: Footprints) -> Occupant:
+        holds: Holds = (held.placement, held.ranks, {}, [])
+        footprint = self._known(footprints, held.key, holds, lambda: held.places().values())
+        return Occupant(max(held.until_ms, self._at_ms), held.key, footprint)
+
+    def _known(
+        self, footprints: Footprints, key: AttemptKey, holds: Holds, pods: Callable[[], Iterable[PodShare]]
+    ) -> ResourceFootprint:
+        """The footprint of an attempt; made anew of its pods unless one is known of the same places."""
+        known = footprints.get(key)
+        if known is None or known[0] != holds:
+            known = footprints[key] = (holds, footprint_of(self._state.table, pods(), holds[0]))
+        return known[1]
 
     def footprint(self, placement: Placement) -> ResourceFootprint:
         """What a placement would hold."""

@@ -66,6 +66,8 @@ class ConstraintState:
 
     Attributes:
         claims: What placements say of claims.
+        revision: Rises with every change of what constraints depend on beside the nodes; equal revisions mean equal
+            views.
     """
 
     def __init__(self, fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], occupancy: Attempts) -> None:
@@ -83,6 +85,7 @@ class ConstraintState:
         """Jobs with a task that has constraints."""
         self._index: UsageIndex | None = None
         self._terms = TermIndex()
+        self.revision = 0
         self.claims = DecidedClaims(fold, self._table.row, self._volumes)
 
     @property
@@ -118,6 +121,7 @@ class ConstraintState:
         Raises:
             DecodeError: It does not decode, contradicts itself, or is stored on another subject.
         """
+        self.revision += 1
         if envelope.kind == NamespaceSeen.KIND:
             return self._apply_namespace(body_of(envelope, NamespaceSeen), subject, changes)
         if envelope.kind != UsageSeen.KIND:
@@ -194,6 +198,7 @@ class ConstraintState:
         """Count an attempt again: what it holds, what it gave back or what facts report of it has changed."""
         if self._index is None:
             return NO_CHANGES
+        self.revision += 1
         found = ConstraintChangesBuilder()
         found.repulsion_eased = self.claims.note(key)
         usage = self._usage_of(key)
@@ -243,6 +248,7 @@ class ConstraintState:
 
     def begin(self) -> Changes:
         """Count everything again: an epoch began, or the state was loaded."""
+        self.revision += 1
         self._index = None
         self._constrained = {name: job for name, job in self._jobs.items() if self._is_on and _is_constrained(job)}
         found = ConstraintChangesBuilder()
@@ -253,10 +259,12 @@ class ConstraintState:
     def _rest(self) -> None:
         """Cease to count where nothing could be asked any more, as a state that is loaded now does not begin to."""
         if not (self._facts or self._constrained):
+            self.revision += self._index is not None
             self._index = None
 
     def _wake(self, found: ConstraintChangesBuilder) -> None:
         """Begin to count."""
+        self.revision += 1
         self._index = UsageIndex()
         self._terms = TermIndex()
         self._relabelled = Counter(
@@ -279,6 +287,7 @@ class ConstraintState:
 
     def _count_term(self, term: PodTerm, number: int, found: ConstraintChangesBuilder) -> None:
         if self._terms.add(term, number):
+            self.revision += 1
             found.terms_changed[term] = None
 
     def _usage_of(self, key: AttemptKey) -> Usage | None:

@@ -11,6 +11,7 @@ from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
 from berth.core.placement.projected_state import footprint_of
 from berth.core.scheduling.backfill import Memory
+from berth.core.scheduling.reservations import Footprints
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
@@ -285,9 +286,9 @@ def test_footprints_of_attempts_that_ended_are_forgotten() -> None:
     seat.job(a_job("runs"))
     seat.round()
     (key,) = seat.state.fold.holdings
-    footprint = footprint_of(seat.state.table, (), seat.state.fold.holdings[key].placement)
+    placement = seat.state.fold.holdings[key].placement
+    own: Footprints = {key: ((placement, [], {}, []), footprint_of(seat.state.table, (), placement))}
     memory = Memory()
-    memory.footprints = {((f"uid-{number}", 1), 1, 0, 0, 0, 0): footprint for number in range(1_000)}
-    memory.footprints[key, 1, 0, 0, 0, 0] = footprint
+    memory.footprints = {(f"uid-{number}", 1): own[key] for number in range(1_000)} | own
     memory.keep(seat.state)
-    assert list(memory.footprints) == [(key, 1, 0, 0, 0, 0)]
+    assert list(memory.footprints) == [key]
