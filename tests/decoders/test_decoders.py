@@ -42,7 +42,6 @@ WRITERS = {
     "formats.kubernetes.workloads": {"digest"},
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "schemas.catalogue": {"json_schema"},
-    "schemas.chain": {"chained"},
     "schemas.facts": {"is_repeat"},
     "schemas.fault_facts": {"joined"},
     "schemas.gateway.openapi": {"openapi"},
