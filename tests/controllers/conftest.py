@@ -16,7 +16,7 @@ from tests.support.command import berth
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell
 from tests.support.kube_sweep import Sweep
-from tests.support.prepared_server import CRDS, USERS, Prepared, native_gangs, prepare
+from tests.support.prepared_server import CRDS, USERS, Prepared, native_gangs, prepare, served
 from tests.support.processes import services
 from tests.support.real_controllers import RealController
 from tests.support.real_workloads import Workloads
@@ -45,11 +45,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
     """A server with its own controllers; users may do nothing until somebody gives them a role."""
     folder = tmp_path_factory.mktemp("kube")
     server = KubeServer(folder, users=dict.fromkeys(USERS, ()), start_deadline_s=50, **native_gangs())
-    asyncio.run(server.start())
-    try:
-        yield server
-    finally:
-        asyncio.run(server.stop())
+    yield from served(server)
 
 
 @pytest.fixture(scope="session")

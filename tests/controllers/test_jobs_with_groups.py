@@ -1,6 +1,5 @@
 """Jobs for which Kubernetes makes PodGroups of its own, as it does where the gate WorkloadWithJob is on."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from berth.runtime.local.kube_server import KubeServer
 from tests.support.kube_cells import a_spec
 from tests.support.kustomize import Tree
-from tests.support.prepared_server import CRDS, USERS, Prepared, native_gangs, prepare
+from tests.support.prepared_server import CRDS, USERS, Prepared, native_gangs, prepare, served
 from tests.support.real_controllers import JOBSET
 from tests.support.real_workloads import Workloads
 
@@ -23,11 +22,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
     folder = tmp_path_factory.mktemp("kube")
     own = native_gangs("WorkloadWithJob")
     server = KubeServer(folder, users=dict.fromkeys(USERS, ()), start_deadline_s=50, **own)
-    asyncio.run(server.start())
-    try:
-        yield server
-    finally:
-        asyncio.run(server.stop())
+    yield from served(server)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi
 from tests.support.kube_rights import grant
 from tests.support.kube_sweep import Sweep
-from tests.support.prepared_server import USERS, Prepared, native_gangs, prepare
+from tests.support.prepared_server import USERS, Prepared, native_gangs, prepare, served
 from tests.support.processes import Service, services
 
 _numbers = count(1)
@@ -47,11 +47,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
     """
     folder = tmp_path_factory.mktemp("kube")
     server = KubeServer(folder, users=dict.fromkeys(USERS, ()), start_deadline_s=50, **native_gangs())
-    asyncio.run(server.start())
-    try:
-        yield server
-    finally:
-        asyncio.run(server.stop())
+    yield from served(server)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ kube-scheduler starts when all objects are there, says by an extender which node
 binds none. Berth reads the same objects as the server keeps them.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.support.constraint_clusters import FEATURES, ClusterObjects, cluster_
 from tests.support.constraint_world import ConstraintWorld, Seen
 from tests.support.kube_api import KubeApi
 from tests.support.kube_scheduler import KubeScheduler
+from tests.support.prepared_server import served
 
 SETTINGS: Final = DecisionConfig().to_settings()
 CLUSTERS: Final = 32
@@ -34,11 +34,7 @@ Allowed = dict[str, frozenset[str]]
 def plain_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
     """A server without controllers: nobody else changes claims, volumes and pods."""
     server = KubeServer(tmp_path_factory.mktemp("conformance"), controllers=(), start_deadline_s=50)
-    asyncio.run(server.start())
-    try:
-        yield server
-    finally:
-        asyncio.run(server.stop())
+    yield from served(server)
 
 
 async def asked(server: KubeServer, api: KubeApi, cluster: ClusterObjects, folder: Path) -> tuple[Seen, Allowed]:

@@ -14,7 +14,7 @@ from berth.schemas.volume_facts import UnboundSeen
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import Tree, a_spec
-from tests.support.prepared_server import USERS, Prepared, prepare
+from tests.support.prepared_server import USERS, Prepared, prepare, served
 from tests.support.stand_in_provisioner import (
     SELECTED,
     StandInProvisioner,
@@ -45,11 +45,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
     folder = tmp_path_factory.mktemp("volumes")
     often = ("--pvclaimbinder-sync-period=2s",)  # when it looks at what was not bound before; 15 s without it
     server = KubeServer(folder, users=users, controllers=controllers, controller_args=often, start_deadline_s=50)
-    asyncio.run(server.start())
-    try:
-        yield server
-    finally:
-        asyncio.run(server.stop())
+    yield from served(server)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """What the tests on a real API server find there: custom resources, users with rights, and what stays after a test."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
@@ -55,6 +55,15 @@ class Prepared:
 
     custom: tuple[str, ...]
     kept: frozenset[str]
+
+
+def served(server: KubeServer) -> Iterator[KubeServer]:
+    """A server for a fixture: it runs until the tests that use it have ended."""
+    asyncio.run(server.start())
+    try:
+        yield server
+    finally:
+        asyncio.run(server.stop())
 
 
 def prepare(server: KubeServer, *, folders: Sequence[Path] = CRDS) -> Prepared:
