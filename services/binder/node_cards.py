@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
+from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits, untolerated
 from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.kubernetes.lean import Lean, Meta
-from berth.formats.kubernetes.objects import NodeAddress, NodeSpec, NodeTaint
+from berth.formats.kubernetes.nodes import read_taint
+from berth.formats.kubernetes.objects import NodeAddress, NodeSpec
 from berth.runtime.kube.port import Change
 from berth.schemas.constraints import Taint
 from berth.schemas.intake import JobRequest
@@ -21,7 +22,6 @@ _UNREADY_MS: Final = 30_000
 """How long a node may be not ready before nothing is bound to it any more."""
 _OF_READINESS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """Taints that say the same as the condition, at once."""
-_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 _MS: Final = 1000
 
 
@@ -101,7 +101,7 @@ class NodeCards:
             case NodeReason.SELECTOR:
                 return f"labels of node {name} have changed: it does not match what the pod selects"
             case NodeReason.TAINT:
-                taints = ", ".join(f"{one.key}={one.value}:{one.effect}" for one in gate.taints)
+                taints = ", ".join(f"{one.key}={one.value}:{one.effect}" for one in untolerated(shape, key))
                 return f"node {name} was tainted: the pod does not tolerate {taints}"
             case _:
                 return ""
@@ -126,15 +126,9 @@ class NodeCards:
 
 
 def _gate_of(node: NodeLean) -> _Gate:
-    taints = tuple(found for one in node.spec.taints or () if (found := _taint(one)) is not None)
+    stated = (read_taint(one) for one in node.spec.taints or () if one.key not in _OF_READINESS)
+    taints = tuple(one for one in stated if one is not None)
     return _Gate(node.metadata.labels or {}, taints, node.spec.unschedulable, _unready_ms(node))
-
-
-def _taint(found: NodeTaint) -> Taint | None:
-    """A taint that keeps pods away by itself; None for others."""
-    if not found.key or found.key in _OF_READINESS or found.effect not in _EFFECTS:
-        return None
-    return Taint(found.key, found.value, found.effect)  # type: ignore[arg-type]  # one of the words of an effect
 
 
 def _unready_ms(node: NodeLean) -> UnixMs:

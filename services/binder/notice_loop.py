@@ -12,6 +12,7 @@ import msgspec
 
 from berth.formats.kubernetes.events import EventType, Involved, events_path, new_event, repeated, rfc3339
 from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import Condition
 from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.formats.kubernetes.pods import GATED
 from berth.runtime.clock import Clock
@@ -25,7 +26,7 @@ from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notices import Kind, Notices, NoticeWrite
-from berth.services.binder.pod_binding import involved_pod, pod_path
+from berth.services.binder.pod_binding import PodSpecLean, involved_pod, pod_path
 
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _EVENTS_MAX: Final = 10_000
@@ -54,25 +55,15 @@ class _Named(Lean, frozen=True):
     metadata: Meta = Meta()
 
 
-class _Spec(Lean, frozen=True):
-    node_name: str = ""
-
-
-class _Condition(Lean, frozen=True):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
-
-
 class _Status(Lean, frozen=True):
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
 
 
 class _Pod(Lean, frozen=True):
     """Fields of a pod that decide whether it may be told that it waits."""
 
     metadata: Meta = Meta()
-    spec: _Spec = _Spec()
+    spec: PodSpecLean = PodSpecLean()
     status: _Status = _Status()
 
 

@@ -7,11 +7,11 @@ Source: docs/reference/kubernetes.md, "Device information"; docs/reference/fault
 "Node and switch fault levels" and "Normalised levels"; docs/reference/nodes-and-chips.md, "Free list".
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
+from berth.core.chips.picking import union_of
 from berth.formats.ascend.device_info import (
     NETWORK_FAULT,
     ChipLists,
@@ -71,20 +71,20 @@ def judge(
             parts.append(_no_report(node, reports, rules, now_ms=now_ms))
     parts += _before_restart(reports, rules)
     parts += _of_refused(node, reports, rules, held=held, now_ms=now_ms)
-    unusable = _union(part.unhealthy | part.recovering for part in parts)
+    unusable = union_of(part.unhealthy | part.recovering for part in parts)
     known, updated_ms = _last_report(node, reports)
     return NodeCondition(
         name=node.name,
-        unhealthy=_union(part.unhealthy for part in parts),
-        recovering=_union(part.recovering for part in parts),
-        network_unhealthy=_union(part.network_unhealthy for part in parts),
+        unhealthy=union_of(part.unhealthy for part in parts),
+        recovering=union_of(part.recovering for part in parts),
+        network_unhealthy=union_of(part.network_unhealthy for part in parts),
         level=max((part.level for part in parts), default=NodeHealth.OK),
         network_known=known,
-        withheld=_union(part.withheld for part in parts) & ~unusable,
+        withheld=union_of(part.withheld for part in parts) & ~unusable,
         reason="; ".join(part.reason for part in parts if part.reason)[:_REASON_MAX],
         updated_ms=updated_ms,
-        sub_healthy=_union(_sub_healthy(node, part) for part in parts),
-        sources=_union(part.source for part in parts if part.is_fault),
+        sub_healthy=union_of(_sub_healthy(node, part) for part in parts),
+        sources=union_of(part.source for part in parts if part.is_fault),
     )
 
 
@@ -374,11 +374,4 @@ def span(length_ms: int) -> str:
 
 
 def _mask(chips: list[int]) -> int:
-    return _union(1 << chip for chip in chips)
-
-
-def _union(masks: Iterable[int]) -> int:
-    out = 0
-    for mask in masks:
-        out |= mask
-    return out
+    return union_of(1 << chip for chip in chips)

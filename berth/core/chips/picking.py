@@ -3,10 +3,18 @@
 Source: docs/reference/nodes-and-chips.md, "Rules per product".
 """
 
+from collections.abc import Iterable
+from functools import reduce
 from itertools import islice
+from operator import or_
 
 from berth.core.chips.meshes import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
 from berth.products.model import Form
+
+
+def union_of(masks: Iterable[int]) -> int:
+    """Chips that are in any of some masks."""
+    return reduce(or_, masks, 0)
 
 
 def ids_of(mask: int) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.scheduling.queue_policies import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.ledger import Round, Verdict
@@ -212,13 +213,7 @@ class CurrentReasons:
         head, queue = self._head, self._scheduler.queue
         if head is None or gang.order <= head.order or head.uid not in queue or queue.waits_aside(gang.request_class):
             return None
-        return Refusal(
-            code="behind",
-            ahead=head.namespaced_name,
-            pods_need=gang.pods,
-            form=gang.form,
-            form_because=gang.form_because,
-        )
+        return behind(gang, head)
 
     def _groups(self, at_ms: int) -> dict[_Group, str]:
         """Groups of gangs that had a verdict, those first that were never judged, with a gang of each."""

@@ -144,6 +144,11 @@ class Gang(msgspec.Struct, gc=False):
         return (rank_of(self.priority, is_fragile=self.is_fragile), self.accepted_seq, self.uid)
 
 
+def chips_of(request_class: ClassKey) -> int:
+    """Chips of a gang of a class, without chips that its pods share."""
+    return sum(shape.chips * pods for shape, pods in request_class if shape.share is None)
+
+
 def has_no_chips(request_class: ClassKey) -> bool:
     """Whether no pod of a class has chips; false for the class of a request that is invalid."""
     return bool(request_class) and not any(shape.chips for shape, _ in request_class)

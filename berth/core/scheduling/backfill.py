@@ -18,7 +18,7 @@ from berth.core.errors import guarded
 from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint
 from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.requests.gangs import ClassKey, Gang, chips_of
 from berth.core.scheduling.queue_policies import NEVER
 from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, Footprints, Reservation
 from berth.core.state.cell import State
@@ -303,12 +303,8 @@ class Backfill:
 
 
 def is_large(gang: Gang, settings: Settings) -> bool:
-    """Whether a gang may get a reservation: it has many chips, or is for ranks that a running gang lacks.
-
-    Chips that pods share do not count.
-    """
-    chips = sum(shape.chips * pods for shape, pods in gang.request_class if shape.share is None)
-    return chips >= settings.reserve_chips or (gang.is_fragile and not gang.is_plain)
+    """Whether a gang may get a reservation: it has many chips, or is for ranks that a running gang lacks."""
+    return chips_of(gang.request_class) >= settings.reserve_chips or (gang.is_fragile and not gang.is_plain)
 
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:

@@ -75,11 +75,12 @@ class Delays:
         if holding is None or holding.ending or not state.fold.settings.corrected:
             return 0
         job, seen = self._job(holding), state.pods_seen(holding)
-        is_wanted = job is not None and job.state == "accepted" and job.request is not None
-        if job is None or job.request is None or not is_wanted or job.request.origin != FROM_PODS or seen is None:
+        if job is None or job.request is None or job.state != "accepted" or job.request.origin != FROM_PODS:
+            return 0
+        if seen is None or self.now_ms < seen.at_ms:
             return 0
         is_part = gang_pods(job.request) > holding.placement.pods()
-        return seen.at_ms + KEEP_MS if _has_lost(holding, seen, is_part=is_part) and self.now_ms >= seen.at_ms else 0
+        return seen.at_ms + KEEP_MS if _has_lost(holding, seen, is_part=is_part) else 0
 
     def _job(self, holding: Holding) -> JobSeen | None:
         job = self._state.jobs.get((holding.namespace, holding.name))

@@ -45,15 +45,7 @@ class StrictOrder:
     def should_skip(self, gang: Gang) -> Refusal | None:
         """A gang behind the head is not tried."""
         head = self._head
-        if head is None or gang.order <= head.order:
-            return None
-        return Refusal(
-            code="behind",
-            ahead=head.namespaced_name,
-            pods_need=gang.pods,
-            form=gang.form,
-            form_because=gang.form_because,
-        )
+        return None if head is None or gang.order <= head.order else behind(gang, head)
 
     def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # the protocol has it
         """A gang that is tried may have the room that it finds."""
@@ -81,6 +73,17 @@ class StrictOrder:
         """A changed ``ahead`` alone is not recorded: else each start would change the refusal of every waiting gang."""
         last = self._last(gang.uid)
         return gang.fresh or last is None or (last.code, last.yields) != (refusal.code, refusal.yields)
+
+
+def behind(gang: Gang, head: Gang) -> Refusal:
+    """The refusal of a gang that waits behind the head of the queue."""
+    return Refusal(
+        code="behind",
+        ahead=head.namespaced_name,
+        pods_need=gang.pods,
+        form=gang.form,
+        form_because=gang.form_because,
+    )
 
 
 def could_take(scorer: Scorer, gang: Gang) -> bool:

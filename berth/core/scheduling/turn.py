@@ -14,7 +14,7 @@ from berth.core.errors import CoreError
 from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.placement.leaving_pods import LeavingPods
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.requests.gangs import ClassKey, Gang, chips_of
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
@@ -164,7 +164,7 @@ def most_of_a_class(state: State) -> Callable[[ClassKey], int]:
     gangs_max = state.fold.settings.round_gangs_max
 
     def most(key: ClassKey) -> int:
-        chips = sum(shape.chips * pods for shape, pods in key if shape.share is None)
+        chips = chips_of(key)
         return min(gangs_max, free // chips + 1) if chips else gangs_max
 
     return most

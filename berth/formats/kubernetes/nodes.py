@@ -16,7 +16,7 @@ import msgspec
 from berth.formats.ascend.device_list import chip_mask, resource_of
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.kubernetes.node_place import POSITION_MAX, NodePlace, object_place
-from berth.formats.kubernetes.objects import Node
+from berth.formats.kubernetes.objects import Node, NodeTaint
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import LABEL_FAMILY, NodeProduct
@@ -197,11 +197,19 @@ def _whole(value: str, unit: Fraction | int) -> int:
     return parts.numerator // parts.denominator
 
 
+def read_taint(taint: NodeTaint) -> Taint | None:
+    """A taint of a node; None if it has no key, or an effect that is not known."""
+    if not taint.key or taint.effect not in _EFFECTS:
+        return None
+    return Taint(taint.key, taint.value, taint.effect)  # type: ignore[arg-type]  # one of the words of Effect
+
+
 def _taints(node: Node, errors: _NodeErrors) -> list[Taint]:
     out: list[Taint] = []
     for taint in node.spec.taints or ():
-        if taint.key and taint.effect in _EFFECTS:
-            out.append(Taint(taint.key, taint.value, taint.effect))  # type: ignore[arg-type]  # one of the words of Effect
+        found = read_taint(taint)
+        if found is not None:
+            out.append(found)
         else:
             errors.add(
                 "spec.taints", f"{taint.key}={taint.value}:{taint.effect}", f"a key and one of {', '.join(sorted(_EFFECTS))}"

@@ -340,10 +340,11 @@ def _plan_later(
     beyond the minimum of an owner that states one.
     """
     rest = list(free)
-    requested = {slot.task for part in gang.parts.values() for slot in part.slots}
     facts = context.facts or context.turns
-    start_together = facts is not None and (facts.kind in _BY_DESIGN or least.declared >= least.size > 0)
-    for task in facts.tasks if facts is not None and start_together else ():
+    if facts is None or not (facts.kind in _BY_DESIGN or least.declared >= least.size > 0):
+        return rest
+    requested = {slot.task for part in gang.parts.values() for slot in part.slots}
+    for task in facts.tasks:
         name = task.name.lower()
         if not task.is_later or name in requested or all(member.place.task != name for member in rest):
             continue
@@ -375,10 +376,10 @@ def _plan_later(
     return rest
 
 
-def _size_of_later(gang: Gang, task: TaskFacts, facts: OwnerFacts | None) -> int:
+def _size_of_later(gang: Gang, task: TaskFacts, facts: OwnerFacts) -> int:
     """Pods of a task; where a pod states the size of its gang, that counts instead of what the owner says now."""
     size = next((member.place.size for member in gang.members.values()), None)
-    if size is None or facts is None:
+    if size is None:
         return task.pods
     return size - sum(other.pods for other in facts.tasks if other.name != task.name)
 

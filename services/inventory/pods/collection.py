@@ -9,10 +9,9 @@ Longer than 400 lines because what is known of a pod has several sources, and al
 """
 
 from collections.abc import Collection, Iterable
-from functools import reduce
-from operator import or_
 from typing import Final, Literal, TypeAlias
 
+from berth.core.chips.picking import union_of
 from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.status import JobStatus
@@ -224,7 +223,7 @@ class Pods:
 
     def held(self, node: str) -> int:
         """Bitmap of the chips of a node that its pods hold."""
-        return reduce(or_, (self._chips.of(row) for row in self.on_node(node) if row.is_live), 0)
+        return union_of(self._chips.of(row) for row in self.on_node(node) if row.is_live)
 
     def touch_nodes(self, names: Iterable[str]) -> None:
         """Update the pods on nodes whose chips changed."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.core.chips.picking import ids_of
+from berth.core.chips.picking import ids_of, union_of
 from berth.core.errors import InvariantError
 from berth.core.state.holdings.holding import Holding
 from berth.schemas.columns import offsets
@@ -60,9 +60,9 @@ def settle(claims: Iterable[Claim], held: Callable[[str], int]) -> Settled:
 
 def _given(claims: Sequence[Claim], held: int) -> dict[Claim, int]:
     """Chips of ranks on one node."""
-    pool = _union(claim.owned for claim in claims)
+    pool = union_of(claim.owned for claim in claims)
     found = {claim: claim.named & claim.owned for claim in claims}
-    taken = (held & ~pool) | _union(found.values())
+    taken = (held & ~pool) | union_of(found.values())
     for claim in claims:
         gets = claim.named & ~taken
         found[claim] |= gets
@@ -97,10 +97,3 @@ def correct_chips(holding: Holding, chips: Mapping[int, tuple[int, ...]]) -> Non
             raise InvariantError(f"has {len(ids)} chips for rank {rank}, it owns {counts[rank]}", subject=subject)
         found[starts[rank] : starts[rank + 1]] = bytes(ids)
     holding.placement = msgspec.structs.replace(placement, chips=bytes(found))
-
-
-def _union(masks: Iterable[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
