@@ -133,8 +133,8 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
 def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str = "", at_ms: UnixMs = 0) -> HealthSeen:
     """Fact with the health of all nodes of a domain.
 
-    A column in which every value is empty (withheld and sub-healthy chips, reasons, times, sources, levels by source) is
-    omitted.
+    A column in which every value is empty (withheld and sub-healthy chips, reasons, times, sources, levels by source)
+    is omitted.
 
     Raises:
         RepeatedNodeError: A name occurs twice.
