@@ -197,7 +197,7 @@ class _View:
         return escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
 
     def _with_drain(self, escalation: Escalation, found: JobDiagnosis, progress: Progress) -> Escalation:
-        """Steps of a fault that wait for places, and those of a drain, which do not wait for ever."""
+        """Steps of a fault that wait for places, and those of a drain, which wait for a time only."""
         settings = settings_of_drain(self._state, [fault.node for fault in found.faults])
         drain = self._escalated(found, progress, settings)
         self.nodes = tuple(sorted({*self.nodes, *(fault.node for fault in found.faults)}))
