@@ -34,7 +34,7 @@ def leaves(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 def fields_of(release: Release, kind: str) -> set[str]:
     """Leaves of the specs of all versions that a release serves."""
-    found = set()
+    found: set[str] = set()
     for one in crds_in(release.manifests / release.definitions):
         if one["kind"] != "CustomResourceDefinition" or (kind and one["spec"]["names"]["kind"] != kind):
             continue

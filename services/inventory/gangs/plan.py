@@ -314,7 +314,12 @@ def _plan_first(
         first = first if _mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
     if first is None or hold:
         why = _with_reasons(hold, free, refusals)
-        found.held = (free, why if why != hold else hold + made_in_turn(gang, context.turns or context.facts) + _named_elsewhere(context))
+        found.held = (
+            free,
+            why
+            if why != hold
+            else hold + made_in_turn(gang, context.turns or context.facts) + _named_elsewhere(context),
+        )
         found.is_short = True
         return
     if context.is_old:

@@ -85,7 +85,7 @@ def test_a_group_that_starts_anew_asks_for_all_of_its_pods_again() -> None:
     for index in range(4):
         world.gangs.drop_pod(f"uid-p-{index}")
     for name in {one.name for one in world.published}:
-        world.status(name, "gone")
+        world.status(name, "failed")
     world.pods(*pods(4, 4))
     world.settle()
     assert [one.min_available for one in world.published[before:]] == [4]
