@@ -93,7 +93,8 @@ class Settings(Part, frozen=True):
     plan_before_delete: bool = False
     """Pods that are not faulty are deleted only when there is a place for them. Off under ``reference_parity``."""
     fault_wait_ms: int = 60_000
-    """How long a job that can only restart as a whole waits for places, under ``plan_before_delete``."""
+    """How long sub-healthy and drained pods, and jobs without a healthy pod, wait for places, under
+    ``plan_before_delete``."""
     escalate_block_ms: int = 3_000
     """How long a new pod waits for a place before the block of ranks around it leaves."""
     escalate_superpod_ms: int = 6_000

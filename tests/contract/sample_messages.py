@@ -125,7 +125,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
-        HealthSeen: {"sub_healthy", "sources", "flapping"},
+        HealthSeen: {"sub_healthy", "sources", "flapping", "noded_level", "switch_level"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid", "rejections", "owner"},
         OutcomeSeen: {"step", "done", "held", "open", "given_back"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
@@ -444,6 +444,8 @@ def _facts() -> tuple[Message, ...]:
             sub_healthy=pack([0, 0b1000, 0], 8),
             sources=pack([0, HealthSource.DEVICE_PLUGIN | HealthSource.NODED, HealthSource.AGENT], 1),
             flapping=[FlappingChip(1, 7, 3, _AT_MS - 1, _AT_MS + 120_000)],
+            noded_level=pack([NodeHealth.OK, NodeHealth.SUB_HEALTHY, NodeHealth.EVICT], 1),
+            switch_level=pack([NodeHealth.OK, NodeHealth.NO_NEW_WORK, NodeHealth.OK], 1),
         ),
         TopologySeen(
             kind="switch",
