@@ -134,17 +134,14 @@ def rights_of_a_program(cell: str) -> dict[str, Any]:
     }
 
 
-async def first_event(url: str, bus: NatsBus, namespace: str) -> str:
-    """Id of the first event of a namespace, read with the consumer of a client that does not know Berth."""
+async def first_event(url: str, bus: NatsBus, namespace: str) -> dict[str, Any]:
+    """Reply with the first event of a namespace to a client that does not know Berth, or with why there is none."""
     client = await nats.connect(url, user=PROGRAM, password=f"of-{PROGRAM}", inbox_prefix=f"_INBOX_{PROGRAM}".encode())
     try:
-        stream, subject = bus.subjects.stream(StreamName.EVENTS), f"{bus.subjects.root}event.job.{namespace}.>"
-        jetstream = client.jetstream()
-        await jetstream.add_consumer(stream, name=PROGRAM, durable_name=PROGRAM, filter_subject=subject)
-        consumer = await jetstream.pull_subscribe_bind(PROGRAM, stream)
-        (message,) = await consumer.fetch(1, timeout=5)
-        await message.ack_sync()
-        return str(msgspec.json.decode(message.data)["id"])
+        wanted = msgspec.json.encode({"namespace": namespace, "limit": 1})
+        answer = await client.request(bus.subjects.api_as("events", PROGRAM), wanted, timeout=5)
+        reply: dict[str, Any] = msgspec.json.decode(answer.data)
+        return reply
     finally:
         await client.close()
 
@@ -191,14 +188,20 @@ async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Pat
             other = job_file("train", namespace="team-b", product="module910bx8", chips=8)
             assert (await ask(bus, "submit", {"job": other}, identity=PROGRAM))["code"] == "denied"
             await watching.stop()
-            assert await first_event(url, bus, "team-a") == "u-1/0/0/accepted"
+            (first,) = (await first_event(url, bus, "team-a"))["events"]
+            assert first["event"]["id"] == "u-1/0/0/accepted"
+            for namespace in ("team-b", "*"):
+                assert (await first_event(url, bus, namespace))["code"] == "denied"
         subjects = bus.subjects
         stream = subjects.stream(StreamName.EVENTS)
         for forbidden in (
             subjects.api("submit"),
             subjects.api_as("submit", "somebody"),
-            f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{subjects.root}event.job.team-b.>",
-            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.somebody",
+            subjects.api_as("events", "somebody"),
+            f"$JS.API.STREAM.INFO.{stream}",
+            f"$JS.API.STREAM.MSG.GET.{stream}",
+            f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{subjects.root}event.job.team-a.>",
+            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{PROGRAM}",
         ):
             async with await NatsBus.connect(url, cell, name=PROGRAM, access=access) as bus:
                 with pytest.raises(TransientError):
