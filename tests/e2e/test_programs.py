@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import msgspec
 import nats
 import pytest
 
+from berth.client import Client
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
@@ -62,6 +63,19 @@ async def submitted(bus: NatsBus, number: int) -> None:
     await until_true(is_stored, deadline_s=20, what=f"job {number} is stored")
 
 
+async def all_followed(client: Client) -> list[str]:
+    """Ids of all events, as a program gets them that follows jobs until the last one is over."""
+    found: list[str] = []
+    over: set[str] = set()
+    async with aclosing(client.follow()) as events:
+        async for one in events:
+            found.append(one.event.id)
+            over |= {one.event.uid} if one.event.final else set()
+            if len(over) == JOBS:
+                break
+    return found
+
+
 async def all_over(bus: NatsBus) -> None:
     async def are_over() -> bool:
         found = await events_in(bus)
@@ -80,8 +94,13 @@ async def test_every_event_is_stored_once_whatever_is_killed(
         second = made.service("api", cell, label="-second", **SETTINGS["api"])
         for service in (*running.values(), second):
             service.start()
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with (
+            await NatsBus.connect(own_server.url, cell, name="test") as bus,
+            await Client.connect(own_server.url, cell=cell) as client,
+            asyncio.TaskGroup() as group,
+        ):
             await answers(bus)
+            following = group.create_task(all_followed(client))
             for number in range(JOBS):
                 await submitted(bus, number)
                 if number % 7 == 3:
@@ -92,6 +111,7 @@ async def test_every_event_is_stored_once_whatever_is_killed(
             found = await events_in(bus)
             ids = [event.id for event in found]
             assert len(set(ids)) == len(ids)
+            assert await following == [event.id for event in found]
             assert {event.id for event in found if event.phase == "accepted"} == {
                 f"uid-{number}/0/0/accepted" for number in range(JOBS)
             }
