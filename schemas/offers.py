@@ -113,6 +113,8 @@ class ScoreRequest(Message, frozen=True):
     asks: list[Ask]
     wait_ms: int = 0
     """Longest time that a shard waits to reach the sequences."""
+    keep_ms: int = 0
+    """How long after its receipt an answer is of use; after that a shard drops the request. 0: always."""
 
 
 class ShapeOffer(Part, frozen=True):

@@ -8,23 +8,24 @@ turns led to it. So a turn that was opened and is not stored is taken back.
 Longer than 400 lines because all steps of a turn are here, each with what may go wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
 
 from berth.core.changes import NO_CHANGES, Changes, merged
 from berth.core.errors import InvariantError, guarded
-from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
+from berth.core.placement.round_demand import ROUND_WORK_MAX
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
+from berth.core.scheduling.heavy_gangs import gangs_of_round, with_asks, without
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
-from berth.core.scheduling.recoveries import asks_with, held_back
+from berth.core.scheduling.recoveries import held_back
 from berth.core.scheduling.returning import returning_gangs
 from berth.core.scheduling.turn import (
     Choice,
@@ -33,7 +34,6 @@ from berth.core.scheduling.turn import (
     Opening,
     Recorded,
     Turn,
-    most_of_a_class,
     opening_of,
 )
 from berth.core.scheduling.verdicts import Decided, Decisions, round_of
@@ -192,11 +192,12 @@ class Scheduler:
         attempt = gang.attempt if gang is not None else 1
         return queue.put(self._gang(job, job.request, attempt)) or unblocked
 
-    def open(self, at_ms: int) -> Opened:
+    def open(self, at_ms: int, *, work_max: int = 0) -> Opened:
         """Open a turn at the state as it is, if there is something to decide.
 
         Args:
             at_ms: The moment, as the record will contain it.
+            work_max: Bound of the work, likewise; 0 for that of the release.
 
         Returns:
             The opening, or None when there is nothing to decide, and the errors in what is due.
@@ -213,19 +214,9 @@ class Scheduler:
         self._pending.append(Changes(jobs_changed=self._delays.advance(at_ms)))
         self.sync()
         self._consume()
-        settings = state.fold.settings
-        # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before
-        # it.
-        skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
-        most = most_of_a_class(state) if skims else None
-        gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
-        taken = self.queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most)
-        gangs = [
-            *gangs_of_one_offer(taken, nodes=len(state.table)),
-            *self.queue.take_plain(gangs_max=gangs_max, bytes_max=bytes_max),
-        ]
         drained = DrainedGangs(state, at_ms)
-        gangs = [drained.applied(gang) for gang in gangs]
+        taken = gangs_of_round(state, self.queue, work_max=work_max or ROUND_WORK_MAX)
+        gangs = [drained.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside, is_cut = examine(state, self._delays.unkept(self.to_examine, self.queue), at_ms=at_ms)
@@ -237,19 +228,26 @@ class Scheduler:
             if uid not in wanting:
                 del self.to_examine[uid]
         # What is adopted must not be given away in the same record, nor what only the next record has room to adopt.
-        adopts = must.takes_places or (is_cut and settings.corrected)
+        adopts = must.takes_places or (is_cut and state.fold.settings.corrected)
         if adopts:
             gangs, faulty = [], []
         returning = [] if adopts else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])
         if not gangs and not must and not faulty and not returning:
             self._restore_classes()
             return Opened(None, set_aside)
-        full = state.constraints.full_nodes
-        counts = candidate_counts([gang for gang in gangs if not gang.invalid], full=full)
-        asks = asks_with(faulty, counts, [one.pods for one in returning], full=full)
-        opening = Opening(number, at_ms, gangs, must, asks, faulty, held, returning)
-        self._turn = opening
+        bare = Opening(number, at_ms, gangs, must, {}, faulty, held, returning, work_max=work_max)
+        self._turn = opening = with_asks(bare, nodes=len(state.table), full=state.constraints.full_nodes)
         return Opened(opening, set_aside)
+
+    def leave_out(self, opening: Opening, gangs: Container[str]) -> Opening:
+        """Leave the heavy ones of some gangs (uid) out of a turn; returns the turn to use from then on.
+
+        Raises:
+            InvariantError: The opening was used before.
+        """
+        self._expect(opening)
+        self._turn = left = without(opening, gangs, nodes=len(self.state.table))
+        return left
 
     def _restore_classes(self) -> None:
         """Undo what a turn woke that decides nothing: in strict order, classes behind the head; no record has them."""
