@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from berth.core.faults.storms import HeldBack
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
-from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded, Turn
+from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded
 from berth.core.state.cell import JobKey, State
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
@@ -299,23 +299,21 @@ class Dispatcher:
         self._report_held_back()
         if opening is None:
             return False
-        turn: Turn | None = opening
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
-            turn = choice = await self._choose(opening)
+            choice = await self._choose(opening)
             if choice.is_empty:
                 self.scheduler.leave(choice)
-                turn = None
                 return False
-            turn = recorded = self.scheduler.record(choice)
+            recorded = self.scheduler.record(choice)
             fold = self.state.fold
             data = encode_record(
                 recorded.round, fold.settings, chain=fold.chain, sequence=fold.head + 1, versions=self._versions
             )
             self._sent = _Sent(recorded, data, fold.head)
         finally:
-            if self._sent is None and turn is not None:
-                self.scheduler.take_back(turn)
+            if self._sent is None and self.scheduler.turn is not None:
+                self.scheduler.take_back(self.scheduler.turn)
         # 5. Append one record, 6. adopt it.
         self._faults.hit("append.before")
         is_stored = await self._settle(self._sent)

@@ -150,7 +150,7 @@ class Scatter:
             began_s = self._clock.monotonic_s()
             more = await self._answers(portion, number, shards=prompt, timeout_s=self._left_s)
             if not self._has_time(began_s) or more.missing:
-                return self._merged(offers, are_heavy_late=True)
+                return self._merged(offers[:1], are_heavy_late=True)
             offers.append((portion, more))
         if not prompt:
             offers += [(portion, _Answers({}, found.missing)) for portion in rest]
@@ -226,15 +226,18 @@ class Scatter:
             if not offer.ready or not fits or len(offer.shapes) != len(request.asks):
                 return None
             doubted = any(ask.shape.tor_affinity for ask in request.asks) and self._contradicts(offer)
+            unpacked: dict[bytes, list[int]] = {}
             return [
-                None if doubted and ask.shape.tor_affinity else self._candidates(shard, ask.shape, found)
+                None if doubted and ask.shape.tor_affinity else self._candidates(shard, ask.shape, found, unpacked)
                 for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
             self._log.warning("offer rejected", shard=shard, reason=str(error))
             return None
 
-    def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer) -> Candidates:
+    def _candidates(
+        self, shard: int, shape: Shape, offer: ShapeOffer, unpacked: dict[bytes, list[int]]
+    ) -> Candidates:
         """Candidates of a shard for a shape.
 
         Raises:
@@ -242,7 +245,8 @@ class Scatter:
         """
         table = self._state.table
         own = self._own[shard].rows(table) if shape.marks_nodes else None
-        return candidates_of(table, offer, leaves=self._state.leaves if shape.tor_affinity else None, own=own)
+        leaves = self._state.leaves if shape.tor_affinity else None
+        return candidates_of(table, offer, leaves=leaves, own=own, unpacked=unpacked)
 
     def _contradicts(self, offer: Offer) -> bool:
         """Whether a shard has other leaf states from the same ledger and leaf switches; its answer is then not used."""

@@ -90,9 +90,10 @@ class Shard:
         self.answered += ready
         self.late += not ready
         shapes: list[ShapeOffer] = []
+        packed: dict[tuple[int, ...], bytes] = {}
         paused_s = self.clock.monotonic_s()
         for ask in request.asks if ready else ():
-            shapes.append(self._offer(ask))
+            shapes.append(self._offer(ask, packed))
             now_s = self.clock.monotonic_s()
             if now_s >= until_s:
                 return self._dropped(request, scored=len(shapes))
@@ -124,7 +125,7 @@ class Shard:
             "request dropped, nobody waits for it", shard=self.shard, shapes=len(request.asks), scored=scored
         )
 
-    def _offer(self, ask: Ask) -> ShapeOffer:
+    def _offer(self, ask: Ask, packed: dict[tuple[int, ...], bytes] | None = None) -> ShapeOffer:
         """What this shard can give for a shape."""
         leaves, table = self.state.leaves, self.state.table
         found = self.scorer.candidates(ask.shape, ask.count, leaves=leaves)
@@ -133,7 +134,7 @@ class Shard:
             usable = leaves.pack(found.usable)
         elif found.fits is not None:
             usable = bitmap_of(found.fits, self._own.rows(table))
-        return offer_of(table, found, usable=usable)
+        return offer_of(table, found, usable=usable, packed=packed)
 
     def _leaf_states(self, request: ScoreRequest) -> bytes:
         """What the ledger makes of the leaves. Under parity that depends on pods, which a shard does not follow."""

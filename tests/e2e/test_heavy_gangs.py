@@ -14,13 +14,15 @@ from tests.support.watch import Watch, verify
 
 TASKS = 1_024
 """As many as a request may have."""
-GANGS = 4
+GANGS = 6
 OTHERS = 12
+NODES = 400
 
 
-def many_tasks(name: str) -> JobRequest:
-    """Larger than the cell, so that it waits."""
-    return a_job(name, tasks=[Task(f"t{i}", 2, 1, cpu_milli=i + 1) for i in range(TASKS)])
+def many_tasks(number: int) -> JobRequest:
+    """Larger than the cell, so that it waits; no two have a task alike."""
+    tasks = [Task(f"t{i}", 4, 1, cpu_milli=number * TASKS + i + 1) for i in range(TASKS)]
+    return a_job(f"many-{number}", tasks=tasks)
 
 
 @pytest.mark.timeout(120)
@@ -28,16 +30,16 @@ async def test_a_job_is_placed_while_gangs_wait_whose_tasks_all_differ(
     nats_server: str, cell: str, tmp_path: Path
 ) -> None:
     with services(tmp_path, nats_server) as made:
-        dispatcher = made.service("dispatcher", cell, shards=2, tick_s=0.1)
+        dispatcher = made.service("dispatcher", cell, shards=2, tick_s=0.1, gather_timeout_s=0.4)
         scorers = [made.service("scorer", cell, label=str(shard), shard=shard, shards=2) for shard in range(2)]
         async with await NatsBus.connect(nats_server, cell, name="test") as bus:
             await bus.ensure_streams()
             watch = Watch(bus)
             watch.start()
-            await give_nodes(bus, [a_node(f"node-{n:03}", leaf=f"{n // 10}") for n in range(100)])
+            await give_nodes(bus, [a_node(f"node-{n:03}", leaf=f"{n // 10}") for n in range(NODES)])
             for service in (dispatcher, *scorers):
                 service.start()
-            await give_jobs(bus, *(many_tasks(f"many-{n}") for n in range(GANGS)))
+            await give_jobs(bus, *(many_tasks(n) for n in range(GANGS)))
             refusals = []
             for number in range(OTHERS):
                 name = f"other-{number}"

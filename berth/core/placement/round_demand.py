@@ -13,11 +13,11 @@ from berth.schemas.offers import Shape
 ROUND_WORK_MAX: Final = 4_000_000
 """Work that one round asks for, unless one gang alone needs more."""
 _A_SHAPE: Final = 1_400
-_A_CANDIDATE: Final = 100
+_A_CANDIDATE: Final = 20
 _A_TOUCHED: Final = 80
 """Work to score one node again that the gang has touched."""
-_CANDIDATES_MAX: Final = 65_536
-_OF_A_SHAPE: Final = 64
+_CANDIDATES_MAX: Final = 262_144
+_OF_A_SHAPE: Final = 256
 """Candidates that a round asks for at first: so many in all, and so many of each shape."""
 _MORE: Final = 4
 """Times as many are asked for when they end early."""

@@ -73,7 +73,7 @@ class Scheduler:
         """Gangs (uid) that may have to be evicted, released or adopted, or need a step of a recovery."""
         self.watch = FaultWatch(state)
         self._delays = Delays(state)
-        self._turn: Turn | None = None
+        self.turn: Turn | None = None
         """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
         """What the open turn woke, and which changes it consumed."""
@@ -144,7 +144,7 @@ class Scheduler:
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer)
         self._wakeups = Wakeups(state, self.queue, self.scorer)
-        self._turn = None
+        self.turn = None
         self._consumed = (Woken(), NO_CHANGES)
         self._pending = [Changes(jobs_changed={**self.pending.jobs_changed, **dict.fromkeys(state.jobs)})]
         if settings.recoveries:  # other settings may want other steps
@@ -207,7 +207,7 @@ class Scheduler:
         """
         state = self.state
         number = state.fold.rounds + 1
-        if self._turn is not None:
+        if self.turn is not None:
             raise InvariantError("the turn before is still open", subject=f"round {number}")
         if self._applied != state.applied:
             raise InvariantError("changes of facts or records were not handed over", subject=f"round {number}")
@@ -236,7 +236,7 @@ class Scheduler:
             self._restore_classes()
             return Opened(None, set_aside)
         bare = Opening(number, at_ms, gangs, must, {}, faulty, held, returning, work_max=work_max)
-        self._turn = opening = with_asks(bare, nodes=len(state.table), full=state.constraints.full_nodes)
+        self.turn = opening = with_asks(bare, nodes=len(state.table), full=state.constraints.full_nodes)
         return Opened(opening, set_aside)
 
     def leave_out(self, opening: Opening, gangs: Container[str]) -> Opening:
@@ -246,7 +246,7 @@ class Scheduler:
             InvariantError: The opening was used before.
         """
         self._expect(opening)
-        self._turn = left = without(opening, gangs, nodes=len(self.state.table))
+        self.turn = left = without(opening, gangs, nodes=len(self.state.table))
         return left
 
     def _restore_classes(self) -> None:
@@ -291,7 +291,7 @@ class Scheduler:
 
     def _chosen(self, opening: Opening, found: Decided, missing_shards: MissingShards) -> Choice:
         choice = Choice(opening, found.verdicts, missing_shards, found.set_aside, found.recoveries, found.unplaced)
-        self._turn = choice
+        self.turn = choice
         return choice
 
     def record(self, choice: Choice) -> Recorded:
@@ -303,7 +303,7 @@ class Scheduler:
         self._expect(choice)
         record = round_of(self.state, choice)
         recorded = Recorded(choice.opening, record, choice.set_aside)
-        self._turn = recorded
+        self.turn = recorded
         return recorded
 
     def choose_alone(self, opening: Opening, missing_shards: MissingShards | None = None) -> Choice:
@@ -345,7 +345,7 @@ class Scheduler:
             InvariantError: The turn was ended before.
         """
         self._expect(recorded)
-        self._turn = None
+        self.turn = None
         self._settle(recorded.opening, lacks_shards=bool(recorded.round.missing))
         self._follow(folded, recorded.opening)
 
@@ -359,7 +359,7 @@ class Scheduler:
             InvariantError: The choice was used before.
         """
         self._expect(choice)
-        self._turn = None
+        self.turn = None
         self._settle(choice.opening, lacks_shards=bool(choice.missing_shards.missing))
         self._restore_classes()
 
@@ -385,7 +385,7 @@ class Scheduler:
         """
         if opening is not None:
             self._expect_turn(opening)
-            self._turn = None
+            self.turn = None
         self._follow(folded, opening)
 
     def take_back(self, turn: Turn) -> None:
@@ -398,7 +398,7 @@ class Scheduler:
             InvariantError: The turn was ended before.
         """
         self._expect_turn(turn)
-        self._turn = None
+        self.turn = None
         self._restore()
 
     def _expect(self, step: Turn) -> None:
@@ -408,7 +408,7 @@ class Scheduler:
             InvariantError: It is not.
         """
         self._expect_turn(step)
-        if self._turn is not step:
+        if self.turn is not step:
             subject = f"round {opening_of(step).number}"
             raise InvariantError(f"the {type(step).__name__} of a turn was used before", subject=subject)
 
@@ -419,7 +419,7 @@ class Scheduler:
             InvariantError: It is not.
         """
         opening = opening_of(turn)
-        if self._turn is None or opening_of(self._turn) is not opening:
+        if self.turn is None or opening_of(self.turn) is not opening:
             raise InvariantError("the turn was ended before", subject=f"round {opening.number}")
 
     def _follow(self, folded: Folded, opening: Opening | None) -> None:
@@ -430,7 +430,7 @@ class Scheduler:
 
         The facts of the same snapshot may be newer than the last turn, and its reader has jobs as those say.
         """
-        if self._turn is None:
+        if self.turn is None:
             self.sync()
         return waiting_dump(self.state, self.queue, self.pending)
 
