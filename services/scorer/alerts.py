@@ -7,7 +7,7 @@ from berth.runtime.monitoring.alerts import MINUTE_S, Alert
 ALERTS: Final = (
     Alert(
         name="BerthScorerLate",
-        expr='sum by (namespace) (rate(berth_scorer_requests_total{ready!="yes"}[10m]))'
+        expr='sum by (namespace) (rate(berth_scorer_requests_total{ready="no"}[10m]))'
         " / sum by (namespace) (rate(berth_scorer_requests_total[10m])) > 0.1",
         for_s=10 * MINUTE_S,
         severity="warning",
