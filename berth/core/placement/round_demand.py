@@ -37,8 +37,13 @@ class NeedMoreError(Exception):
         self.count = count
 
 
+def offered_of(request_class: ClassKey) -> dict[Shape, None]:
+    """Shapes that are asked for, for a class: fewer than its tasks where these differ in what pods demand of others."""
+    return dict.fromkeys(shape.offered for shape, _ in request_class)
+
+
 def candidate_counts(gangs: Sequence[Gang], *, full: int = 0) -> dict[Shape, int]:
-    """Candidates that a round of ``gangs`` may need of each shape; 0 for a shape that is answered with marks.
+    """Candidates that a round of ``gangs`` may need of each shape that is offered; 0 for those answered with marks.
 
     A gang touches at most as many nodes as it has pods. So the pods up to the last gang with a shape are enough, and
     the nodes that are passed over: those that are full, and those that a gang leaves out while others take it.
@@ -54,7 +59,7 @@ def candidate_counts(gangs: Sequence[Gang], *, full: int = 0) -> dict[Shape, int
         upto[gang.request_class] = pods
     counts: dict[Shape, int] = {}
     for request_class, count in upto.items():
-        for shape, _ in request_class:
+        for shape in offered_of(request_class):
             # Some shapes are answered with one mark for each node, not with candidates.
             counts[shape] = 0 if shape.needs_marks else max(count, counts.get(shape, 0))
     return counts
@@ -87,7 +92,7 @@ def work_of_shape(count: int, nodes: int) -> int:
 
 def work_of_gang(request_class: ClassKey, nodes: int) -> int:
     """Work to decide one gang of a class alone, on ``nodes``."""
-    shapes, pods = len(request_class), sum(pods for _, pods in request_class)
+    shapes, pods = len(offered_of(request_class)), sum(pods for _, pods in request_class)
     touched = _A_TOUCHED * min(pods, nodes) if shapes > 1 else 0
     return shapes * (work_of_shape(min(pods, _OF_A_SHAPE), nodes) + touched)
 
@@ -107,7 +112,7 @@ def gangs_of_one_round(gangs: Sequence[Gang], *, nodes: int, work_max: int = ROU
         if gang.request_class in classes:
             continue
         classes.add(gang.request_class)
-        for shape, _ in gang.request_class:
+        for shape in offered_of(gang.request_class):
             if shape not in shapes:
                 shapes.add(shape)
                 work += work_of_shape(0 if shape.needs_marks else min(gang.pods, _OF_A_SHAPE), nodes)

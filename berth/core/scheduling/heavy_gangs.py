@@ -18,6 +18,7 @@ from berth.core.placement.round_demand import (
     candidate_counts,
     first_counts,
     gangs_of_one_round,
+    offered_of,
     work_of_gang,
     work_of_shape,
 )
@@ -48,7 +49,9 @@ _LATE_MAX_MS: Final = 60_000
 
 def is_heavy(request_class: ClassKey, nodes: int) -> bool:
     """Whether gangs of a class are heavy in a cell of ``nodes``."""
-    return len(request_class) > _SHAPES_LEAST and work_of_gang(request_class, nodes) > _WORK_LEAST
+    if len(request_class) <= _SHAPES_LEAST or len(offered_of(request_class)) <= _SHAPES_LEAST:
+        return False
+    return work_of_gang(request_class, nodes) > _WORK_LEAST
 
 
 def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
@@ -116,7 +119,7 @@ def without(opening: Opening, gangs: Container[str], *, nodes: int) -> Opening:
 
 def shapes_of(gangs: Iterable[Gang]) -> frozenset[Shape]:
     """Shapes of gangs."""
-    return frozenset(shape for gang in gangs for shape, _ in gang.request_class)
+    return frozenset(shape for gang in gangs for shape in offered_of(gang.request_class))
 
 
 def portions(asks: Mapping[Shape, int], heavy: frozenset[Shape], *, nodes: int) -> list[dict[Shape, int]]:
