@@ -159,15 +159,20 @@ def _words(refusal: Refusal, parts: Parts) -> str:
         return f"larger than the cluster: {refusal.field} is {refusal.value}; {_singular(refusal.expected)}{more}"
     if refusal.code == "bind-failed":
         return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
-    if refusal.code == INTERNAL:
-        return f"set aside: an error of Berth ended its decision ({refusal.value}); other jobs are not affected"
-    if refusal.code == LATE:
-        return (
-            f"left out: its {refusal.shapes} different tasks take longer to score than a round waits, and it is tried"
-            f" again from {moment(refusal.retry_ms)} on; tasks with equal requests and constraints count once"
-        )
+    if refusal.code in {INTERNAL, LATE}:
+        return _not_tried(refusal)
     what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
     return f"{what}, expected {refusal.expected}" if refusal.expected else what
+
+
+def _not_tried(refusal: Refusal) -> str:
+    """Why a gang was not decided."""
+    if refusal.code == INTERNAL:
+        return f"set aside: an error of Berth ended its decision ({refusal.value}); other jobs are not affected"
+    return (
+        f"left out: its {refusal.shapes} different tasks take longer to score than a round waits, and it is tried again"
+        f" from {moment(refusal.retry_ms)} on; tasks with equal requests and constraints count once"
+    )
 
 
 def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
