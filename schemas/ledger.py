@@ -291,6 +291,9 @@ class Round(Message, frozen=True):
     """Places of jobs that start anew, as ``recoveries`` only since version 2."""
     corrections: list[Correction] = []
     """As ``recoveries`` only since version 2; all chips that they move ranks away from are free before any is given."""
+    work_max: int = 0
+    """Work that the round was bounded to, because one before was late; 0 for the bound of the release. Gangs that it
+    left out for their work are refused as ``late``."""
 
 
 class RecordHead(Part, frozen=True):
