@@ -124,6 +124,8 @@ Code = Literal[
     "internal",
     "no-claim",
     "no-resource",
+    "too-large",
+    "too-many",
 ]
 INTERNAL: Final[Code] = "internal"
 """An error of Berth set the gang aside."""

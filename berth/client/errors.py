@@ -10,11 +10,13 @@ class RequestError(ClientError):
 
     Attributes:
         code: Kind of the error, such as ``not-found`` or ``uid-in-use``; the guide lists them, more may follow.
+        retry_after_s: When the same request may be carried out; 0 if nobody knows.
     """
 
-    def __init__(self, text: str, code: str) -> None:
+    def __init__(self, text: str, code: str, retry_after_s: float = 0.0) -> None:
         super().__init__(text)
         self.code = code
+        self.retry_after_s = retry_after_s
 
 
 class UnavailableError(ClientError):

@@ -150,6 +150,8 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "hold_places_ms",
             "fault_settle_ms",
             "chain",
+            "waiting_jobs_max",
+            "waiting_pods_max",
         },
         SnapshotBody: {"digest", "fold_version"},
         ShapeOffer: {"error"},
@@ -163,7 +165,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"constraints", "yields"},
         Placement: {"claims"},
         DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
-        JobSeen: {"inferred"},
+        JobSeen: {"inferred", "warnings"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -562,6 +564,7 @@ def _facts() -> tuple[Message, ...]:
             reason="accepted",
             after_seq=12,
             inferred=True,
+            warnings=["label 'tor-afinity' is not known, and is close to 'tor-affinity'"],
         ),
         OutcomeSeen(
             namespace="team-a",
@@ -735,6 +738,8 @@ def _settings() -> Settings:
         hold_places_ms=45_000,
         fault_settle_ms=150,
         chain=1,
+        waiting_jobs_max=30_000,
+        waiting_pods_max=900_000,
     )
 
 
