@@ -20,7 +20,7 @@ from berth.core.requests.job_validation import (
     SHARE_POLICY,
     SKIP_PLUGIN,
 )
-from berth.core.superpods.inference import SERVICE_LABEL, SP_FIT
+from berth.core.superpods.inference import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
 from berth.core.superpods.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
 from berth.core.switches.model import TOR_AFFINITY
 from berth.products.model import ANNOTATION_POLICY
@@ -69,7 +69,7 @@ _READ: Final = (
 )
 """Keys that a job may have, and that mean something to Berth."""
 _OTHERS: Final = frozenset(
-    {*_READ, FAULT_TYPE, "tp-block", "distributed-job", "scheduling.volcano.sh/group-min-member", "super-pod-id", "super-pod-rank"}
+    {*_READ, *MINDIE_LABELS, FAULT_TYPE, "tp-block", "distributed-job", "scheduling.volcano.sh/group-min-member", "super-pod-id", "super-pod-rank"}
 )  # fmt: skip
 """Keys that are spelled correctly, whoever reads them."""
 KEY_MAX: Final = 128
