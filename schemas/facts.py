@@ -353,6 +353,8 @@ class JobSeen(Message, frozen=True):
     lost."""
     inferred: bool = False
     """Cancelled because of what is seen of its pods: those that have a node are not deleted."""
+    warnings: list[str] = []
+    """Keys of the request that are probably misspelled, one sentence without a full stop each."""
 
 
 OutcomeState = Literal["bound", "failed", "evicted"]

@@ -122,6 +122,10 @@ class Settings(Part, frozen=True):
     chain: int = 0
     """Chain of records: 0 none, as in all records before 0.5; 1 each record has a digest over the one before it, and a
     message without the right one is void. Records and snapshots have a version of their own from 1 on."""
+    waiting_jobs_max: int = 25_000
+    """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
+    waiting_pods_max: int = 1_000_000
+    """Most pods of jobs that wait in one namespace, and of one program."""
 
     @property
     def recovers(self) -> bool:

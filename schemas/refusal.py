@@ -125,6 +125,8 @@ Code = Literal[
     "no-claim",
     "no-resource",
     "late",
+    "too-large",
+    "too-many",
 ]
 LATE: Final[Code] = "late"
 """Scoring the gang alone took longer than a round waits: others go on without it."""

@@ -45,8 +45,6 @@ _AGAIN: Final = Backoff(first_s=0.1, max_s=2.0)
 _LOOK: Final = Backoff(first_s=0.05, max_s=5.0)
 _UNKNOWN_S: Final = 10.0
 """So long after the start of a wait, a job that is not known may still become known."""
-_PASSING: Final = frozenset({"unavailable", "too-many"})
-"""Codes of errors that pass."""
 _WITHOUT_PLACE: Final = frozenset({"submitted", "waiting"})
 
 
@@ -307,12 +305,12 @@ class Client:
         while True:
             try:
                 return await self._ask_once("events", request, EventsReply, timeout_s=_ANSWER_S)
-            except UnavailableError:
+            except UnavailableError as error:
                 tries += 1
-                await asyncio.wait([self._bus.lost], timeout=_AGAIN.pause_s(tries))
+                await asyncio.wait([self._bus.lost], timeout=max(_AGAIN.pause_s(tries), error.retry_after_s))
 
     async def _ask(self, verb: str, request: object, answer: type[_Answer]) -> _Answer:
-        """Answer to a request, which is repeated while the service cannot be reached.
+        """Answer to a request, which is repeated while the service cannot be reached or has no room for it yet.
 
         Raises:
             RequestError: The request was not carried out.
@@ -328,7 +326,7 @@ class Client:
                 return await self._ask_once(verb, request, answer, timeout_s=min(left_s, _ANSWER_S))
             except UnavailableError as error:
                 tries += 1
-                pause_s = _AGAIN.pause_s(tries)
+                pause_s = max(_AGAIN.pause_s(tries), error.retry_after_s)
                 if loop.time() + pause_s >= end:
                     raise UnavailableError(f"no answer to {verb} within {self._timeout_s} s: {error}") from error
             await asyncio.sleep(pause_s)
@@ -348,7 +346,7 @@ class Client:
         except TransientError as error:
             why: Exception = error
         except RequestError as error:
-            if error.code not in _PASSING:
+            if error.code != "unavailable" and not error.retry_after_s:
                 raise
             why = error
         except PoisonError as error:
@@ -358,7 +356,9 @@ class Client:
         if self._bus.lost.done() or isinstance(why, FatalError):
             reason = self._bus.lost.result().reason if self._bus.lost.done() else str(why)
             raise ConnectionLostError(reason) from why
-        raise UnavailableError(str(why)) from why
+        raise UnavailableError(
+            str(why), retry_after_s=why.retry_after_s if isinstance(why, RequestError) else 0.0
+        ) from why
 
 
 def _tree(job: JobFile) -> dict[str, Any]:
@@ -376,7 +376,7 @@ def _read(data: bytes, answer: type[_Answer]) -> _Answer:
     try:
         if not json_decoder(Reply).decode(data).ok:
             error = json_decoder(ErrorReply).decode(data)
-            raise RequestError(error.error, error.code)
+            raise RequestError(error.error, error.code, (error.retry_after_ms or 0) / 1000)
         return json_decoder(answer).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ClientError(f"answer cannot be read: {error}") from error

@@ -39,6 +39,10 @@ class Access:
         """Whether a caller has a role in a namespace, or in any; arguments as of :meth:`check`."""
         return self._is_open or any(_allows(grant, identity, role, namespace) for grant in self._grants)
 
+    def is_bounded(self, identity: str) -> bool:
+        """Whether it counts how often a caller asks: not without an identity where everybody may do everything."""
+        return bool(identity) or not self._is_open
+
     def namespaces(self, identity: str, role: Role) -> list[str]:
         """Namespaces in which a caller has a role, sorted; ``*`` alone for all.
 

@@ -23,6 +23,7 @@ from berth.services.api.explanations import Explanations
 from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.operations import Operations
+from berth.services.api.rates import Rates
 
 QUEUE = "api"
 """Queue group: each request goes to one instance."""
@@ -78,7 +79,8 @@ async def serve_beside(
         explanations = Explanations(clock)
         await stack.enter_async_context(beside_work(explanations.work))
         pages = EventPages(bus, config, instruments.log)
-        operations = Operations(bus, clock, loop.state, loop.writer, Access(config), explanations, pages, instruments)
+        rates = Rates(clock, per_s=config.requests_per_s, burst=config.requests_burst)
+        operations = Operations(bus, clock, loop, Access(config), rates, explanations, pages, instruments)
         for one, handler in operations.handlers():
             request, reply = (_text(shape_schema(each)) for each in (one.request, one.reply))
             subjects = bus.subjects

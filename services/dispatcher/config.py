@@ -76,6 +76,10 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How long a gang refused while a shard was missing waits for the next try."""
     tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
     """How long a job that is over keeps its name in the facts."""
+    waiting_jobs_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 25_000
+    """Most jobs that wait in one namespace, and of one program; a request beyond them is refused with ``too-many``."""
+    waiting_pods_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000
+    """Most pods of jobs that wait in one namespace, and of one program."""
 
     def __post_init__(self) -> None:
         """See that settings go together.

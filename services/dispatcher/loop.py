@@ -440,8 +440,8 @@ class Dispatcher:
             folded: What it changed.
             turn: The turn that it ends; None for a record that was not decided here.
         """
-        touched = [(one.namespace, one.name) for one in folded.gangs]
-        for key in touched + [(one.namespace, one.name) for one in folded.unheld]:
+        for key in folded.jobs:
+            self.intake.touch(key)
             self.views.touch(key)
         if turn is None:
             self.scheduler.follow(folded)

@@ -1,6 +1,7 @@
 """Requests to the service ``api`` under the identity of a caller, and what the caller may do."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ class _Outcome(msgspec.Struct, frozen=True, gc=False):
     ok: bool
     error: str = ""
     code: str = ""
+    retry_after_ms: int = 0
 
 
 class CellRequests:
@@ -80,7 +82,8 @@ class CellRequests:
             self._waiting -= 1
         outcome = msgspec.json.decode(reply, type=_Outcome)
         if not outcome.ok:
-            raise RequestError(outcome.error, outcome.code)
+            wait_s = math.ceil(outcome.retry_after_ms / 1000)
+            raise RequestError(outcome.error, outcome.code, {"Retry-After": str(wait_s)} if wait_s else None)
         return reply
 
     async def rights(self, identity: str) -> RightsReply:

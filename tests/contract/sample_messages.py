@@ -150,6 +150,8 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "hold_places_ms",
             "fault_settle_ms",
             "chain",
+            "waiting_jobs_max",
+            "waiting_pods_max",
         },
         SnapshotBody: {"digest", "fold_version"},
         ShapeOffer: {"error"},
@@ -164,7 +166,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"constraints", "yields", "retry_ms", "shapes"},
         Placement: {"claims"},
         DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
-        JobSeen: {"inferred"},
+        JobSeen: {"inferred", "warnings"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -567,6 +569,7 @@ def _facts() -> tuple[Message, ...]:
             reason="accepted",
             after_seq=12,
             inferred=True,
+            warnings=["label 'tor-afinity' is not known, and is close to 'tor-affinity'"],
         ),
         OutcomeSeen(
             namespace="team-a",
@@ -740,6 +743,8 @@ def _settings() -> Settings:
         hold_places_ms=45_000,
         fault_settle_ms=150,
         chain=1,
+        waiting_jobs_max=30_000,
+        waiting_pods_max=900_000,
     )
 
 
@@ -850,7 +855,9 @@ def _offers() -> tuple[Message, ...]:
         drained_ms=_AT_MS + 3_600_000,
     )
     return (
-        ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40, keep_ms=50),
+        ScoreRequest(
+            round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40, keep_ms=50
+        ),
         Offer(
             shard=1,
             round=7,

@@ -61,6 +61,8 @@ _SINGULAR: Final = (
     ("belong to ", "belongs to "),
 )
 _ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
+_COUNTED: Final = frozenset({"too-large", "too-many"})
+"""Refusals whose value is a count in words."""
 _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
 Parts = Mapping[int, Sequence[tuple[int, str]]]
@@ -161,7 +163,8 @@ def _words(refusal: Refusal, parts: Parts) -> str:
         return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
     if refusal.code in {INTERNAL, LATE}:
         return _not_tried(refusal)
-    what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
+    value = refusal.value if refusal.code in _COUNTED else repr(refusal.value)
+    what = f"{refusal.field} is {value}" if refusal.field else refusal.code
     return f"{what}, expected {refusal.expected}" if refusal.expected else what
 
 

@@ -127,7 +127,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "podgroup_uid": Kind.UID,
     },
     "Rejection": {"uid": Kind.UID},
-    "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON},
+    "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON, "warnings": Kind.KEEP},
     "RankFailure": {"reason": Kind.REASON},
     "OutcomeSeen": _OF_JOB | {"state": Kind.KEEP},
     "TimerSeen": {},

@@ -96,6 +96,13 @@ class Plan:
     gang_pods: int = 0
     minimum: int = 0
 
+    def hold(self, members: list[Member], why: str) -> None:
+        """Hold pods for which no request is made after all."""
+        if self.held is None:
+            self.held = (members, why)
+        else:
+            self.held_single += [(member, why) for member in members]
+
 
 def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: int) -> Plan:
     """Decide on the free pods of a gang.
@@ -368,10 +375,7 @@ def _plan_later(
         hold = hold or _mixed_resources(ready[:need])
         if hold:
             why = _with_reasons(hold, mine, refusals)
-            if found.held is None:
-                found.held = (mine, why)
-            else:
-                found.held_single += [(member, why) for member in mine]
+            found.hold(mine, why)
             found.is_short = True
         elif context.is_old:
             found.needs_owner = True

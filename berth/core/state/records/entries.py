@@ -107,6 +107,12 @@ class Folded(msgspec.Struct, gc=False):
     changes: Changes = NO_CHANGES
     """What it changed in the columns; the scheduler must be given it, where there is one."""
 
+    @property
+    def jobs(self) -> list[tuple[str, str]]:
+        """Namespaces and names of the jobs whose gang changed, and whose places are held no longer."""
+        gangs = [(one.namespace, one.name) for one in self.gangs]
+        return [*gangs, *((one.namespace, one.name) for one in self.unheld)]
+
 
 @dataclass(slots=True)
 class Entries:

@@ -138,3 +138,11 @@ async def test_a_stream_that_has_ended_leaves_no_reader(method: str) -> None:
         assert metrics.streams._value.get() == 0
         stop.set()
         await following
+
+
+async def test_a_caller_that_asks_too_often_is_told_when_to_ask_again() -> None:
+    async with cell() as (_, api, requests, _):
+        api.answer = ErrorReply(error="identity is too quick", code="too-many", retry_after_ms=1_200)
+        with pytest.raises(RequestError) as caught:
+            await requests.ask("rights", "portal", b"{}")
+        assert (caught.value.status, caught.value.all_headers()["Retry-After"]) == (503, "2")
