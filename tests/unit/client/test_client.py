@@ -124,7 +124,7 @@ async def test_a_request_is_repeated_with_its_uid_until_there_is_an_answer() -> 
 
 
 async def test_a_request_that_came_too_early_is_repeated_when_there_is_room_and_one_without_a_time_is_not() -> None:
-    answers = [{"code": "too-many", "retry_after_ms": 10}, {"code": "too-many"}]
+    answers: list[dict[str, Any]] = [{"code": "too-many", "retry_after_ms": 10}, {"code": "too-many"}]
 
     def answer(_: dict[str, Any]) -> bytes:
         return msgspec.json.encode({"ok": False, "error": "there are too many", **answers.pop(0)})
