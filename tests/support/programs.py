@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from berth.core.state.cell import State
 from berth.runtime.beside import BesideWork
 from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.instruments import Instruments
@@ -20,8 +19,8 @@ from berth.services.api.access import Access
 from berth.services.api.app import serve_beside
 from berth.services.api.config import ApiConfig
 from berth.services.api.event_pages import EventPages
-from berth.services.api.event_writer import EventWriter
 from berth.services.api.explanations import Explanations
+from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.operations import Operations
 from tests.support.cells import Cell, a_job, a_node
@@ -65,9 +64,11 @@ async def events_in(bus: Bus, namespace: str = "*", name: str = "*") -> list[Job
 async def answering_events(bus: Bus, config: ApiConfig | None = None) -> AsyncIterator[EventPages]:
     """The operation ``events`` alone, of a service that stores none itself."""
     config, instruments, clock = config or ApiConfig(), Instruments.make(ApiMetrics), ManualClock()
-    writer = EventWriter(bus, instruments.metrics, instruments.log)
+    loop = Loop(bus, clock, config, instruments, NoSpans())
     pages = EventPages(bus, config, instruments.log)
-    operations = Operations(bus, clock, State(), writer, Access(config), Explanations(clock), pages, instruments)
+    operations = Operations(
+        bus, clock, loop.state, loop.writer, Access(config), Explanations(clock), pages, instruments
+    )
     (handler,) = [handle for one, handle in operations.handlers() if one.verb == "events"]
     async with AsyncExitStack() as stack:
         for subject in (bus.subjects.api("events"), bus.subjects.api_as_any("events")):
