@@ -352,9 +352,7 @@ class SimBus(FakeBus):
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> Follower:
-        del consumer  # as for the fake
         self._check()
         start = (start_seq, tuple(filters), created)
         reader = SimFollower(self, self._specs[stream], start, on_message, on_gap)

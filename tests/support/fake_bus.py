@@ -317,9 +317,7 @@ class FakeBus:
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> FakeFollower:
-        del consumer  # memory has no rights
         self._check()
         start = (start_seq, tuple(filters), created)
         follower = FakeFollower(self, self._specs[stream], start, on_message, on_gap)

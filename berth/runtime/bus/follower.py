@@ -47,8 +47,7 @@ _PULL_ENDED: Final = "408"
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Range of a follower.
 
-    ``stream`` is the name on the server. ``consumer`` is the name of the consumer, which then has one filter; without
-    it each consumer gets a new name. ``is_pruned`` states that the stream removes messages in normal operation,
+    ``stream`` is the name on the server. ``is_pruned`` states that the stream removes messages in normal operation,
     ``is_latest`` that it keeps the latest message of each subject: the head then moves on with what replaces messages
     that are still to be delivered, and all are delivered only when the server has none left. ``has_floor`` states that
     messages below the floor of the stream do not count.
@@ -59,7 +58,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     start_seq: int
     filters: tuple[str, ...] = ()
     created: str = ""
-    consumer: str = ""
     is_pruned: bool = False
     is_latest: bool = False
     has_floor: bool = False
@@ -74,9 +72,9 @@ class _Pull(msgspec.Struct):
 class _Session:
     """One consumer, its inbox and its progress."""
 
-    def __init__(self, wire: Wire, stream: str, consumer: str) -> None:
+    def __init__(self, wire: Wire, stream: str) -> None:
         self.inbox = wire.unique()
-        self.name = consumer or self.inbox.rpartition(".")[2]
+        self.name = self.inbox.rpartition(".")[2]
         self.pull_subject = f"{PREFIX}.CONSUMER.MSG.NEXT.{stream}.{self.name}"
         self.epoch = wire.epoch
         self.consumer_seq = 0  # of the last delivered message
@@ -214,10 +212,8 @@ class NatsFollower:
         """
         if self._wanted.has_floor:
             self._start_at((await self._api.stream(self._wanted.stream)).floor)
-        session = self._session = _Session(self._wire, self._wanted.stream, self._wanted.consumer)
+        session = self._session = _Session(self._wire, self._wanted.stream)
         self._queue.clear()
-        if self._wanted.consumer:  # one that is left from before has another start, which cannot be changed
-            await self._api.delete_consumer(self._wanted.stream, session.name)
         consumer = await self._api.create_consumer(self._wanted.stream, self._consumer_config(session.name))
         listening = None
         try:
@@ -414,9 +410,7 @@ class NatsFollower:
             "num_replicas": 1,
             "inactive_threshold": int(_INACTIVE_S * _NS),
         }
-        if self._wanted.consumer:
-            (config["filter_subject"],) = self._wanted.filters
-        elif self._wanted.filters:
+        if self._wanted.filters:
             config["filter_subjects"] = list(self._wanted.filters)
         return config
 

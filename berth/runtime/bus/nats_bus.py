@@ -341,7 +341,6 @@ class NatsBus:
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> NatsFollower:
         """Deliver all messages from ``start_seq`` on, in order and exactly once, until stopped."""
         wanted = Wanted(
@@ -350,7 +349,6 @@ class NatsBus:
             start_seq=start_seq,
             filters=tuple(filters),
             created=created,
-            consumer=consumer,
             is_pruned=streams.is_pruned(self._specs[stream]),
             is_latest=bool(self._specs[stream].per_subject),
             has_floor=self._specs[stream].has_floor,

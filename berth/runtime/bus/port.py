@@ -300,7 +300,6 @@ class Bus(Protocol):
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> Follower:
         """Deliver all messages from ``start_seq`` on, in order and exactly once, until stopped.
 
@@ -321,8 +320,6 @@ class Bus(Protocol):
             start_seq: First sequence to deliver.
             filters: Subjects with wildcards that do not overlap; none means all.
             created: ``StreamState.created`` at the time at which ``start_seq`` was read, if known.
-            consumer: Name of the consumer, for a user who may use no other; needs exactly one filter. One follower at
-                a time may have the name. Empty: a new name.
         """
 
     async def wait_mirror(self, stream: StreamName, *, at_least: int, timeout_s: float) -> None:

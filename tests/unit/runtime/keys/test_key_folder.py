@@ -18,6 +18,7 @@ from berth.runtime.keys.rights import (
     SERVICES,
     covers,
     rights_of_person,
+    rights_of_program,
     rights_of_service,
 )
 from berth.runtime.keys.tokens import Key, user_key
@@ -67,6 +68,13 @@ def test_rights_are_those_of_the_table_for_operators() -> None:
         found = rights_of_person("some.cell", [command])
         expected = rights_of_command("some.cell", command)
         assert {"publish": list(found.publish), "subscribe": list(found.subscribe)} == expected
+
+
+def test_a_program_has_no_right_in_jetstream() -> None:
+    for namespaces in ([], ["team-a"], ["*"]):
+        found = rights_of_program("some.cell", "portal", namespaces)
+        assert [one for one in (*found.publish, *found.subscribe) if one[0] == "$"] == []
+        assert not any(covers(pattern, "$JS.ACK.EVENTS_some=2Ecell.portal.1") for pattern in found.publish)
 
 
 def test_one_process_has_the_rights_of_all_services_in_a_token_that_servers_accept(tmp_path: Path) -> None:
