@@ -17,6 +17,7 @@ from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.job_policies import JobPolicies
+from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
@@ -106,6 +107,16 @@ class EffectOutlet:
                         tries_max=self._config.call_tries_max,
                     )
                 )
+            case effects.PatchNativeGroup():
+                name = f"{effect.namespace}/{effect.name}"
+                self._api_tasks.put(
+                    ApiTask(
+                        ("native", effect.namespace, effect.name),
+                        f"write the condition of PodGroup {name}",
+                        partial(self._write_condition, effect),
+                        tries_max=self._config.call_tries_max,
+                    )
+                )
             case effects.PublishReplacements(found):
                 self._outbound.append(OutboundMessage(subjects.fact_replacement(found.namespace, found.job), found))
             case _:
@@ -174,6 +185,13 @@ class EffectOutlet:
         except RefusedError as error:
             if not (error.is_conflict or error.is_absent):
                 raise
+
+    async def _write_condition(self, effect: effects.PatchNativeGroup) -> None:
+        """Write the condition of a PodGroup of Kubernetes; without the right to do so its pods are placed, too."""
+        try:
+            await write_condition(self._api, effect)
+        except RefusedError as error:
+            self._log_once("cannot write conditions of PodGroups of Kubernetes", error)
 
     def _group_failed(self, effect: effects.PatchPodGroup) -> None:
         self._gangs.group_failed(effect.namespace, effect.name)

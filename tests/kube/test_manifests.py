@@ -201,6 +201,7 @@ NEEDED: Final[dict[str, Needs]] = {
         ("kubeflow.org", "xgboostjobs"): "get",
         ("scheduling.x-k8s.io", "podgroups"): "get",
         ("scheduling.k8s.io", "podgroups"): "get",
+        ("scheduling.k8s.io", "podgroups/status"): "patch",
         ("scheduling.k8s.io", "priorityclasses"): "list watch",
         ("scheduling.volcano.sh", "queues"): "list watch create",
         ("scheduling.k8s.io", "workloads"): "get",

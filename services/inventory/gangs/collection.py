@@ -34,6 +34,7 @@ from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.gangs.settling import Settling
 from berth.services.inventory.podgroups.collection import Capacity, Groups
+from berth.services.inventory.podgroups.native_conditions import NativeConditions
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
 
 
@@ -56,6 +57,7 @@ class Gangs:
         self._due: list[tuple[int, GangKey]] = []
         self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
+        self._conditions = NativeConditions()
         self._foreign: dict[str, tuple[GangKey, str]] = {}
         """Group of each pod of another scheduler that names one, and the scheduler, by uid of the pod."""
         self._foreign_pods: dict[GangKey, Counter[str]] = {}
@@ -276,7 +278,10 @@ class Gangs:
             return []
         self._settling.note_processed(gang, now_ms)
         gang.latecomers = self._index.latecomers(key)
-        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, self._foreign_pods.get(key, Counter()))
+        elsewhere = self._foreign_pods.get(key, Counter())
+        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, elsewhere)
+        if key.kind == "native":
+            effects += self._conditions_of(gang, now_ms, has_others=bool(elsewhere.total()))
         if gang.is_past:
             self._index.release(gang)
         if gang.due_ms is not None:
@@ -286,6 +291,16 @@ class Gangs:
         if key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
         return effects
+
+    def _conditions_of(self, gang: Gang, now_ms: int, *, has_others: bool) -> list[Effect]:
+        """What is to be said of the PodGroup of Kubernetes of a gang; it cannot be judged with pods of others in it."""
+        facts = self._resolver.lookups.lookup(gang.key, now_ms).facts
+        held = self._resolver.published_members.get((gang.key.namespace, base_name(gang.key, None)))
+        is_refused = held is not None and (has_others or (facts is not None and bool(facts.refused)))
+        if not gang.members:
+            self._conditions.forget(gang.key.namespace, gang.key.name)
+            return []
+        return [*self._conditions.settle(gang, facts, held.hold if held is not None and is_refused else "", now_ms)]
 
     def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
         """Note which object has the name of a group that is read on demand."""
