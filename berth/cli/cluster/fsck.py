@@ -74,8 +74,10 @@ def fsck(
     options = common or Common()
 
     async def work() -> int:
-        if (kubeconfig is not None or context or marks_file is not None) and not cluster:
-            raise CommandError("--kubeconfig, --context and --marks-file are for --cluster", code=WRONG_USE)
+        if (kubeconfig is not None or context) and not cluster:
+            raise CommandError("--kubeconfig and --context are for --cluster", code=WRONG_USE)
+        if marks_file is not None and not cluster:
+            raise CommandError("--marks-file is for --cluster", code=WRONG_USE)
         try:
             keys = read_mark_keys(marks_file, field="--marks-file") if marks_file is not None else ()
             async with (

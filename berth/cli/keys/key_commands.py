@@ -129,10 +129,10 @@ def revoke(folder: Path, name: str, *, form: Form | None = None) -> int:
 
 
 def marks(file: Path, *, replace: Annotated[bool, Parameter(negative=())] = False, form: Form | None = None) -> int:
-    """Make the key by which binder and inventory know the pods that Berth bound: the file of their setting marks_file.
+    """Make the key by which binder and inventory know the pods that Berth bound.
 
     Args:
-        file: The file. Only operators and these two services may read it.
+        file: The file of their setting marks_file. Only operators and these two services may read it.
         replace: Put a new key before the one in the file, which proves marks as long as it is there.
         form: Form of the output.
     """
