@@ -171,6 +171,11 @@ COMMANDS: Final = (
                 "Revoke a user: the servers let it in no more once they have read access.conf again.",
             ),
             Command(
+                "marks",
+                "keys.key_commands:marks",
+                "Make the key by which binder and inventory know the pods that Berth bound.",
+            ),
+            Command(
                 "list",
                 "keys.key_commands:list_",
                 "List the users of a cell's NATS, and which credentials have expired or are revoked.",

@@ -21,6 +21,7 @@ from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.keys.mark_keys import marks_of
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Handler, Reflection
 from berth.runtime.logs import Logger
@@ -87,12 +88,14 @@ async def serve_on(
     """Tell what ``api`` shows until ``stop`` is set.
 
     Raises:
+        ConfigError: The keys of pod marks cannot be read.
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when the history of facts broke; the next start begins again.
     """
     instruments.readiness.wait("nodes, pods and groups are listed")
     await bus.ensure_streams(replicas=config.bus.replicas)
-    loop = Loop(bus, api, clock, config, instruments)
+    marks = marks_of(config.marks_file, instruments.log)
+    loop = Loop(bus, api, clock, config, instruments, marks=marks)
     intake = _Intake(loop, instruments.log)
     facts = await bus.state(StreamName.FACTS)
     statuses = await bus.state(StreamName.STATUS)

@@ -11,9 +11,11 @@ from berth.cli.cell import Form, run
 from berth.cli.durations import days_or_duration_ms
 from berth.cli.output import WRONG_USE, CommandError, emit, moment, print_progress, print_result, print_table
 from berth.cli.tables import Table
+from berth.core.explain.text import pluralize
 from berth.formats.quantities import QuantityError
 from berth.runtime.clock import SystemClock
 from berth.runtime.keys.key_folder import KeyFolder, KeysError, User
+from berth.runtime.keys.mark_keys import make_mark_keys
 
 _SECOND_MS: Final = 1000
 _DAY_S: Final = 86_400
@@ -36,6 +38,13 @@ class UserRow(msgspec.Struct, frozen=True):
     """Path of the file; empty if the user is revoked."""
     publish: list[str]
     subscribe: list[str]
+
+
+class MarkKeysRow(msgspec.Struct, frozen=True):
+    """Keys of pod marks, as ``--json`` prints them."""
+
+    file: str
+    keys: int
 
 
 def init(folder: Path, *, cell: str = "default", form: Form | None = None) -> int:
@@ -115,6 +124,25 @@ def revoke(folder: Path, name: str, *, form: Form | None = None) -> int:
             return
         print_result(f"{name} is revoked")
         _print_reload(keys)
+
+    return _done(work)
+
+
+def marks(file: Path, *, replace: Annotated[bool, Parameter(negative=())] = False, form: Form | None = None) -> int:
+    """Make the key by which binder and inventory know the pods that Berth bound.
+
+    Args:
+        file: The file of their setting marks_file. Only operators and these two services may read it.
+        replace: Put a new key before the one in the file, which proves marks as long as it is there.
+        form: Form of the output.
+    """
+
+    def work() -> None:
+        count = make_mark_keys(file, replaces=replace)
+        if (form or Form()).json:
+            emit(MarkKeysRow(str(file), count))
+            return
+        print_result(f"{file} has {pluralize(count, 'key')}; restart the inventory with it, then the binder")
 
     return _done(work)
 

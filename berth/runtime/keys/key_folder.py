@@ -240,7 +240,7 @@ class KeyFolder:
         token = user_token(
             Key(self._index.account_seed), key.public, name, user.rights(self.cell), now_s, expires_s=expires_s
         )
-        _write(self.credentials_file(name), credentials(token, key), _SECRET)
+        write_file(self.credentials_file(name), credentials(token, key), _SECRET)
         return user
 
     def revoke(self, name: str) -> User:
@@ -278,8 +278,8 @@ class KeyFolder:
     def _store(self, users: list[User]) -> None:
         self._index = msgspec.structs.replace(self._index, users=users)
         text = msgspec.json.format(msgspec.json.encode(self._index), indent=2).decode()
-        _write(self._path / _INDEX, f"{text}\n", _SECRET)
-        _write(self.access_file, self._access(), _PUBLIC)
+        write_file(self._path / _INDEX, f"{text}\n", _SECRET)
+        write_file(self.access_file, self._access(), _PUBLIC)
 
     def _access(self) -> str:
         """Lines for the configuration of a server."""
@@ -351,7 +351,7 @@ def _check(name: str, kind: Kind, commands: Sequence[str], namespaces: Sequence[
         raise KeysError("namespace is '', expected the name of a namespace, or *")
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def write_file(path: Path, text: str, mode: int) -> None:
     """Write a file as a whole, or not at all."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)

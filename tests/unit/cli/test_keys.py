@@ -61,3 +61,13 @@ def test_a_revoked_user_has_no_credentials_any_more(folder: Path, capsys: pytest
     assert all(found[name]["revoked_s"] for name in ("one", "two"))
     lines = {line.split()[0]: line.split()[2] for line in printed(capsys, "list", folder).splitlines()[1:]}
     assert (lines["one"], lines["two"], lines["dispatcher"]) == ("revoked", "revoked", "valid")
+
+
+def test_the_key_of_pod_marks_is_made_once_and_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "marks"
+    assert printed(capsys, "marks", path) == f"{path} has 1 key; restart the inventory with it, then the binder\n"
+    first = path.read_text()
+    assert json.loads(printed(capsys, "marks", path, "--replace", "--json")) == {"file": str(path), "keys": 2}
+    assert path.read_text().splitlines(keepends=True)[1] == first
+    assert call(["keys", "marks", str(path)]) == 2
+    assert "exists" in capsys.readouterr().err
