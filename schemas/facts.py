@@ -142,6 +142,10 @@ class HealthSeen(Message, frozen=True):
     """``<u1`` masks of :class:`HealthSource`: who reports a fault of the node or its chips; empty if nobody does."""
     flapping: list[FlappingChip] = []
     """Chips with faults in the last time, by row and chip."""
+    noded_level: bytes = b""
+    """``<u1`` levels of the nodes by the last valid report of NodeD; empty if it says that all are healthy."""
+    switch_level: bytes = b""
+    """Likewise by the last valid report on the switch of each."""
 
 
 class Leaf(Part, frozen=True):

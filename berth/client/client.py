@@ -18,7 +18,7 @@ from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.identity import new_uid
 from berth.runtime.logs import logger_of
 from berth.schemas.message import json_decoder
-from berth.schemas.programs.events import FINAL
+from berth.schemas.programs.events import FINAL, EventsReply
 from berth.schemas.programs.job_file import JobFile
 from berth.schemas.programs.replies import (
     CancelReply,
@@ -30,9 +30,8 @@ from berth.schemas.programs.replies import (
     StatusReply,
     SubmitReply,
 )
-from berth.schemas.programs.requests import CancelRequest, ExplainRequest, NodesRequest, StatusRequest
+from berth.schemas.programs.requests import CancelRequest, EventsRequest, ExplainRequest, NodesRequest, StatusRequest
 from berth.schemas.programs.shape import Reply
-from berth.schemas.subjects import token
 
 _Answer = TypeVar("_Answer", bound=Reply)
 
@@ -222,29 +221,26 @@ class Client:
         *,
         after: int = 0,
         since_ms: int = 0,
-        consumer: str = "",
     ) -> AsyncGenerator[StoredEvent, None]:
         """Events of jobs, those that are stored and those to come, in their order and without end.
 
-        Events continue after a break of the connection, and each ``id`` comes once, also if the server was killed and
-        has lost events. A program that stops keeps ``position`` of the last event, and goes on with it as ``after``;
-        an event may then come again with the same ``id``.
+        The service is waited for as long as it takes: events continue after a break of the connection and a restart of
+        the service, and each ``id`` comes once, also if the server was killed and has lost events. A program that stops
+        keeps ``position`` of the last event, and goes on with it as ``after``; an event may then come again with the
+        same ``id``.
 
         Args:
-            namespace: Only jobs of this namespace; ``*`` for all.
+            namespace: Only jobs of this namespace; ``*`` for all, which needs the right to read all.
             name: Only jobs with this name; ``*`` for all.
             after: Position after which to begin; 0 for the oldest event, at most 7 days old.
             since_ms: Leave out events that were stored before; milliseconds since 1970.
-            consumer: Name of the consumer in NATS, of which one reader at a time can use each. Default: the identity;
-                without an identity a new consumer.
 
         Raises:
             EventsLostError: Events that were not handed over are no longer stored, or more than 10,000 were lost.
-            ClientError: An event cannot be read.
         """
-        tokens = ["*" if one == "*" else token(one) for one in (namespace, name)]
-        subject = f"{self._bus.subjects.root}event.job.{tokens[0]}.{'>' if tokens[1] == '*' else tokens[1]}"
-        return events_after(self._bus, subject, after=after, since_ms=since_ms, consumer=consumer or self._identity)
+        return events_after(
+            self._ask_events, lambda: self._bus.link_changes, namespace, name, after=after, since_ms=since_ms
+        )
 
     async def _reach(self, wanted: StatusRequest, goal: Goal) -> JobState:
         loop = asyncio.get_running_loop()
@@ -298,6 +294,21 @@ class Client:
                 raise ConnectionLostError(str(error)) from error
             yield wake
 
+    async def _ask_events(self, request: EventsRequest) -> EventsReply:
+        """Answer to a request for events, which is repeated until there is one.
+
+        Raises:
+            RequestError: The request was not carried out.
+            ConnectionLostError: The connection is closed.
+        """
+        tries = 0
+        while True:
+            try:
+                return await self._ask_once("events", request, EventsReply, timeout_s=_ANSWER_S)
+            except UnavailableError as error:
+                tries += 1
+                await asyncio.wait([self._bus.lost], timeout=max(_AGAIN.pause_s(tries), error.retry_after_s))
+
     async def _ask(self, verb: str, request: object, answer: type[_Answer]) -> _Answer:
         """Answer to a request, which is repeated while the service cannot be reached or has no room for it yet.
 
@@ -306,33 +317,48 @@ class Client:
             UnavailableError: No answer in time.
             ConnectionLostError: The connection is closed.
         """
-        subjects = self._bus.subjects
-        subject = subjects.api_as(verb, self._identity) if self._identity else subjects.api(verb)
-        data = msgspec.json.encode(request)
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout_s
         tries = 0
         while True:
             left_s = max(end - loop.time(), 0.001)
             try:
-                return _read(await self._bus.request(subject, data, timeout_s=min(left_s, _ANSWER_S)), answer)
-            except TransientError as error:
-                why: Exception = error
-            except RequestError as error:
-                if error.code != "unavailable" and not error.retry_after_s:
-                    raise
-                why = error
-            except PoisonError as error:
-                raise RequestError(str(error), "too-large") from error
-            except FatalError as error:
-                raise ConnectionLostError(str(error)) from error
-            if self._bus.lost.done():
-                raise ConnectionLostError(self._bus.lost.result().reason) from why
-            tries += 1
-            pause_s = max(_AGAIN.pause_s(tries), why.retry_after_s if isinstance(why, RequestError) else 0.0)
-            if loop.time() + pause_s >= end:
-                raise UnavailableError(f"no answer to {verb} within {self._timeout_s} s: {why}") from why
+                return await self._ask_once(verb, request, answer, timeout_s=min(left_s, _ANSWER_S))
+            except UnavailableError as error:
+                tries += 1
+                pause_s = max(_AGAIN.pause_s(tries), error.retry_after_s)
+                if loop.time() + pause_s >= end:
+                    raise UnavailableError(f"no answer to {verb} within {self._timeout_s} s: {error}") from error
             await asyncio.sleep(pause_s)
+
+    async def _ask_once(self, verb: str, request: object, answer: type[_Answer], *, timeout_s: float) -> _Answer:
+        """Answer to a request.
+
+        Raises:
+            RequestError: The request was not carried out.
+            UnavailableError: It may be carried out if it is sent again.
+            ConnectionLostError: The connection is closed.
+        """
+        subjects = self._bus.subjects
+        subject = subjects.api_as(verb, self._identity) if self._identity else subjects.api(verb)
+        try:
+            return _read(await self._bus.request(subject, msgspec.json.encode(request), timeout_s=timeout_s), answer)
+        except TransientError as error:
+            why: Exception = error
+        except RequestError as error:
+            if error.code != "unavailable" and not error.retry_after_s:
+                raise
+            why = error
+        except PoisonError as error:
+            raise RequestError(str(error), "too-large") from error
+        except FatalError as error:
+            why = error
+        if self._bus.lost.done() or isinstance(why, FatalError):
+            reason = self._bus.lost.result().reason if self._bus.lost.done() else str(why)
+            raise ConnectionLostError(reason) from why
+        raise UnavailableError(
+            str(why), retry_after_s=why.retry_after_s if isinstance(why, RequestError) else 0.0
+        ) from why
 
 
 def _tree(job: JobFile) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a reader of events has handed over, and where it goes on after a break.
 
 A server that was killed may have lost the end of the stream, also events that it had delivered. The service stores
-them again with the same ids, but in other places, and others may have their places. So after a break reading goes on
+them again with the same ids, but in other places, and others may have their places. So once it has, reading goes on
 before the last event, and leaves out the ids that were handed over.
 """
 
@@ -9,7 +9,8 @@ from collections import OrderedDict
 from typing import Final
 
 from berth.client.errors import EventsLostError
-from berth.runtime.bus.port import GapReason, StreamState
+from berth.runtime.bus.port import GapReason
+from berth.schemas.programs.events import EventsKept
 
 REMEMBERED_MAX: Final = 10_000
 """Ids that are remembered, which takes about 3 MB. A server that is killed loses what it has not given to the system,
@@ -38,31 +39,29 @@ class HandedOver:
         self._covered = after
         """Nothing up to here is still to come."""
         self._is_whole = not after
-        self._created = ""
+        self._stream = ""
 
-    def start_in(self, state: StreamState, *, goes_on: bool) -> int:
-        """First sequence to read.
+    def start_in(self, kept: EventsKept) -> int:
+        """First position to read.
 
         Args:
-            state: The stream as it is now. If it was made again and begins behind what was read, the cell was restored:
-                events of an id may say something else now.
-            goes_on: It has only grown since the last event.
+            kept: The stream as it is now, which may have lost its end since. If it was made again and begins behind
+                what was read, the cell was restored: events of an id may say something else now.
 
         Raises:
             EventsLostError: Events are gone, or it is not known any more which were handed over.
         """
-        if self._created and state.created != self._created:
-            if not self._is_whole or (self._ids and state.first_seq > self._covered):
+        if self._stream and kept.stream != self._stream:
+            if not self._is_whole or (self._ids and kept.first > self._covered):
                 raise self._lost(GapReason.RECREATED)
             self.position = self._behind = self._passed = self._covered = 0
             self.is_remade = True
-        self._created = state.created
-        if state.last_seq < self._behind:
+        self._stream = kept.stream
+        if kept.last < self._behind:
             raise self._lost(GapReason.BACKWARDS)
-        if self._covered and state.first_seq > self._covered + 1:
+        if self._covered and kept.first > self._covered + 1:
             raise self._lost(GapReason.TOO_OLD)
-        start = self.position if goes_on else max(self._behind, min(self._passed, state.last_seq))
-        return max(start + 1, state.first_seq)
+        return max(self._behind, min(self._passed, kept.last), kept.first - 1) + 1
 
     def pass_by(self, sequence: int) -> None:
         """Take note of an event that is not handed over."""

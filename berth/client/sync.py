@@ -107,10 +107,10 @@ class Client:
         return self._run(self._client.wait(name, goal, namespace=namespace, uid=uid, timeout_s=timeout_s))
 
     def follow(
-        self, namespace: str = "*", name: str = "*", *, after: int = 0, since_ms: int = 0, consumer: str = ""
+        self, namespace: str = "*", name: str = "*", *, after: int = 0, since_ms: int = 0
     ) -> Iterator[StoredEvent]:
         """Events of jobs without end, see :meth:`berth.client.Client.follow`. Leave the loop to stop."""
-        events = self._client.follow(namespace, name, after=after, since_ms=since_ms, consumer=consumer)
+        events = self._client.follow(namespace, name, after=after, since_ms=since_ms)
         turn = asyncio.Lock()  # after an interruption, the end waits until the last step is over
 
         async def step() -> StoredEvent:

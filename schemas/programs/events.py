@@ -1,9 +1,12 @@
-"""Events of jobs: one JSON object for every change, stored on ``berth.<cell>.event.job.<namespace>.<job>``."""
+"""Events of jobs: one JSON object for every change, stored on ``berth.<cell>.event.job.<namespace>.<job>``.
+
+The operation ``events`` of the service for programs gives those that are stored.
+"""
 
 from typing import Final
 
 from berth.schemas.programs.replies import Rank
-from berth.schemas.programs.shape import Shape, Whole
+from berth.schemas.programs.shape import Reply, Shape, Whole
 
 PHASES: Final = (
     "accepted",
@@ -62,6 +65,44 @@ class JobEvent(Shape, frozen=True, kw_only=True):
     trace_id: str = ""
     """Id of the trace of the job, in 32 hexadecimal digits; it follows from the uid. Its spans are sent if the cell has
     a receiver of traces."""
+
+
+class PositionedEvent(Shape, frozen=True, kw_only=True):
+    """An event and its place in the stream of events."""
+
+    position: Whole
+    """It rises from event to event; other events, and what is no event, are in between."""
+    stored_ms: Whole
+    """When it was stored."""
+    event: JobEvent
+
+
+class EventsKept(Shape, frozen=True, kw_only=True):
+    """How far the stream of events goes."""
+
+    stream: str
+    """Which stream it is: another text after it was made again."""
+    first: Whole
+    """Oldest position that is kept; ``last`` + 1 if none is."""
+    last: Whole
+    """Newest position."""
+
+
+class EventsReply(Reply, frozen=True, kw_only=True):
+    """Events of jobs, by position.
+
+    An event that was lost with the end of the stream is stored again, with the same id and another position.
+    """
+
+    events: list[PositionedEvent]
+    position: Whole
+    """What was asked for up to here is in this reply and those before: ``after`` of the next request."""
+    mark: str
+    """What the stream of events was like: ``mark`` of the next request."""
+    more: bool = False
+    """More events are stored than the reply takes: ask again at once."""
+    kept: EventsKept | None = None
+    """How far the stream goes; only with ``limit`` 0."""
 
 
 def event_id(uid: str, attempt: int, step: int, phase: str, sequence: int = 0) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Final, Literal, NamedTuple
 
+from berth.schemas.programs.events import EventsReply
 from berth.schemas.programs.replies import (
     CancelReply,
     ExplainReply,
@@ -12,6 +13,7 @@ from berth.schemas.programs.replies import (
 )
 from berth.schemas.programs.requests import (
     CancelRequest,
+    EventsRequest,
     ExplainRequest,
     NodesRequest,
     RightsRequest,
@@ -33,7 +35,8 @@ class Operation(NamedTuple):
         verb: Its name, and the token after ``berth.<cell>.api.``.
         request: What is sent.
         reply: What comes back, unless it is an error.
-        role: What the caller must be in the namespace; nodes belong to none, so that a role in any is enough.
+        role: What the caller must be in the namespace; nodes belong to none, so that a role in any is enough,
+            and events of all namespaces to all.
     """
 
     verb: str
@@ -48,5 +51,6 @@ OPERATIONS: Final = (
     Operation("status", StatusRequest, StatusReply, "read"),
     Operation("explain", ExplainRequest, ExplainReply, "read"),
     Operation("nodes", NodesRequest, NodesReply, "read"),
+    Operation("events", EventsRequest, EventsReply, "read"),
     Operation("rights", RightsRequest, RightsReply, "none"),
 )

@@ -10,6 +10,13 @@ from berth.schemas.programs.shape import Request, Text
 
 NODES_MAX: Final = 1_000
 """Most nodes in one reply."""
+EVENTS_MAX: Final = 1_000
+"""Most events in one reply."""
+WAIT_MAX_S: Final = 30
+"""Longest wait for an event."""
+_POSITION_MAX: Final = (1 << 63) - 1
+NameOrAll = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$")]
+"""A name; ``*`` for all."""
 
 
 class SubmitRequest(Request, frozen=True, kw_only=True):
@@ -57,6 +64,24 @@ class NodesRequest(Request, frozen=True, kw_only=True):
     """Only nodes whose name comes after this one: ``next`` of the reply before."""
     limit: Annotated[int, Meta(ge=1, le=NODES_MAX)] = NODES_MAX
     """Most nodes in the reply."""
+
+
+class EventsRequest(Request, frozen=True, kw_only=True):
+    """Ask for events of jobs after a position, in the order of their positions; and wait for one if there is none."""
+
+    namespace: NameOrAll = "*"
+    """Only jobs of this namespace; ``*`` for all, which needs the right to read all."""
+    name: NameOrAll = "*"
+    """Only jobs with this name; ``*`` for all."""
+    after: Annotated[int, Meta(ge=0, le=_POSITION_MAX)] = 0
+    """Position after which to begin: ``position`` of the reply before, or that of an event. 0: the oldest event."""
+    mark: Text = ""
+    """``mark`` of the reply before: the request is refused (``events-lost``) if the stream of events has lost what it
+    had then. Empty: it is not compared."""
+    limit: Annotated[int, Meta(ge=0, le=EVENTS_MAX)] = EVENTS_MAX
+    """Most events in the reply; 0: only how far the stream of events goes."""
+    wait_s: Annotated[float, Meta(ge=0, le=WAIT_MAX_S)] = 0
+    """Seconds to wait for an event if there is none; 0: answer at once."""
 
 
 class RightsRequest(Request, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from berth.schemas.programs.documents import shape_schema
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access
 from berth.services.api.config import ApiConfig
+from berth.services.api.event_pages import EventPages
 from berth.services.api.explanations import Explanations
 from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
@@ -77,19 +78,20 @@ async def serve_beside(
         await loop.start(stop)
         explanations = Explanations(clock)
         await stack.enter_async_context(beside_work(explanations.work))
+        pages = EventPages(bus, config, instruments.log)
         rates = Rates(clock, per_s=config.requests_per_s, burst=config.requests_burst)
-        operations = Operations(bus, clock, loop, Access(config), rates, explanations, instruments)
+        operations = Operations(bus, clock, loop, Access(config), rates, explanations, pages, instruments)
         for one, handler in operations.handlers():
             request, reply = (_text(shape_schema(each)) for each in (one.request, one.reply))
             subjects = bus.subjects
+            at_once = pages.at_once if one.verb == "events" else config.requests_at_once
             for name, subject in (
                 (one.verb, subjects.api(one.verb)),
                 (f"{one.verb}-as", subjects.api_as_any(one.verb)),
             ):
-                served = await bus.offer(
-                    Endpoint(name, subject, QUEUE, request, reply, config.requests_at_once), handler
-                )
+                served = await bus.offer(Endpoint(name, subject, QUEUE, request, reply, at_once), handler)
                 stack.push_async_callback(served.stop)
+        stack.push_async_callback(pages.close)  # first, as the others end when all requests are answered
         instruments.readiness.ready()
         instruments.log.info("ready", open=config.is_open, grants=len(config.grants))
         await loop.run(stop)

@@ -172,8 +172,7 @@ class EventWriter:
                 )
                 return 0
             self._log.warning("event without its ranks", id=shortened(event.id), size_bytes=error.size_bytes)
-            short = msgspec.structs.replace(event, ranks=[], sentence=_TOO_LONG)
-            return await self._publish(subject, short, last_seq, message_id)
+            return await self._publish(subject, without_ranks(event), last_seq, message_id)
 
     async def _read(self, subject: str) -> _Stored:
         found = _Stored(0, set())
@@ -207,3 +206,8 @@ class EventWriter:
         self._known.move_to_end(subject)
         while len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
+
+
+def without_ranks(event: JobEvent) -> JobEvent:
+    """An event whose places are too long for a message."""
+    return msgspec.structs.replace(event, ranks=[], sentence=_TOO_LONG)

@@ -18,7 +18,9 @@ class ApiMetrics:
             "Requests of programs, by `operation` and `result`: `ok`, or the code of the error.",
             ["operation", "result"],
         )
-        self.took = registry.seconds("api_request_seconds", "Duration of one request.")
+        self.took = registry.seconds(
+            "api_request_seconds", "Duration of one request, but for `events`, which may wait."
+        )
         self.events = registry.counter("api_events_total", "Events of jobs that were stored.")
         self.repeated = registry.counter(
             "api_events_repeated_total",

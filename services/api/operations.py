@@ -16,6 +16,7 @@ from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.programs.events import EventsReply
 from berth.schemas.programs.operations import OPERATIONS, Operation
 from berth.schemas.programs.replies import (
     CancelReply,
@@ -29,6 +30,7 @@ from berth.schemas.programs.replies import (
 )
 from berth.schemas.programs.requests import (
     CancelRequest,
+    EventsRequest,
     ExplainRequest,
     NodesRequest,
     RightsRequest,
@@ -38,6 +40,7 @@ from berth.schemas.programs.shape import Reply
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access, identity_of
+from berth.services.api.event_pages import EventPages
 from berth.services.api.explanations import Explained, Explanations
 from berth.services.api.job_states import SUBMITTED, job_state, node_states, utc_text
 from berth.services.api.loop import Loop
@@ -47,6 +50,8 @@ from berth.services.api.request_errors import RequestError, decoded, reply_too_l
 from berth.services.api.submission import judge, read_submission, see_unused, uid_of
 from berth.services.api.turns import Turns
 
+_WAITS: Final = "events"
+"""Operation that may wait for what is to come: how long it takes says nothing of the service."""
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 _REPLY_BYTES_MAX: Final = 500_000
 """Longest reply with nodes, if there are several ..."""
@@ -66,6 +71,7 @@ class Operations:
         access: Who may do what.
         rates: How often each caller may ask.
         explanations: Of jobs.
+        pages: Of events.
         instruments: Of the process.
     """
 
@@ -77,6 +83,7 @@ class Operations:
         access: Access,
         rates: Rates,
         explanations: Explanations,
+        pages: EventPages,
         instruments: Instruments[ApiMetrics],
     ) -> None:
         self._bus = bus
@@ -87,6 +94,7 @@ class Operations:
         self._access = access
         self._rates = rates
         self._explanations = explanations
+        self._pages = pages
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._turns = Turns()
@@ -98,6 +106,7 @@ class Operations:
             "status": self._status,
             "explain": self._explain,
             "nodes": self._nodes,
+            "events": self._events,
             "rights": self._rights,
         }
 
@@ -116,7 +125,8 @@ class Operations:
                 encoded = msgspec.json.encode(reply)
             result = reply.code if isinstance(reply, ErrorReply) else "ok"
             self._metrics.requests.labels(verb, result).inc()
-            self._metrics.took.observe(self._clock.monotonic_s() - began_s)
+            if verb != _WAITS:
+                self._metrics.took.observe(self._clock.monotonic_s() - began_s)
             return encoded
 
         return handle
@@ -241,6 +251,11 @@ class Operations:
                 return msgspec.structs.replace(reply, next=reply.nodes[-1].name)
             reply.nodes.append(node)
         return reply
+
+    async def _events(self, data: bytes, identity: str) -> EventsReply:
+        asked = decoded(data, EventsRequest)
+        self._access.check(identity, "read", asked.namespace)
+        return await self._pages.page(asked, identity)
 
     async def _rights(self, data: bytes, identity: str) -> RightsReply:
         decoded(data, RightsRequest)

@@ -20,13 +20,11 @@ from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
-from berth.services.binder.block_annotations import block_annotations_of
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.eviction_port import EvictionPort, ignore_event
 from berth.services.binder.kube_eviction import KubeEviction, all_of
 from berth.services.binder.kube_recovery import KubeRecovery
-from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
@@ -36,6 +34,7 @@ from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.recoveries.graceful_exit import GracefulExit
 from berth.services.binder.remade_pods import RemadePods
+from berth.services.binder.topology_annotations import block_annotations_of, leaf_annotations_of
 from berth.services.binder.volumes.claim_binding import ClaimBinding
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey

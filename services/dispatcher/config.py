@@ -112,8 +112,8 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     plan_before_delete: bool = True
     """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
     fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
-    """With ``plan_before_delete``: after so long without places a job restarts all the same if its labels allow nothing
-    else."""
+    """With ``plan_before_delete``: after so long without places those leave all the same that are sub-healthy, a job of
+    which no pod is healthy, and what is drained."""
     escalate_block_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 3_000
     """How long a new pod waits for a place before the block of ranks around it leaves (Atlas 950)."""
     escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000

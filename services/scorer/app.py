@@ -2,11 +2,11 @@
 
 import asyncio
 
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
 from berth.services.scorer.config import ScorerConfig
-from berth.services.scorer.loop import Shard
+from berth.services.scorer.loop import REQUESTS_MAX, Shard
 from berth.services.scorer.metrics import ScorerMetrics
 
 
@@ -22,7 +22,9 @@ async def serve(
     await bus.ensure_streams(replicas=config.bus.replicas)
     shard = Shard(bus, clock, shard=number, shards=config.shards, instruments=instruments)
     await shard.start()
-    answering = await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}")
+    subject, queue = bus.subjects.score(number), f"shard-{number}"
+    endpoint = Endpoint(subject.rpartition(".")[2], subject, queue, "", "", at_once=REQUESTS_MAX)
+    answering = await bus.offer(endpoint, lambda _, data: shard.answer(data))
     advancing = await bus.serve(bus.subjects.advance, shard.advance)
     instruments.readiness.ready()
     instruments.log.info("ready", shard=number, shards=config.shards, nodes=len(shard.state.table))

@@ -125,11 +125,11 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
-        HealthSeen: {"sub_healthy", "sources", "flapping"},
+        HealthSeen: {"sub_healthy", "sources", "flapping", "noded_level", "switch_level"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid", "rejections", "owner"},
         OutcomeSeen: {"step", "done", "held", "open", "given_back"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
-        Round: {"recoveries", "held", "corrections"},
+        Round: {"recoveries", "held", "corrections", "work_max"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
         Settings: {
@@ -155,6 +155,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         },
         SnapshotBody: {"digest", "fold_version"},
         ShapeOffer: {"error"},
+        ScoreRequest: {"keep_ms"},
         MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
         Epoch: {"resumes"},
@@ -162,7 +163,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         JobCancel: {"cancelled_by", "inferred"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
-        Refusal: {"constraints", "yields"},
+        Refusal: {"constraints", "yields", "retry_ms", "shapes"},
         Placement: {"claims"},
         DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
         JobSeen: {"inferred", "warnings"},
@@ -286,6 +287,8 @@ def _refusal() -> Refusal:
             ConstraintCount(reason=NodeReason.SPREAD, nodes=1, names=["topology.kubernetes.io/zone"], lacking=1)
         ],
         yields=True,
+        retry_ms=_AT_MS + 4_000,
+        shapes=300,
     )
 
 
@@ -446,6 +449,8 @@ def _facts() -> tuple[Message, ...]:
             sub_healthy=pack([0, 0b1000, 0], 8),
             sources=pack([0, HealthSource.DEVICE_PLUGIN | HealthSource.NODED, HealthSource.AGENT], 1),
             flapping=[FlappingChip(1, 7, 3, _AT_MS - 1, _AT_MS + 120_000)],
+            noded_level=pack([NodeHealth.OK, NodeHealth.SUB_HEALTHY, NodeHealth.EVICT], 1),
+            switch_level=pack([NodeHealth.OK, NodeHealth.NO_NEW_WORK, NodeHealth.OK], 1),
         ),
         TopologySeen(
             kind="switch",
@@ -814,6 +819,7 @@ def _ledger() -> tuple[Message, ...]:
                 )
             ],
             corrections=[Correction(uid="38", attempt=2, ranks=[0, 3], chips=[[1, 2], [6, 7]])],
+            work_max=2_000_000,
         ),
     )
 
@@ -849,7 +855,9 @@ def _offers() -> tuple[Message, ...]:
         drained_ms=_AT_MS + 3_600_000,
     )
     return (
-        ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
+        ScoreRequest(
+            round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40, keep_ms=50
+        ),
         Offer(
             shard=1,
             round=7,

@@ -10,16 +10,15 @@ from berth.cli.cluster.dead import lines_of
 from berth.cli.cluster.dead_rows import details_of
 from berth.client.client import _read
 from berth.client.errors import ClientError, RequestError
-from berth.client.job_events import _event
-from berth.runtime.bus.port import Stored
 from berth.runtime.dead_letters.letters import Letter
 from berth.runtime.keys.key_folder import KeyFolder, KeysError
+from berth.schemas.programs.events import EventsReply
 from berth.schemas.programs.replies import CancelReply, ExplainReply, NodesReply, StatusReply, SubmitReply
 from berth.schemas.status import DeadLetter
 from tests.decoders.decoder import Decoder
 from tests.decoders.messages import all_samples
 
-_ANSWERS: Final = (CancelReply, ExplainReply, NodesReply, StatusReply, SubmitReply)
+_ANSWERS: Final = (CancelReply, EventsReply, ExplainReply, NodesReply, StatusReply, SubmitReply)
 
 
 def read_answer(data: bytes) -> None:
@@ -36,15 +35,6 @@ def read_answer(data: bytes) -> None:
             wrong.append(error)
     if len(wrong) == len(_ANSWERS):
         raise wrong[0]
-
-
-def read_event(data: bytes) -> None:
-    """An event of a job.
-
-    Raises:
-        ClientError: As the program gets it.
-    """
-    msgspec.json.encode(_event(Stored("berth.x.event.x", 1, data, 0)))
 
 
 def read_dead_content(data: bytes) -> None:
@@ -70,7 +60,6 @@ def read_key_folder(data: bytes) -> None:
 
 DECODERS: Final = (
     Decoder("client-answer", read_answer, (ClientError, RequestError), "json"),
-    Decoder("client-event", read_event, (ClientError,), "json"),
     Decoder("dead-content", read_dead_content, (), "bytes", all_samples),
     Decoder("key-folder", read_key_folder, (KeysError,), "json"),
 )

@@ -14,12 +14,19 @@ from berth.formats.kubernetes.extender import (
     preempt_answer,
     preempt_call,
 )
+from berth.runtime.bus.port import Stored
+from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.envelope import encode
 from berth.schemas.programs.operations import OPERATIONS
 from berth.schemas.programs.requests import SubmitRequest
+from berth.schemas.subjects import Subjects
+from berth.services.api.event_mark import Mark
+from berth.services.api.event_tail import Reading
 from berth.services.api.request_errors import RequestError, decoded
 from berth.services.api.submission import read_submission
 from tests.decoders.decoder import Decoder
+
+_SUBJECTS: Final = Subjects("x")
 
 
 def read_program_submission(data: bytes) -> None:
@@ -47,6 +54,26 @@ def read_program_request(data: bytes) -> None:
             wrong.append(error)
     if len(wrong) == len(kinds):
         raise wrong[0]
+
+
+def read_stored_event(data: bytes) -> None:
+    """An event as the service reads it of the stream.
+
+    Raises:
+        ValueError: It is none, and is left out.
+    """
+    if not Reading(_SUBJECTS, DEFAULT_LOG).row(Stored(_SUBJECTS.event_job("team", "train"), 1, data, 1)).data:
+        raise ValueError("it is left out")
+
+
+def read_mark(data: bytes) -> None:
+    """The mark of a request for events, which is that of a reply.
+
+    Raises:
+        RequestError: As the program gets it.
+    """
+    text = data.decode(errors="replace")
+    assert Mark.of(Mark.of(text).text()) == Mark.of(text)
 
 
 def read_extender_filter(data: bytes) -> None:
@@ -84,5 +111,7 @@ DECODERS: Final = (
     Decoder("extender-bind", read_extender_bind, (ExtenderError,), "json"),
     Decoder("extender-preempt", read_extender_preempt, (ExtenderError,), "json"),
     Decoder("program-submission", read_program_submission, (RequestError,), "json"),
+    Decoder("program-mark", read_mark, (RequestError,), "text"),
+    Decoder("stored-event", read_stored_event, (ValueError,), "json"),
     Decoder("program-request", read_program_request, (RequestError,), "json"),
 )

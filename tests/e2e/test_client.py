@@ -147,9 +147,11 @@ async def test_the_client_needs_no_more_rights_than_those_of_the_guide(tmp_path:
             with pytest.raises(RequestError) as caught:
                 await client.status("train", namespace="team-b")
             assert caught.value.code == "denied"
-            async with aclosing(client.follow("team-b")) as events:
-                with pytest.raises(ConnectionLostError, match="team-b"):
-                    await anext(events)
+            for namespace in ("team-b", "*"):
+                async with aclosing(client.follow(namespace)) as events:
+                    with pytest.raises(RequestError) as caught:
+                        await anext(events)
+                assert caught.value.code == "denied"
         with pytest.raises(ConnectionLostError, match="authorization"):
             await Client.connect(url, access=access._replace(password="wrong"))  # noqa: S106  # it is wrong
     assert token(PROGRAM) == PROGRAM

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import msgspec
 import nats
 import pytest
 
+from berth.client import Client
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
@@ -62,6 +63,19 @@ async def submitted(bus: NatsBus, number: int) -> None:
     await until_true(is_stored, deadline_s=20, what=f"job {number} is stored")
 
 
+async def all_followed(client: Client) -> list[str]:
+    """Ids of all events, as a program gets them that follows jobs until the last one is over."""
+    found: list[str] = []
+    over: set[str] = set()
+    async with aclosing(client.follow()) as events:
+        async for one in events:
+            found.append(one.event.id)
+            over |= {one.event.uid} if one.event.final else set()
+            if len(over) == JOBS:
+                break
+    return found
+
+
 async def all_over(bus: NatsBus) -> None:
     async def are_over() -> bool:
         found = await events_in(bus)
@@ -80,8 +94,13 @@ async def test_every_event_is_stored_once_whatever_is_killed(
         second = made.service("api", cell, label="-second", **SETTINGS["api"])
         for service in (*running.values(), second):
             service.start()
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with (
+            await NatsBus.connect(own_server.url, cell, name="test") as bus,
+            await Client.connect(own_server.url, cell=cell) as client,
+            asyncio.TaskGroup() as group,
+        ):
             await answers(bus)
+            following = group.create_task(all_followed(client))
             for number in range(JOBS):
                 await submitted(bus, number)
                 if number % 7 == 3:
@@ -92,6 +111,7 @@ async def test_every_event_is_stored_once_whatever_is_killed(
             found = await events_in(bus)
             ids = [event.id for event in found]
             assert len(set(ids)) == len(ids)
+            assert await following == [event.id for event in found]
             assert {event.id for event in found if event.phase == "accepted"} == {
                 f"uid-{number}/0/0/accepted" for number in range(JOBS)
             }
@@ -134,17 +154,14 @@ def rights_of_a_program(cell: str) -> dict[str, Any]:
     }
 
 
-async def first_event(url: str, bus: NatsBus, namespace: str) -> str:
-    """Id of the first event of a namespace, read with the consumer of a client that does not know Berth."""
+async def first_event(url: str, bus: NatsBus, namespace: str) -> dict[str, Any]:
+    """Reply with the first event of a namespace to a client that does not know Berth, or with why there is none."""
     client = await nats.connect(url, user=PROGRAM, password=f"of-{PROGRAM}", inbox_prefix=f"_INBOX_{PROGRAM}".encode())
     try:
-        stream, subject = bus.subjects.stream(StreamName.EVENTS), f"{bus.subjects.root}event.job.{namespace}.>"
-        jetstream = client.jetstream()
-        await jetstream.add_consumer(stream, name=PROGRAM, durable_name=PROGRAM, filter_subject=subject)
-        consumer = await jetstream.pull_subscribe_bind(PROGRAM, stream)
-        (message,) = await consumer.fetch(1, timeout=5)
-        await message.ack_sync()
-        return str(msgspec.json.decode(message.data)["id"])
+        wanted = msgspec.json.encode({"namespace": namespace, "limit": 1})
+        answer = await client.request(bus.subjects.api_as("events", PROGRAM), wanted, timeout=5)
+        reply: dict[str, Any] = msgspec.json.decode(answer.data)
+        return reply
     finally:
         await client.close()
 
@@ -191,14 +208,20 @@ async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Pat
             other = job_file("train", namespace="team-b", product="module910bx8", chips=8)
             assert (await ask(bus, "submit", {"job": other}, identity=PROGRAM))["code"] == "denied"
             await watching.stop()
-            assert await first_event(url, bus, "team-a") == "u-1/0/0/accepted"
+            (first,) = (await first_event(url, bus, "team-a"))["events"]
+            assert first["event"]["id"] == "u-1/0/0/accepted"
+            for namespace in ("team-b", "*"):
+                assert (await first_event(url, bus, namespace))["code"] == "denied"
         subjects = bus.subjects
         stream = subjects.stream(StreamName.EVENTS)
         for forbidden in (
             subjects.api("submit"),
             subjects.api_as("submit", "somebody"),
-            f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{subjects.root}event.job.team-b.>",
-            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.somebody",
+            subjects.api_as("events", "somebody"),
+            f"$JS.API.STREAM.INFO.{stream}",
+            f"$JS.API.STREAM.MSG.GET.{stream}",
+            f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{subjects.root}event.job.team-a.>",
+            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{PROGRAM}",
         ):
             async with await NatsBus.connect(url, cell, name=PROGRAM, access=access) as bus:
                 with pytest.raises(TransientError):

@@ -188,6 +188,8 @@ class FakeBus:
         self._followers: list[FakeFollower] = []
         self._served: list[FakeServed] = []
         self._is_closed = False
+        self._asking: set[asyncio.Event] = set()
+        """Set when the requests that wait for replies are answered, or the bus is closed."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -372,6 +374,8 @@ class FakeBus:
 
     async def close(self) -> None:
         self._is_closed = True
+        for done in self._asking:
+            done.set()
         for follower in self._followers:
             await follower.stop()
         for served in self._served:
@@ -424,10 +428,13 @@ class FakeBus:
                 asked.add(shard)
                 service.put(subject, request, take(shard))
         if asked:
+            self._asking.add(done)
             try:
                 async with asyncio.timeout(timeout_s):
                     await done.wait()
             except TimeoutError:
                 pass
+            finally:
+                self._asking.discard(done)
         is_over = True
         return Gathered(replies, sorted(set(subjects) - set(replies))), bool(asked)

@@ -9,16 +9,23 @@ from typing import Any
 import msgspec
 
 from berth.runtime.beside import BesideWork
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.instruments import Instruments
 from berth.runtime.tracing.spans import NoSpans, Spans
 from berth.schemas.facts import PodPhase
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
+from berth.services.api.access import Access
 from berth.services.api.app import serve_beside
 from berth.services.api.config import ApiConfig
+from berth.services.api.event_pages import EventPages
+from berth.services.api.explanations import Explanations
+from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
+from berth.services.api.operations import Operations
+from berth.services.api.rates import Rates
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.waiting import SLACK, until
 
@@ -52,6 +59,22 @@ async def events_in(bus: Bus, namespace: str = "*", name: str = "*") -> list[Job
     """Stored events of jobs, in their order."""
     stored = await bus.read(StreamName.EVENTS, filters=[f"{bus.subjects.root}event.job.{namespace}.{name}"])
     return [msgspec.json.decode(one.data, type=JobEvent) for one in stored]
+
+
+@asynccontextmanager
+async def answering_events(bus: Bus, config: ApiConfig | None = None) -> AsyncIterator[EventPages]:
+    """The operation ``events`` alone, of a service that stores none itself."""
+    config, instruments, clock = config or ApiConfig(), Instruments.make(ApiMetrics), ManualClock()
+    loop, pages = Loop(bus, clock, config, instruments, NoSpans()), EventPages(bus, config, instruments.log)
+    rates = Rates(clock, per_s=config.requests_per_s, burst=config.requests_burst)
+    operations = Operations(bus, clock, loop, Access(config), rates, Explanations(clock), pages, instruments)
+    (handler,) = [handle for one, handle in operations.handlers() if one.verb == "events"]
+    async with AsyncExitStack() as stack:
+        for subject in (bus.subjects.api("events"), bus.subjects.api_as_any("events")):
+            served = await bus.offer(Endpoint("events", subject, "api", "", "", pages.at_once), handler)
+            stack.push_async_callback(served.stop)
+        stack.push_async_callback(pages.close)
+        yield pages
 
 
 @asynccontextmanager

@@ -51,7 +51,7 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
     },
     "HealthSeen": {
         "names": _NAMES, "unhealthy": 8, "recovering": 8, "network_unhealthy": 8, "level": 1, "network_known": 1, "withheld": 8,
-        "reason_index": 4, "updated_ms": 8, "sub_healthy": 8, "sources": 1,
+        "reason_index": 4, "updated_ms": 8, "sub_healthy": 8, "sources": 1, "noded_level": 1, "switch_level": 1,
     },
     "PodsSeen": {
         "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.chips.picking import ids_of, named_by_several
 from berth.core.explain.text import ranges
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.ledger import LedgerFold
@@ -45,23 +46,24 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
 
 def twice_given(pods: Iterable[BoundPod]) -> list[Finding]:
     """Chips that two pods name, as one finding for each pod but the first of a chip."""
-    owners: dict[tuple[str, int], BoundPod] = {}
-    found: list[Finding] = []
-    for pod in sorted(pods, key=lambda one: (one.name, one.uid)):
-        others: dict[str, list[int]] = {}
-        for chip in _bits(0 if pod.is_shared else pod.chips):
-            first = owners.setdefault((pod.node, chip), pod)
-            if first.uid != pod.uid:
-                others.setdefault(first.name, []).append(chip)
-        found += [
-            _finding(
-                "chip-twice", pod,
-                f"pod {other} on node {pod.node} has chips {ranges(chips)} too; delete the one that should not be there",
-                _delete(pod),
-            )
-            for other, chips in others.items()
-        ]  # fmt: skip
-    return found
+    alone = {one.uid: one for one in sorted(pods, key=lambda one: (one.name, one.uid)) if not one.is_shared}
+    on_node: dict[str, dict[str, int]] = {}
+    for pod in alone.values():
+        on_node.setdefault(pod.node, {})[pod.uid] = pod.chips
+    others: dict[str, dict[str, list[int]]] = {}
+    for named in on_node.values():
+        for chip, (first, *rest) in named_by_several(named):
+            for uid in rest:
+                others.setdefault(uid, {}).setdefault(alone[first].name, []).append(chip)
+    return [
+        _finding(
+            "chip-twice", pod,
+            f"pod {other} on node {pod.node} has chips {ranges(chips)} too; delete the one that should not be there",
+            _delete(pod),
+        )
+        for uid, pod in alone.items()
+        for other, chips in others.get(uid, {}).items()
+    ]  # fmt: skip
 
 
 def pod_finding(pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int) -> Finding | None:
@@ -125,11 +127,7 @@ def _shares(holding: Holding, fold: LedgerFold, rank: int) -> list[PodShare]:
 
 
 def _words(mask: int) -> str:
-    return ranges(_bits(mask)) or "none"
-
-
-def _bits(mask: int) -> list[int]:
-    return [chip for chip in range(mask.bit_length()) if mask >> chip & 1]
+    return ranges(ids_of(mask)) or "none"
 
 
 def _delete(pod: BoundPod) -> str:

@@ -48,6 +48,16 @@ def number_in(text: str, least: int) -> int | None:
     return int(text) if is_number and least <= int(text) <= RANK_MAX else None
 
 
+def other_number(named: int, asked: int) -> str:
+    """That the annotations of a pod name another number of chips than it asks for.
+
+    Args:
+        named: Number of chips that they name.
+        asked: Number that it asks for.
+    """
+    return f"its annotations name {named} chips: expected the {asked} that it asks for"
+
+
 def named_chips(meta: Meta, asked: str, wrong: list[str]) -> tuple[str, int]:
     """Resource and bitmap of the chips that annotations name.
 

@@ -375,7 +375,7 @@ class Bus(Protocol):
         handler. Transient and poison errors of the handler are logged and give no reply; any other error ends it.
         """
 
-    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> Served:
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> Served:
         """Answer the requests of an endpoint, which discovery shows; the handler is given the subject as well.
 
         Otherwise as :meth:`serve`, but for ``at_once``.

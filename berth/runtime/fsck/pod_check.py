@@ -7,7 +7,7 @@ from berth.core.verification.pod_check import BoundPod, pod_finding, twice_given
 from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
 from berth.formats.ascend.ledger_mark import mark_of
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, BASE_DEVICE_INFOS, LEDGER, SHARE_LABEL
-from berth.formats.kubernetes.bound_pods import identity_of, named_chips
+from berth.formats.kubernetes.bound_pods import identity_of, named_chips, other_number
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Listed, Pod
 from berth.formats.kubernetes.pods import PodAsks
@@ -59,7 +59,7 @@ def _bound(pod: Pod, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
         ids = physical_ids(card, resource, (1 << len(card.devices())) - 1)
         chips = sum(1 << ids[bit] for bit in range(_CHIP_BITS) if chips >> bit & 1 and bit in ids)
     if chips.bit_count() > ask.chips:
-        wrong.append(f"its annotations name {chips.bit_count()} chips: expected the {ask.chips} that it asks for")
+        wrong.append(other_number(chips.bit_count(), ask.chips))
         chips = 0
     mark = mark_of(meta.annotation(LEDGER))
     keys = {**(meta.labels or {}), **(meta.annotations or {})}

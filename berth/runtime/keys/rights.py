@@ -144,32 +144,21 @@ def rights_of_agent(cell: str, name: str) -> Rights:
 
 
 def rights_of_program(cell: str, identity: str, namespaces: Iterable[str]) -> Rights:
-    """Rights of a program that uses the service for programs under its own identity, and reads events of namespaces.
+    """Rights of a program that uses the service for programs under its own identity, and sees events of namespaces.
+
+    It has none in JetStream: the service gives it the events that are stored.
 
     Args:
         cell: Name of the cell.
         identity: Name of the program.
-        namespaces: Whose events it reads; ``*`` for all.
+        namespaces: Whose events it sees as they are published; ``*`` for all.
 
     Source: docs/programs.md, "Identity".
     """
-    subjects, name = Subjects(cell), token(identity)
-    stream = subjects.stream(StreamName.EVENTS)
+    root, name = Subjects(cell).root, token(identity)
     inbox = f"_INBOX_{name}.>"
-    events = [f"{subjects.root}event.job.{'*' if one == '*' else token(one)}.>" for one in namespaces]
-    return Rights(
-        (
-            f"{subjects.root}api.*.{name}",
-            inbox,
-            f"$JS.API.STREAM.INFO.{stream}",
-            f"$JS.API.CONSUMER.INFO.{stream}.{name}",
-            *(f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{event}" for event in events),
-            f"$JS.API.CONSUMER.DELETE.{stream}.{name}",
-            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}",
-            f"$JS.ACK.{stream}.{name}.>",
-        ),
-        (inbox, *events),
-    )
+    events = [f"{root}event.job.{'*' if one == '*' else token(one)}.>" for one in namespaces]
+    return Rights((f"{root}api.*.{name}", inbox), (inbox, *events))
 
 
 def widest(patterns: Iterable[str]) -> tuple[str, ...]:

@@ -380,7 +380,7 @@ class Gang:
         arrivals: Reads of the owner that had begun when a pod was first seen, by the pod's uid.
         group_spec: Spec of its PodGroup that was seen last.
         group_reads: Reads of the owner that had begun when that changed; -1 if it did not.
-        starts_least: Not all of its pods find a place: those that must start together are requested first.
+        starts_least: Not all of its pods find a place: of this start the minimum is requested first.
         is_succeeded: Its controller was created again with another uid, and that has pods.
         ungrouped: Why it has no PodGroup although it had one, as a sentence: what waits is withdrawn.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.

@@ -101,6 +101,8 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
     back: list[tuple[Part, str]] = []
     for name in sorted(gang.parts):
         part = gang.parts[name]
+        if part.is_first and (part.is_placed or part.is_over):
+            gang.starts_least = False  # of room for the next first request nothing is known
         if part.is_over:
             _end(gang, part, settings, now_ms)
             continue
@@ -108,6 +110,7 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
         reason = _withdrawal_reason(gang, part, settings, is_pending=is_pending, now_ms=now_ms)
         if reason:
             back.append((part, reason))
+            gang.starts_least &= not part.is_first
             dissolve(gang, part)
     return back
 

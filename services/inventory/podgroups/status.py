@@ -28,7 +28,7 @@ VALIDATE_FAILED: Final = "JobValidateFailed"
 INTERNAL_ERROR: Final = "InternalError"
 NOT_ENOUGH: Final = "NotEnoughResources"
 _OURS: Final = frozenset({"Scheduled", "Unschedulable"})
-_ROOM_CODES: Final = frozenset({"", "no-room", "no-claim", "no-resource", "bind-failed"})
+_ROOM_CODES: Final = frozenset({"", "no-room", "no-claim", "no-resource", "bind-failed", "late"})
 _DIGITS_OF_ID: Final = 32
 _NUMBER: Final = re.compile(r"(?<!\S)\d+(?!\S)")
 

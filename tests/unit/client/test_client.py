@@ -26,13 +26,14 @@ from berth.client import (
     WaitTimeoutError,
 )
 from berth.client.handed_over import REMEMBERED_MAX, HandedOver
-from berth.client.job_events import _WAITING_MAX
-from berth.runtime.bus.port import Served, StreamState
-from berth.schemas.programs.events import JobEvent, event_id
+from berth.runtime.bus.port import Served
+from berth.schemas.programs.events import EventsKept, JobEvent, event_id
+from berth.schemas.programs.requests import EVENTS_MAX
 from berth.schemas.subjects import StreamName
-from tests.support.fake_bus import FakeBus
+from tests.support.cells import a_job
+from tests.support.fake_bus import FakeBus, FakeServed
 from tests.support.fake_server import FakeServer
-from tests.support.programs import Programs, job_file, programs
+from tests.support.programs import Programs, answering_events, job_file, programs
 from tests.support.waiting import SLACK, until
 
 TRAIN = JobFile(
@@ -123,7 +124,7 @@ async def test_a_request_is_repeated_with_its_uid_until_there_is_an_answer() -> 
 
 
 async def test_a_request_that_came_too_early_is_repeated_when_there_is_room_and_one_without_a_time_is_not() -> None:
-    answers = [{"code": "too-many", "retry_after_ms": 10}, {"code": "too-many"}]
+    answers: list[dict[str, Any]] = [{"code": "too-many", "retry_after_ms": 10}, {"code": "too-many"}]
 
     def answer(_: dict[str, Any]) -> bytes:
         return msgspec.json.encode({"ok": False, "error": "there are too many", **answers.pop(0)})
@@ -219,6 +220,23 @@ async def test_events_come_in_order_and_continue_after_a_position() -> None:
             assert later.event.uid == uid
 
 
+async def test_events_go_on_after_a_restart_of_the_service_and_at_another_instance() -> None:
+    async with programs() as told:
+        client = client_of(told)
+        async with aclosing(client.follow("team")) as events, asyncio.TaskGroup() as group:
+            waiting = group.create_task(take(events, 2))
+            await until(lambda: bool(told.bus._asking), deadline_s=5, what="the service is asked")
+            await told.stop()
+            await told.cell.submit(a_job("train", namespace="team", chips=8))
+            await told.turns(2)
+            await told.start()
+            await told.start()
+            assert [one.event.id for one in await waiting] == ["uid-train/0/0/accepted", "uid-train/1/0/placed"]
+            await client.cancel("train", namespace="team")
+            await told.turns(3)
+            assert uids(await take(events, 1)) == ["uid-train"]
+
+
 async def test_events_of_other_names_and_namespaces_are_left_out() -> None:
     async with stored_events([("a", "x"), ("b", "x"), ("a", "y"), ("a", "*")]) as client:
         for (namespace, name), wanted in {
@@ -245,7 +263,8 @@ async def stored_events(jobs: list[tuple[str, str]]) -> AsyncIterator[Client]:
                 phase="accepted", at_ms=number,
             )  # fmt: skip
             await bus.publish(bus.subjects.event_job(namespace, name), msgspec.json.encode(one))
-        async with Client(bus, timeout_s=2) as client:
+        service = FakeBus(server, "c")
+        async with service, answering_events(service), Client(bus, timeout_s=2) as client:
             yield client
 
 
@@ -256,8 +275,8 @@ async def test_events_of_a_time() -> None:
             assert [one.position for one in await take(events, 2)] == [2, 3]
 
 
-async def test_a_slow_reader_gets_all_events_and_holds_few() -> None:
-    count = 2 * _WAITING_MAX + 7
+async def test_more_events_than_a_reply_takes_come_in_pages() -> None:
+    count = 2 * EVENTS_MAX + 7
     async with stored_events([("a", "x")] * count) as client, aclosing(client.follow()) as events:
         found = await take(events, count)
     assert [one.position for one in found] == list(range(1, count + 1))
@@ -275,13 +294,24 @@ def kill(client: Client, *, lost: int, remade: bool = False, first_seq: int = 1)
     assert isinstance(bus, FakeBus)
     name = bus.subjects.stream(StreamName.EVENTS)
     stream = bus.server.streams[name]
-    bus.link_changes += 2
+    bus.server.clock.advance(0.1)
+    for one in buses(client):
+        one.link_changes += 2
     if remade:
         bus.server.delete(name)
         bus.server.make(name, stream.spec)
         bus.server.streams[name].last_seq = first_seq - 1
     else:
         bus.server.rewind(name, stream.last_seq - lost)
+
+
+def buses(client: Client) -> list[FakeBus]:
+    """Connections of the client and of the service."""
+    bus = client._bus
+    assert isinstance(bus, FakeBus)
+    served = [one for one in bus.server.services if isinstance(one, FakeServed)]
+    assert served
+    return [bus, served[0]._bus]
 
 
 def store(client: Client, *numbers: int) -> None:
@@ -331,7 +361,8 @@ async def test_history_that_goes_backwards_under_a_connection_that_holds_is_read
     async with stored_events([("a", "x")] * 3) as client, aclosing(client.follow()) as events:
         await take(events, 3)
         kill(client, lost=2)
-        client._bus.link_changes -= 2  # type: ignore[misc]  # the fake has it as a plain number
+        for one in buses(client):
+            one.link_changes -= 2
         for _ in range(3):
             await asyncio.sleep(0)  # the reader sees it
         store(client, 2, 1, 7)
@@ -382,7 +413,7 @@ async def test_a_reader_that_waits_for_its_first_event_reads_on_in_a_restored_ce
         asyncio.TaskGroup() as group,
     ):
         waiting = group.create_task(take(events, 1))
-        await until(lambda: _covers(client, 4), deadline_s=5, what="all events are seen")
+        await until(lambda: _waits(client), deadline_s=5, what="all events are seen")
         kill(client, lost=0, remade=True, first_seq=6)
         store_of(client, "b", 0)
         assert [one.event.namespace for one in await waiting] == ["b"]
@@ -402,45 +433,51 @@ async def test_events_of_others_that_become_too_old_end_nothing() -> None:
         await take(events, 1)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(take(events, 1))
-            await until(lambda: _covers(client, 6), deadline_s=5, what="all events are seen")
+            await until(lambda: _waits(client), deadline_s=5, what="all events are seen")
             kill(client, lost=0)
             await client._bus.purge(StreamName.EVENTS, keep_from_seq=6)
             store(client, 9)
             assert uids(await waiting) == ["u-9"]
 
 
-def _covers(client: Client, sequence: int) -> bool:
-    bus = client._bus
-    assert isinstance(bus, FakeBus)
-    return any(follower.covered >= sequence for follower in bus._followers)
+def _waits(client: Client) -> bool:
+    """Whether a request for events waits at the service."""
+    return bool(buses(client)[0]._asking) and any(
+        follower.caught_up.is_set() for follower in buses(client)[1]._followers
+    )
 
 
 def test_what_is_remembered_is_bounded_and_what_is_forgotten_is_not_read_again() -> None:
     known = HandedOver(0)
-    state = StreamState(1, 3 * REMEMBERED_MAX, "c", 3 * REMEMBERED_MAX)
-    assert known.start_in(state, goes_on=False) == 1
+    kept = EventsKept(stream="c", first=1, last=3 * REMEMBERED_MAX)
+    assert known.start_in(kept) == 1
     assert all(known.add(f"id-{number}", number) for number in range(1, REMEMBERED_MAX + 8))
     assert len(known._ids) == REMEMBERED_MAX
-    assert known.start_in(state, goes_on=False) == 8
+    assert known.start_in(kept) == 8
     assert not any(known.add(f"id-{number}", number) for number in range(8, REMEMBERED_MAX + 8))
     with pytest.raises(EventsLostError, match="history went backwards"):
-        known.start_in(state._replace(last_seq=6), goes_on=False)
+        known.start_in(msgspec.structs.replace(kept, last=6))
     with pytest.raises(EventsLostError, match="created again"):
-        known.start_in(state._replace(created="d"), goes_on=False)
+        known.start_in(msgspec.structs.replace(kept, stream="d"))
 
 
-async def test_an_event_that_cannot_be_read_is_an_error_with_its_position() -> None:
-    async with stored_events([("a", "x")]) as client:
+async def test_what_is_no_event_is_left_out() -> None:
+    async with stored_events([("a", "x")]) as client, aclosing(client.follow()) as events:
         await client._bus.publish(client._bus.subjects.event_job("a", "x"), b"{}")
-        async with aclosing(client.follow(after=1)) as events:
-            assert "event 2 cannot be read" in await raised(take(events, 1), ClientError)
+        store(client, 7)
+        assert [one.position for one in await take(events, 2)] == [1, 3]
+
+
+async def test_a_name_that_is_none_is_an_error() -> None:
+    async with stored_events([]) as client:
+        assert "expected names or *" in await raised(take(client.follow("Team A"), 1), ClientError)
 
 
 async def test_the_end_of_the_client_ends_what_waits() -> None:
     async with stored_events([]) as client:
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(raised(take(client.follow(), 1), ConnectionLostError))
-            await asyncio.sleep(0)
+            await until(lambda: _waits(client), deadline_s=5, what="the service is asked")
             await client.close()
         assert waiting.result() == "the client is closed"
-        assert await raised(client.status("x"), ConnectionLostError) == "the bus is closed"
+        assert await raised(client.status("x"), ConnectionLostError) == "the client is closed"

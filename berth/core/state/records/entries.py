@@ -43,7 +43,7 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     bind_failed_ms: int = 0
     """Time of the first failure of the last such minute."""
     retry_ms: int = 0
-    """It is not placed again before this time, because its pods could not be bound; 0 if they could."""
+    """It is not placed before this time, because its pods could not be bound or because of its work; 0: it may be."""
     placed_ms: int = 0
     """Time of the record since which every rank is at its place again; 0 during a recovery."""
     given_back: int = 0
@@ -73,7 +73,7 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
             self.retry_ms = at_ms + max(at_ms - self.bind_failed_ms, _PAUSE_MS)
 
     def pauses_at(self, at_ms: int) -> bool:
-        """Whether it is not placed at a time because its pods could not be bound shortly before."""
+        """Whether it is not placed at a time because of what was a short while before."""
         return self.phase == "waiting" and 0 < self.retry_ms - at_ms <= _MINUTE_MS
 
     @property

@@ -1,5 +1,8 @@
 """A scorer answers at the sequences that are asked, or says that it cannot."""
 
+import asyncio
+
+import msgspec
 import pytest
 
 from berth.core.cluster.domains import shard_of
@@ -11,6 +14,7 @@ from berth.schemas.ledger import Settings
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
 from berth.services.scorer.loop import Shard
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.clock import ManualClock
 
 VOID = encode(TimerSeen(0))
 """A message that is no record of the ledger."""
@@ -181,4 +185,50 @@ async def test_what_is_no_request_is_poison(data: bytes) -> None:
         await cell.shards[0].answer(data)
     with pytest.raises(PoisonError):
         await cell.shards[0].advance(b"rubbish")
+    await cell.close()
+
+
+class TickingClock(ManualClock):
+    """A clock on which each look takes a while, as scoring does."""
+
+    tick_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.advance(self.tick_s)
+        return super().monotonic_s()
+
+
+async def test_a_request_for_which_nobody_waits_any_more_is_dropped() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    clock = shard.clock = TickingClock()
+    asks = [Ask(msgspec.structs.replace(SHAPE, cpu_milli=cpu), 10) for cpu in range(1, 101)]
+    request = encode(ScoreRequest(5, 1, 3, 1, asks, 1, keep_ms=500))
+    answer = await shard.answer(request)
+    assert answer is not None
+    clock.tick_s = 0.02
+    began_s = clock.monotonic_s()
+    assert await shard.answer(request) is None, "it ends in the middle"
+    assert clock.monotonic_s() - began_s < 1.0
+    late = asyncio.create_task(shard.answer(request))
+    following = asyncio.create_task(shard.answer(encode(ScoreRequest(6, 1, 3, 1, asks[:3], 1, keep_ms=2_000))))
+    assert await late is None
+    answer = await following
+    assert answer is not None
+    assert decode(answer, Offer).round == 6
+    assert (shard.answered, shard.late) == (4, 0), "the last one was asked within its time"
+    await cell.close()
+
+
+async def test_a_request_that_waited_longer_than_its_time_is_not_begun() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    clock = shard.clock = TickingClock()
+    clock.tick_s = 0.02
+    asks = [Ask(msgspec.structs.replace(SHAPE, cpu_milli=cpu), 10) for cpu in range(1, 101)]
+    first = asyncio.create_task(shard.answer(encode(ScoreRequest(5, 1, 3, 1, asks, 1, keep_ms=60_000))))
+    second = asyncio.create_task(shard.answer(encode(ScoreRequest(6, 1, 3, 1, asks[:1], 1, keep_ms=100))))
+    assert await first is not None
+    assert await second is None
+    assert shard.answered == 1
     await cell.close()
