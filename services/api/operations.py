@@ -9,6 +9,7 @@ import msgspec
 
 from berth.core.explain.recovery_text import recovery_words
 from berth.core.state.cell import JobKey
+from berth.runtime.bus.fair_queue import FairTurns
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
@@ -56,8 +57,8 @@ _REPLY_BYTES_MAX: Final = 500_000
 """Longest reply with nodes, if there are several ..."""
 _REPLY_FRAME_BYTES: Final = 600
 """... and what may surround them: the name after which to go on, and the sequences."""
-_READ_AT_ONCE_BYTES: Final = 65_536
-"""Longest submission that is read between two others: it takes some hundredths of a second."""
+_READ_AT_ONCE_BYTES: Final = 8_192
+"""Longest submission that is read between two others: it takes some milliseconds."""
 
 
 class Operations:
@@ -97,7 +98,8 @@ class Operations:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._turns = Turns()
-        self._reading = asyncio.Lock()
+        self._reading = FairTurns()
+        self._reading_aside = FairTurns()
         self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply]]] = {
             "submit": self._submit,
             "cancel": self._cancel,
@@ -132,9 +134,7 @@ class Operations:
     async def _reply(self, verb: str, subject: str, data: bytes) -> Reply:
         try:
             identity = identity_of(subject, verb_subject=self._bus.subjects.api(verb))
-            if self._access.is_bounded(identity):
-                self._rates.take(identity, len(data))
-            return await self._steps[verb](data, identity)
+            return await self._carry_out(verb, identity, data)
         except RequestError as error:
             return error.reply()
         except AmbiguousError as error:
@@ -150,6 +150,14 @@ class Operations:
         except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
             self._log.error("request could not be carried out", subject=subject, exc_info=error)
             return ErrorReply(error="request is set aside by an error of Berth, expected none", code="internal")
+
+    async def _carry_out(self, verb: str, identity: str, data: bytes) -> Reply:
+        if not self._access.is_bounded(identity):
+            return await self._steps[verb](data, identity)
+        self._rates.take(identity, data)
+        reply = await self._steps[verb](data, identity)
+        self._rates.charge(identity, reply)
+        return reply
 
     async def _submit(self, data: bytes, identity: str) -> SubmitReply:
         request = await self._read(data, identity)
@@ -175,10 +183,11 @@ class Operations:
         )
 
     async def _read(self, data: bytes, identity: str) -> JobRequest:
-        """The job of a submission. A long one is read on a thread, one at a time: other requests go on meanwhile."""
+        """The job of a submission; callers take turns. A long one is read on a thread, while other requests go on."""
         if len(data) <= _READ_AT_ONCE_BYTES:
-            return read_submission(data, identity)
-        async with self._reading:
+            async with self._reading.of(identity):
+                return read_submission(data, identity)
+        async with self._reading_aside.of(identity):
             return await asyncio.to_thread(read_submission, data, identity)
 
     async def _ids_of(self, request: JobRequest) -> set[str]:

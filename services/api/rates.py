@@ -6,10 +6,14 @@ from typing import Final
 import msgspec
 
 from berth.runtime.clock import Clock
+from berth.schemas.programs.replies import NodesReply
+from berth.schemas.programs.shape import Reply
 from berth.services.api.request_errors import RequestError
 
-_BYTES_A_TOKEN: Final = 1_024
-"""A request costs one token, and one more for each of so many bytes: what it takes to read one grows with them."""
+_BYTES_A_TOKEN: Final = 4_096
+_OBJECTS_A_TOKEN: Final = 8
+"""A request costs one token, and one more for each of so many bytes and of so many objects in it: about a millisecond
+of work each."""
 _KEPT_MAX: Final = 10_000
 """Identities whose buckets are kept; those that are full are forgotten first."""
 
@@ -36,17 +40,17 @@ class Rates:
         self._burst = burst
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, identity: str, size_bytes: int) -> None:
+    def take(self, identity: str, data: bytes) -> None:
         """Take the tokens of a request; one that costs more than a full bucket takes all of it.
 
         Args:
             identity: The caller; those without one share a bucket.
-            size_bytes: Length of the request.
+            data: The request.
 
         Raises:
             RequestError: They are not there yet; the error says when they will be.
         """
-        cost = min(1 + size_bytes // _BYTES_A_TOKEN, self._burst)
+        cost = min(1 + len(data) // _BYTES_A_TOKEN + data.count(b"{") // _OBJECTS_A_TOKEN, self._burst)
         bucket = self._filled(identity)
         if bucket.tokens < cost:
             wait_s = (cost - bucket.tokens) / self._per_s
@@ -58,6 +62,16 @@ class Rates:
                 retry_after_ms=math.ceil(wait_s * 1000),
             )
         bucket.tokens -= cost
+
+    def charge(self, identity: str, reply: Reply) -> None:
+        """Take the tokens of a reply about nodes, which was made before their number was known; others are short.
+
+        Args:
+            identity: The caller.
+            reply: The reply.
+        """
+        if isinstance(reply, NodesReply):
+            self._filled(identity).tokens -= len(reply.nodes) // _OBJECTS_A_TOKEN
 
     def _filled(self, identity: str) -> _Bucket:
         """The bucket of an identity, as of now."""

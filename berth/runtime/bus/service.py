@@ -1,11 +1,11 @@
-"""Handler of requests, with a bounded queue: one at a time and in order, or some at the same time."""
+"""Handler of requests, with a bounded queue: one at a time, in the order of each subject, or some at the same time."""
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from berth.runtime.bus.fair_queue import FairQueue
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.port import Endpoint
 from berth.runtime.bus.wire import Listening, Received, Wire
@@ -16,6 +16,8 @@ _ROUND_TRIP_S: Final = 5.0
 
 WAITING_MAX: Final = 65_536
 """Most requests that wait for a handler; more are dropped and counted, and their callers time out."""
+WAITING_OF_ONE_MAX: Final = 4_096
+"""Most of them on one subject of those that an endpoint serves: each caller has a subject of its own."""
 
 
 class NatsServed:
@@ -43,7 +45,9 @@ class NatsServed:
         self._wire = wire
         self._inbox = inbox
         self._handler = handler
-        self._queue: deque[Received] = deque()
+        self._queue: FairQueue[Received] = FairQueue()
+        """Requests that wait; the subjects take turns."""
+        self._waiting_of_one_max = WAITING_OF_ONE_MAX if "*" in endpoint.subject else WAITING_MAX
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._is_drained = False
@@ -83,10 +87,11 @@ class NatsServed:
         await asyncio.wait([self._task])
 
     def _receive(self, message: Received) -> None:
-        if len(self._queue) >= WAITING_MAX:
+        subject, queue = message.subject, self._queue
+        if len(queue) >= WAITING_MAX or queue.count_of(subject) >= self._waiting_of_one_max:
             self.dropped += 1
             return
-        self._queue.append(message)
+        queue.append(subject, message)
         self._wake.set()
 
     async def _run(self) -> None:

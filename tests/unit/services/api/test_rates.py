@@ -9,9 +9,9 @@ from tests.support.clock import ManualClock
 from tests.support.programs import programs
 
 
-def refused(rates: Rates, identity: str, size_bytes: int = 0) -> RequestError | None:
+def refused(rates: Rates, identity: str, data: bytes = b"") -> RequestError | None:
     try:
-        rates.take(identity, size_bytes)
+        rates.take(identity, data)
     except RequestError as error:
         return error
     return None
@@ -31,30 +31,39 @@ def test_after_a_burst_an_identity_has_its_rate_and_others_have_theirs() -> None
     assert refused(rates, "a") is not None
 
 
-def test_a_long_request_counts_as_one_for_each_kibibyte() -> None:
+def test_a_long_request_counts_as_more_by_its_bytes_and_its_objects() -> None:
     rates = Rates(ManualClock(), per_s=1, burst=100)
-    assert refused(rates, "a", 90 * 1024) is None
-    assert refused(rates, "a", 20 * 1024) is not None
-    assert refused(rates, "a", 8 * 1024) is None
+    assert refused(rates, "bytes", b"x" * 90 * 4096) is None
+    assert refused(rates, "bytes", b"x" * 20 * 4096) is not None
+    assert refused(rates, "bytes", b"x" * 8 * 4096) is None
+    assert refused(rates, "objects", b"{}" * 8 * 90) is None
+    assert refused(rates, "objects", b"{}" * 8 * 20) is not None
+
+
+async def test_a_reply_about_many_nodes_counts_by_their_number() -> None:
+    async with programs(nodes=40, is_started=False) as told:
+        await told.start(ApiConfig(requests_per_s=0.01, requests_burst=4))
+        assert len((await told.ask("nodes", {"limit": 40}, identity="portal"))["nodes"]) == 40
+        assert (await told.ask("rights", {}, identity="portal"))["code"] == "too-many"
 
 
 def test_a_request_that_costs_more_than_a_burst_takes_all_of_it() -> None:
     clock = ManualClock()
     rates = Rates(clock, per_s=10, burst=10)
-    assert refused(rates, "a", 1 << 20) is None
-    error = refused(rates, "a", 1 << 20)
+    assert refused(rates, "a", b"x" * (1 << 20)) is None
+    error = refused(rates, "a", b"x" * (1 << 20))
     assert error is not None
     assert error.retry_after_ms == 1_000
     clock.advance(1)
-    assert refused(rates, "a", 1 << 20) is None
+    assert refused(rates, "a", b"x" * (1 << 20)) is None
 
 
 def test_any_number_of_identities_takes_bounded_memory_and_a_spent_bucket_stays_spent() -> None:
     rates = Rates(ManualClock(), per_s=1, burst=2)
     for _ in range(2):
-        rates.take("busy", 0)
+        rates.take("busy", b"")
     for number in range(3 * _KEPT_MAX):
-        rates.take(f"other-{number}", 0)
+        rates.take(f"other-{number}", b"")
     assert len(rates._buckets) <= _KEPT_MAX
     assert refused(rates, "busy") is not None
 
