@@ -137,13 +137,13 @@ class Scatter:
         self._left_s -= self._clock.monotonic_s() - began_s
         return self._left_s > 0
 
-    async def _ask_shards(
-        self, first: Mapping[Shape, int], rest: Sequence[Mapping[Shape, int]], number: int
-    ) -> Offers:
+    async def _ask_shards(self, first: Mapping[Shape, int], rest: Sequence[Mapping[Shape, int]], number: int) -> Offers:
         began_s = self._clock.monotonic_s()
         found = await self._answers(first, number)  # also without a shape: it tells who answers at all
         is_late = bool(found.missing) and self._clock.monotonic_s() - began_s >= _WHOLE_SHARE * self._timeout_s
-        self._work_max = max(self._work_max // 2, WORK_MAX_LEAST) if is_late else min(2 * self._work_max, ROUND_WORK_MAX)
+        self._work_max = (
+            max(self._work_max // 2, WORK_MAX_LEAST) if is_late else min(2 * self._work_max, ROUND_WORK_MAX)
+        )
         offers = [(first, found)]
         prompt = [shard for shard in range(self._shards) if shard not in found.missing]
         for portion in rest if prompt else ():
@@ -235,9 +235,7 @@ class Scatter:
             self._log.warning("offer rejected", shard=shard, reason=str(error))
             return None
 
-    def _candidates(
-        self, shard: int, shape: Shape, offer: ShapeOffer, unpacked: dict[bytes, list[int]]
-    ) -> Candidates:
+    def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer, unpacked: dict[bytes, list[int]]) -> Candidates:
         """Candidates of a shard for a shape.
 
         Raises:

@@ -848,7 +848,9 @@ def _offers() -> tuple[Message, ...]:
         drained_ms=_AT_MS + 3_600_000,
     )
     return (
-        ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40, keep_ms=50),
+        ScoreRequest(
+            round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40, keep_ms=50
+        ),
         Offer(
             shard=1,
             round=7,

@@ -335,13 +335,13 @@ async def test_a_leader_that_is_never_idle_writes_early_snapshots_where_these_co
     await pair.succeed(leader)
     dump = leader.state.dump
 
-    def slow_dump(*parts: WaitingDump) -> bytes:
+    def slow_dump(waiting: WaitingDump | None = None) -> bytes:
         pair.cell.clock.advance(took_s)
-        return dump(*parts)
+        return dump(waiting)
 
     leader.state.dump = slow_dump  # type: ignore[method-assign]  # as that of a large cell
     await leader.snapshots.write()
-    pauses = []
+    pauses: list[float] = []
     for _ in range(2):
         for number in range(4):
             await pair.cell.submit(a_job(f"one{len(pauses)}-{number}", chips=8))
