@@ -16,10 +16,10 @@ TASKS = 300
 NODES = 50
 
 
-def many_tasks(name: str, *, pods: int = 1, first: int = 0, tasks: int = TASKS, **changes: object) -> JobRequest:
-    """A job whose tasks all differ; with two pods of each it is larger than the cell."""
+def many_tasks(name: str, *, first: int = 0, tasks: int = TASKS) -> JobRequest:
+    """A job whose tasks all differ."""
     cpus = range(first + 1, first + tasks + 1)
-    return a_job(name, tasks=[Task(f"t{cpu}", pods, 1, cpu_milli=cpu) for cpu in cpus], **changes)
+    return a_job(name, tasks=[Task(f"t{cpu}", 1, 1, cpu_milli=cpu) for cpu in cpus])
 
 
 def a_cell(**changes: object) -> CoreCell:
