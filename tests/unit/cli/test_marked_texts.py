@@ -41,7 +41,7 @@ OBEYED = re.compile(r"[^\n\x20-\x7e\u00a1-\u061b\u061d-\u1fff\u2010-\u2027\u2030
 READERS = {
     "jobs": ["jobs", "jobs -o wide", "jobs -o name"],
     "wait": ["wait {job} --for placed --timeout 0", "wait {job} --for finished --timeout 0"],
-    "cancel": ["cancel {job} --reason {mark}"],
+    "cancel": ["cancel x{mark} --reason {mark}"],
     "nodes": ["nodes", "nodes break {mark} --fault {mark}"],
     "faults": ["faults"],
     "drain": ["drain {mark}", "drain a{mark} --reason {mark}"],
@@ -56,7 +56,7 @@ READERS = {
     "record": ["record {folder}/new"],
     "log": ["log {file}", "log {samples}"],
     "replay": ["replay {file}"],
-    "page": ["page {file} {folder}/page.html"],
+    "page": ["page {file} --out {folder}/page.html --force"],
     "backup": ["backup {folder}/{mark}/backup"],
     "restore": ["restore {file}"],
     "dead": ["dead list --all", "dead show intake:6", "dead replay intake:6 --yes", "dead purge {mark} --yes"],
