@@ -85,8 +85,8 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
             draws on the terminal, and shows it itself.
 
     Raises:
-        CommandError: The address is invalid, no server answers, the server rejects the connection, or it does not have
-            the cell.
+        CommandError: The address is invalid, no server answers, the server rejects the connection or does not permit
+            what is needed, or it does not have the cell.
     """
     url = common.address
     access = access_of(bus_from_environment(url))
@@ -120,6 +120,12 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
             if needs_cell:
                 await bus.state(StreamName.STATUS)
         except TransientError as error:
+            if bus.lost.done():
+                raise CommandError(
+                    f"the server at {url} does not permit these credentials what the command needs"
+                    f" ({bus.lost.result().reason}); use those of a person: berth keys add --kind person",
+                    code=WRONG_USE,
+                ) from error
             raise CommandError(
                 f"the server at {url} has no cell {common.cell!r} ({cause(error)}); start one with: berth up, or name"
                 " another with --cell"

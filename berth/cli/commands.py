@@ -166,6 +166,12 @@ COMMANDS: Final = (
             ),
             Command("add", "keys.key_commands:add", "Add a user, and write its credentials."),
             Command(
+                "renew",
+                "keys.key_commands:renew",
+                "Make new keys for users that stay what they are; the old ones count until the servers read access.conf"
+                " again.",
+            ),
+            Command(
                 "revoke",
                 "keys.key_commands:revoke",
                 "Revoke a user: the servers let it in no more once they have read access.conf again.",

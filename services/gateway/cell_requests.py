@@ -13,6 +13,7 @@ from berth.runtime.errors import FatalError, OversizeError, PoisonError, Transie
 from berth.schemas.programs.replies import RightsReply
 from berth.schemas.programs.shape import Request
 from berth.services.gateway.errors import RequestError
+from berth.services.gateway.shares import Shares
 
 EVERY: Final = "*"
 _RIGHTS_KEPT_S: Final = 5.0
@@ -36,13 +37,15 @@ class CellRequests:
         clock: Of the process.
         timeout_s: Longest wait for an answer.
         at_once: Most requests that wait at the same time.
+        each: Most of them from one identity.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, *, timeout_s: float, at_once: int) -> None:
+    def __init__(self, bus: Bus, clock: Clock, *, timeout_s: float, at_once: int, each: int) -> None:
         self._bus = bus
         self._clock = clock
         self._timeout_s = timeout_s
         self._at_once = at_once
+        self._shares = Shares("requests at once", each)
         self._waiting = 0
         self._rights: dict[str, tuple[float, RightsReply]] = {}
         """What callers may do, and until when that counts."""
@@ -67,6 +70,7 @@ class CellRequests:
         subjects = self._bus.subjects
         subject = subjects.api_as(verb, identity) if identity else subjects.api(verb)
         data = request if isinstance(request, bytes) else msgspec.json.encode(request)
+        self._shares.take(identity)
         self._waiting += 1
         try:
             reply = await self._bus.request(subject, data, timeout_s=self._timeout_s)
@@ -80,6 +84,7 @@ class CellRequests:
             raise RequestError(_unavailable(str(error)), "unavailable") from error
         finally:
             self._waiting -= 1
+            self._shares.give_back(identity)
         outcome = msgspec.json.decode(reply, type=_Outcome)
         if not outcome.ok:
             wait_s = math.ceil(outcome.retry_after_ms / 1000)

@@ -1,4 +1,4 @@
-"""``berth keys``: makes, adds, revokes and lists the users of a cell's NATS. No server is asked."""
+"""``berth keys``: makes, adds, renews, revokes and lists the users of a cell's NATS. No server is asked."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +107,62 @@ def add(
     return _done(work)
 
 
+def renew(
+    folder: Path,
+    *names: str,
+    within: Annotated[str, Parameter(show_default=False)] = "",
+    expires_in: Annotated[str, Parameter(show_default=False)] = "",
+    form: Form | None = None,
+) -> int:
+    """Make new keys for users that stay what they are; the old ones count until the servers read access.conf again.
+
+    Args:
+        folder: Folder of the keys.
+        names: The users. Default: all that are not revoked.
+        within: Only those whose credentials expire within this time, such as 30d, or have expired.
+        expires_in: Time after which the new credentials do not count any more. Default: as long as the old ones.
+        form: Form of the output.
+    """
+
+    def work() -> None:
+        keys = KeyFolder.open(folder, _now_s)
+        now_s = _now_s()
+        known = {user.name: user for user in keys.users if not user.revoked_s}
+        for name in names:
+            if name not in known:
+                raise KeysError(f"name is {name!r}, expected one of {', '.join(known)}")
+        chosen = [known[name] for name in dict.fromkeys(names or known)]
+        if within:
+            until_s = now_s + days_s(within, option="--within")
+            chosen = [user for user in chosen if user.expires_s and user.expires_s <= until_s]
+        lasts_s = days_s(expires_in) if expires_in else 0
+        renewed = [_renewed(keys, user, lasts_s or user.expires_s - user.issued_s, now_s) for user in chosen]
+        if (form or Form()).json:
+            emit([_row(keys, user) for user in renewed])
+            return
+        for user in renewed:
+            print_result(f"{user.name}: new credentials in {keys.credentials_file(user.name)}")
+        if not renewed:
+            print_result("no credentials expire in this time")
+            return
+        print_result("first restart each process with its new credentials; the old ones still count")
+        print_result(f"then copy {keys.access_file} to each NATS server, and reload it: nats-server --signal reload")
+
+    return _done(work)
+
+
+def _renewed(keys: KeyFolder, user: User, lasts_s: int, now_s: int) -> User:
+    """The user with a new key; ``lasts_s`` at most 0: they never expire."""
+    return keys.add(
+        user.name,
+        user.kind,
+        commands=user.commands,
+        namespaces=user.namespaces,
+        expires_s=now_s + lasts_s if lasts_s > 0 else 0,
+        replaces=True,
+    )
+
+
 def revoke(folder: Path, name: str, *, form: Form | None = None) -> int:
     """Revoke a user: the servers let it in no more once they have read access.conf again.
 
@@ -167,13 +223,17 @@ def list_(folder: Path, *, form: Form | None = None) -> int:
             table.add_row(user.name, user.kind, _state(user), moment(user.issued_s * _SECOND_MS), expires, *words)
         print_table(table)
         if any(_state(user) == "expired" for user in keys.users):
-            print_progress("renew a user with: berth keys add --replace")
+            print_progress("renew them with: berth keys renew FOLDER --within 1d")
 
     return _done(work)
 
 
-def days_s(text: str) -> int:
+def days_s(text: str, *, option: str = "--expires-in") -> int:
     """Seconds of a number of days, or of a duration.
+
+    Args:
+        text: What was given.
+        option: The option, for errors.
 
     Raises:
         CommandError: It is neither.
@@ -182,10 +242,10 @@ def days_s(text: str) -> int:
         found_s = max(days_or_duration_ms(text) // _SECOND_MS, 1)
     except QuantityError as error:
         raise CommandError(
-            f"--expires-in is {text!r}, expected days such as 90d, or {error.expected}", code=WRONG_USE
+            f"{option} is {text!r}, expected days such as 90d, or {error.expected}", code=WRONG_USE
         ) from error
     if found_s > _DAYS_MAX * _DAY_S:
-        raise CommandError(f"--expires-in is {text!r}, expected at most {_DAYS_MAX}d", code=WRONG_USE)
+        raise CommandError(f"{option} is {text!r}, expected at most {_DAYS_MAX}d", code=WRONG_USE)
     return found_s
 
 
