@@ -284,6 +284,14 @@ class Subjects(msgspec.Struct, frozen=True):
         """Filter for the requests of all programs with an identity."""
         return f"{self.root}api.{token(verb)}.*"
 
+    def gate(self, verb: str, identity: str) -> str:
+        """Requests of the gateway for a caller, whose identity is empty without one (core NATS, JSON)."""
+        return f"{self.root}gate.{token(verb)}.{token(identity)}"
+
+    def gate_any(self, verb: str) -> str:
+        """Filter for the requests of the gateway for all callers."""
+        return f"{self.root}gate.{token(verb)}.*"
+
     def event_job(self, namespace: str, job: str) -> str:
         """Events of a job (JSON)."""
         return f"{self.root}event.job.{token(namespace)}.{token(job)}"

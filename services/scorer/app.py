@@ -2,6 +2,7 @@
 
 import asyncio
 
+from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
@@ -19,11 +20,12 @@ async def serve(
         ConfigError: The number of the shard is not below ``shards``, or its name has none.
     """
     number = config.number()
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
     shard = Shard(bus, clock, shard=number, shards=config.shards, instruments=instruments)
     await shard.start()
-    answering = await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}")
-    advancing = await bus.serve(bus.subjects.advance, shard.advance)
+    callers = CALLERS["scorer"]
+    answering = await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}", callers=callers)
+    advancing = await bus.serve(bus.subjects.advance, shard.advance, callers=callers)
     instruments.readiness.ready()
     instruments.log.info("ready", shard=number, shards=config.shards, nodes=len(shard.state.table))
     await stop.wait()

@@ -147,7 +147,7 @@ async def test_acknowledgements_that_never_come_keep_no_record_and_no_reader(ser
     body = msgspec.json.encode({"stream_name": stream, "config": config})
     made = msgspec.json.decode(await bus.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.stuck", body, timeout_s=5))
     assert "error" not in made
-    inbox = bus._wire.unique()
+    inbox = bus._wire.deliveries()
     got: list[Received] = []
     seen: list[int] = []
     await bus._wire.listen(inbox, got.append)
