@@ -40,7 +40,12 @@ async def opened(server: EmbeddedServer, config: BusConfig) -> AsyncIterator[Nat
         FatalError: The server does not let us in.
     """
     async with await NatsBus.connect(
-        server.url, config.cell, name="test", timeout_s=config.connect_timeout_s, access=access_of(config)
+        server.url,
+        config.cell,
+        name="test",
+        inbox="_INBOX.person.test",
+        timeout_s=config.connect_timeout_s,
+        access=access_of(config),
     ) as bus:
         yield bus
 
@@ -213,7 +218,7 @@ async def test_a_connection_over_websocket_works_although_its_library_is_loaded_
     url = f"ws://127.0.0.1:{port}"
     async with (
         EmbeddedServer(tmp_path / "nats", more=f"websocket {{ port: {port}, no_tls: true }}"),
-        await NatsBus.connect(url, "cell", name="test", timeout_s=10) as bus,
+        await NatsBus.connect(url, "cell", name="test", inbox="_INBOX.person.test", timeout_s=10) as bus,
     ):
 
         async def echo(data: bytes) -> bytes:

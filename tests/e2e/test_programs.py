@@ -81,7 +81,7 @@ async def test_every_event_is_stored_once_whatever_is_killed(
         second = made.service("api", cell, label="-second", **SETTINGS["api"])
         for service in (*running.values(), second):
             service.start()
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
             await answers(bus)
             for number in range(JOBS):
                 await submitted(bus, number)

@@ -19,6 +19,7 @@ import pytest
 
 from berth.core.cluster.domains import shard_of
 from berth.core.cluster.node_packing import unpack_health
+from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Gap
 from berth.runtime.bus.wire import Received
@@ -78,7 +79,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def bus(server: Server) -> AsyncIterator[NatsBus]:
-    async with await NatsBus.connect(server.url, CELL, name="test") as made:
+    async with await NatsBus.connect(server.url, CELL, name="test", inbox=inbox_of_agent("node-1")) as made:
         await made.ensure_streams()
         yield made
 
