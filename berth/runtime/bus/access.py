@@ -31,8 +31,8 @@ class Access(NamedTuple):
     ``password`` belongs to ``user``; ``token`` stands alone; ``creds_file`` is read by the client at each connection.
     ``needs_tls`` rejects a server without encryption. ``tls_hostname`` is the name that its certificate must have, if
     that is not the host name in the URL. ``has_certificate`` says that ``tls`` has one of the client. ``name`` is that
-    of the user, from the settings or the credentials; empty if neither says it. ``payload_bytes`` is the longest message
-    that the credentials permit, 0 if they do not say: the library does not take it from the server.
+    of the user, from the settings or the credentials; empty if neither says it. ``payload_bytes`` is the longest
+    message that the credentials permit, 0 if they do not say: the library does not take it from the server.
     """
 
     user: str = ""
