@@ -1,16 +1,17 @@
 """``berth streams``: makes the streams of a cell where the services have no right to, and lists them."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.durations import option_ms
-from berth.cli.output import FAILED, emit, print_result, print_table
+from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, print_result, print_table
 from berth.cli.tables import Table
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.config import bus_from_environment
 from berth.schemas.subjects import StreamName
 
 _SECOND_MS: Final = 1000
@@ -28,7 +29,7 @@ class StreamRow(msgspec.Struct, frozen=True):
 
 def apply(
     *,
-    replicas: Literal[1, 3] = 1,
+    replicas: Annotated[int, Parameter(show_default=False)] = 0,
     events_kept: Annotated[str, Parameter(show_default=False)] = "",
     common: Common | None = None,
 ) -> int:
@@ -37,16 +38,20 @@ def apply(
     What is stored stays. Services wait for the streams where their setting bus.makes_streams is false.
 
     Args:
-        replicas: Replicas of each stream; 3 needs a cluster of at least three servers.
+        replicas: Replicas of each stream, 1 or 3; 3 needs a cluster of at least three servers. Default:
+            $BERTH_BUS__REPLICAS, or 1.
         events_kept: How long events are kept, such as 7d. Default: as it is, and 7d for a new stream.
         common: Cell and form of the output.
     """
     options = common or Common()
 
     async def work() -> int:
+        if replicas not in {0, 1, 3}:
+            raise CommandError(f"--replicas is {replicas}, expected 1 or 3", code=WRONG_USE)
+        count = replicas or bus_from_environment(options.address).replicas
         ages = {StreamName.EVENTS: option_ms("--events-kept", events_kept) // _SECOND_MS} if events_kept else None
         async with connected(options, needs_cell=False) as bus:
-            await bus.ensure_streams(replicas=replicas, max_age_s=ages)
+            await bus.ensure_streams(replicas=count, max_age_s=ages)
             return _show(await _rows(bus), options)
 
     return run(work)

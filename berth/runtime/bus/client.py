@@ -3,6 +3,8 @@
 Some parts of the library are not used, for these reasons. Its publishes to streams never resolve after a rejection. Its
 ordered consumer loses messages if its queue is full. Its buffer sends messages at reconnect that the caller abandoned
 long before. It closes permanently if a message with headers is above the payload limit.
+
+Longer than 400 lines because every use of the library is here, also of what it has no public methods for.
 """
 
 import asyncio
