@@ -19,6 +19,7 @@ from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.schemas.intake import JobRequest, Task
+from berth.schemas.subjects import PLAIN_CHARACTERS_MAX, is_plain
 
 RUN_FOR: Final = "berth/run-for"
 """Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
@@ -68,7 +69,6 @@ _OF_ONE_POD: Final = frozenset(
     }
 )
 """Labels that differ between the pods of one job, or between two creations of an object."""
-UID_CHARACTERS_MAX: Final = 1_000
 """Longest uid of a job: it is several times in what is stored about the job."""
 _GIVEN_UID: Final = re.compile(r"intake-[0-9]+")
 """Uids that jobs without one get; see :func:`berth.core.state.admission.uid_from`."""
@@ -121,11 +121,13 @@ def _uid(place: Tree) -> str:
     """Uid of a job that its manifest sets.
 
     Raises:
-        DocumentError: It is too long, or has the form of those that are given to jobs without one.
+        DocumentError: It is too long, cannot be printed, or has the form of those that are given to jobs without one.
     """
     uid = place.text()
-    if len(uid) > UID_CHARACTERS_MAX:
-        raise place.wrong(f"text of at most {UID_CHARACTERS_MAX} characters")
+    if not is_plain(uid):
+        raise place.wrong(
+            f"text of at most {PLAIN_CHARACTERS_MAX} characters that can be printed, without spaces around it"
+        )
     if _GIVEN_UID.fullmatch(uid):
         raise place.wrong("another uid: intake-<number> is given to jobs without one")
     return uid

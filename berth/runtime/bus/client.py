@@ -39,6 +39,9 @@ with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
     from nats.aio.subscription import Subscription
 
 _SECRET_BYTES: Final = 16
+_LINE_BYTES_MAX: Final = 3_900
+"""Of subject and reply subject; a line of NATS has 4,096 bytes."""
+_SHOWN_MAX: Final = 100
 _RECONNECT_WAIT_S: Final = 0.25
 _PING_INTERVAL_S: Final = 5
 _CLOSE_S: Final = 5.0
@@ -249,6 +252,13 @@ class NatsConnection:
         await self._publish(subject, data, reply, headers)
 
     async def _publish(self, subject: str, data: bytes, reply: str, headers: Mapping[str, str] | None) -> None:
+        if len(subject) + len(reply) > _LINE_BYTES_MAX:
+            # The server closes the connection if its line is too long.
+            raise PoisonError(
+                f"subject {subject[:_SHOWN_MAX]}... is {len(subject)} bytes, with its reply {len(reply)} more"
+            )
+        if headers is not None and not all(map(str.isprintable, headers.values())):
+            raise PoisonError(f"a header of {subject} has characters that the library replaces")
         try:
             await self._client.publish(subject, data, reply, None if headers is None else dict(headers))
         except _CLIENT_ERRORS as error:
