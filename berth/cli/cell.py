@@ -18,6 +18,7 @@ from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, c
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
 from berth.runtime.errors import FatalError, ShellError, TransientError, UntrustedError, newer_version
@@ -95,7 +96,13 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
     )
     try:
         bus = await NatsBus.connect(
-            url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access, is_patient=False
+            url.split(","),
+            common.cell,
+            name="berth",
+            inbox=inbox_of_person(access.name or "berth"),
+            timeout_s=_CONNECT_S,
+            access=access,
+            is_patient=False,
         )
     except UntrustedError as error:
         raise CommandError(

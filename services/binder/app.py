@@ -44,7 +44,7 @@ async def serve(
         FatalError: The Kubernetes cluster is unreachable.
         ExceptionGroup: As :func:`bind_on`.
     """
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
     if config.kube is None:
         simulated = SimCluster(bus, answer_timeout_s=config.answer_timeout_s)
         await bind_on(simulated, bus, clock, config, instruments, stop)

@@ -67,8 +67,7 @@ class CellRequests:
             raise RequestError(
                 f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
             )
-        subjects = self._bus.subjects
-        subject = subjects.api_as(verb, identity) if identity else subjects.api(verb)
+        subject = self._bus.subjects.gate(verb, identity)
         data = request if isinstance(request, bytes) else msgspec.json.encode(request)
         self._shares.take(identity)
         self._waiting += 1

@@ -93,7 +93,7 @@ async def serve_on(
         ExceptionGroup: Holds a :class:`FatalError` when the history of facts broke; the next start begins again.
     """
     instruments.readiness.wait("nodes, pods and groups are listed")
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
     marks = marks_of(config.marks_file, instruments.log)
     loop = Loop(bus, api, clock, config, instruments, marks=marks)
     intake = _Intake(loop, instruments.log)

@@ -1,6 +1,7 @@
 """``berth keys``: makes, adds, renews, revokes and lists the users of a cell's NATS. No server is asked."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -23,6 +24,23 @@ _DAYS_MAX: Final = 99_999
 Words = Annotated[tuple[str, ...], Parameter(negative=())]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Use:
+    """What a user may do.
+
+    Attributes:
+        namespace: Of a program: a namespace whose events it reads, or *; may be repeated.
+        node: Of an agent: the node on which it is, and of which alone it reports.
+        command: Of a person: a command that needs more rights: dead, repair, restore or streams; may be repeated. Of a
+            dispatcher: streams, if it is to make the streams of the cell.
+    """
+
+    namespace: Words = ()
+    node: Annotated[str, Parameter(show_default=False)] = ""
+    command: Words = ()
+
+
 class UserRow(msgspec.Struct, frozen=True):
     """A user, as ``--json`` prints it."""
 
@@ -31,12 +49,15 @@ class UserRow(msgspec.Struct, frozen=True):
     public_key: str
     commands: list[str]
     namespaces: list[str]
+    node: str
     issued_s: int
     expires_s: int
     revoked_s: int
     credentials: str
     """Path of the file; empty if the user is revoked."""
     publish: list[str]
+    refused: list[str]
+    """What it may not publish although ``publish`` covers it."""
     subscribe: list[str]
 
 
@@ -48,7 +69,7 @@ class MarkKeysRow(msgspec.Struct, frozen=True):
 
 
 def init(folder: Path, *, cell: str = "default", form: Form | None = None) -> int:
-    """Make keys for a cell in a new folder: an operator, an account, and users of all services and of the command.
+    """Make keys for a cell in a new folder: an operator, an account, and users of all services and of people.
 
     Args:
         folder: The folder; it must not exist, or be empty. Keep it where only operators can read it.
@@ -73,8 +94,7 @@ def add(
     name: str,
     *,
     kind: Literal["service", "person", "program", "agent"] = "program",
-    namespace: Words = (),
-    command: Words = (),
+    use: Use | None = None,
     expires_in: Annotated[str, Parameter(show_default=False)] = "",
     replace: Annotated[bool, Parameter(negative=())] = False,
     form: Form | None = None,
@@ -85,18 +105,26 @@ def add(
         folder: Folder of the keys.
         name: Its name; of a program, its identity.
         kind: What it is: program for the service for programs, person for the command, agent for reports of health.
-        namespace: Of a program: a namespace whose events it reads, or *; may be repeated.
-        command: Of a person: a command that needs more rights: dead, repair or restore; may be repeated.
+        use: What it may do.
         expires_in: Time after which the credentials do not count any more, such as 90d. Default: never.
         replace: Revoke the user of this name, if there is one, and make a new key for it.
         form: Form of the output.
     """
+    may = use or Use()
 
     def work() -> None:
         keys = KeyFolder.open(folder, _now_s)
         expires_s = _now_s() + days_s(expires_in) if expires_in else 0
         was_there = any(user.name == name and not user.revoked_s for user in keys.users)
-        user = keys.add(name, kind, commands=command, namespaces=namespace, expires_s=expires_s, replaces=replace)
+        user = keys.add(
+            name,
+            kind,
+            commands=may.command,
+            namespaces=may.namespace,
+            node=may.node,
+            expires_s=expires_s,
+            replaces=replace,
+        )
         if (form or Form()).json:
             emit(_row(keys, user))
             return
@@ -216,10 +244,10 @@ def list_(folder: Path, *, form: Form | None = None) -> int:
         if (form or Form()).json:
             emit([_row(keys, user) for user in keys.users])
             return
-        table = Table("NAME", "KIND", "STATE", "ISSUED", "EXPIRES", "NAMESPACES", "COMMANDS")
+        table = Table("NAME", "KIND", "STATE", "ISSUED", "EXPIRES", "NAMESPACES", "NODE", "COMMANDS")
         for user in keys.users:
             expires = moment(user.expires_s * _SECOND_MS) if user.expires_s else "never"
-            words = ", ".join(user.namespaces), ", ".join(user.commands)
+            words = ", ".join(user.namespaces), user.node, ", ".join(user.commands)
             table.add_row(user.name, user.kind, _state(user), moment(user.issued_s * _SECOND_MS), expires, *words)
         print_table(table)
         if any(_state(user) == "expired" for user in keys.users):
@@ -257,11 +285,13 @@ def _row(keys: KeyFolder, user: User) -> UserRow:
         public_key=user.public_key,
         commands=user.commands,
         namespaces=user.namespaces,
+        node=user.node,
         issued_s=user.issued_s,
         expires_s=user.expires_s,
         revoked_s=user.revoked_s,
         credentials="" if user.revoked_s else str(keys.credentials_file(user.name)),
         publish=list(rights.publish),
+        refused=list(rights.refused),
         subscribe=list(rights.subscribe),
     )
 

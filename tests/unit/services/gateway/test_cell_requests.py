@@ -53,8 +53,7 @@ async def cell() -> AsyncIterator[tuple[FakeBus, Api, CellRequests, ManualClock]
     """A bus with a service that knows rights, and the requests of a gateway."""
     bus, api, clock = FakeBus(FakeServer(), "x"), Api(), ManualClock()
     await bus.ensure_streams()
-    await bus.serve(f"{bus.subjects.api('rights')}.*", api.handle)
-    await bus.serve(bus.subjects.api("rights"), api.handle)
+    await bus.serve(bus.subjects.gate_any("rights"), api.handle)
     try:
         yield bus, api, CellRequests(bus, clock, timeout_s=5, at_once=4, each=2), clock
     finally:
