@@ -14,6 +14,7 @@ from random import Random
 from typing import Final, NamedTuple, TypeVar
 
 from berth.runtime.bus.discovery import Followed
+from berth.runtime.bus.inboxes import ANYBODY
 from berth.runtime.bus.port import Endpoint, Follower, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.streams import Keeping
 from berth.runtime.errors import AmbiguousError, ShellError, TransientError
@@ -380,8 +381,14 @@ class SimBus(FakeBus):
         self._post(subject, data, lambda _, __: None)
 
     async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+        self,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        callers: tuple[str, ...] = ANYBODY,
     ) -> FakeServed:
+        del callers  # no server, no inboxes
         return await self._listen(subject, queue, lambda _, data: handler(data))
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:
