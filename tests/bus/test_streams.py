@@ -118,3 +118,25 @@ async def test_a_handler_that_stops_answers_all_it_was_sent(nats_server: str, re
                     group.create_task(ask(asking, subject))
     assert answered + refused == 2000  # none was left to its time-out
     assert answered
+
+
+async def test_streams_that_somebody_else_makes_are_waited_for_and_not_corrected(
+    nats_server: str, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with (
+        await NatsBus.connect(nats_server, f"{cell}.w", name="waits") as waits,
+        await NatsBus.connect(nats_server, f"{cell}.w", name="makes") as makes,
+        asyncio.TaskGroup() as group,
+    ):
+        waiting = group.create_task(waits.ensure_streams(waits_for=StreamName))
+        with pytest.raises(TransientError):
+            await waits.state(StreamName.INTAKE)
+        assert not waiting.done()
+        await makes.ensure_streams(max_bytes={StreamName.FACTS: 1 << 30})
+        await waiting
+        kept = await waits.keeping(StreamName.FACTS)
+        assert kept is not None
+        assert kept.max_bytes == 1 << 30, "it has other settings than it should, and keeps them"
+    said = capsys.readouterr()
+    assert "make it with: berth streams apply" in said.out + said.err
+    assert "correct it with: berth streams apply" in said.out + said.err
