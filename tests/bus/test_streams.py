@@ -8,6 +8,7 @@ import pytest
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.subjects import StreamName
+from tests.support.command import berth
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -140,3 +141,14 @@ async def test_streams_that_somebody_else_makes_are_waited_for_and_not_corrected
     said = capsys.readouterr()
     assert "make it with: berth streams apply" in said.out + said.err
     assert "correct it with: berth streams apply" in said.out + said.err
+
+
+async def test_the_command_makes_streams_and_says_which_are_missing(nats_server: str, cell: str) -> None:
+    code, out, err = await berth("streams", url=nats_server, cell=cell)
+    assert (code, out.splitlines()[-1]) == (1, f"0 streams of cell {cell}, {len(StreamName)} missing"), err
+    code, out, err = await berth("streams", "apply", "--replicas", "2", url=nats_server, cell=cell)
+    assert (code, err) == (2, "error: --replicas is 2, expected 1 or 3\n")
+    code, out, err = await berth("streams", "apply", "--events-kept", "2h", url=nats_server, cell=cell)
+    assert (code, out.splitlines()[-1]) == (0, f"{len(StreamName)} streams of cell {cell}, 0 missing"), err
+    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        assert (await config_of(bus, StreamName.EVENTS))["max_age"] == 7_200_000_000_000
