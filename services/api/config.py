@@ -33,7 +33,8 @@ class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     grants: list[Grant] = []
     """Who may do what. Without a grant that fits a request is denied."""
     requests_at_once: Annotated[int, Meta(ge=1, le=1_000)] = 64
-    """Most requests of an operation that are carried out at the same time; those about one job follow one another."""
+    """Most requests of an operation that are carried out at the same time; those about one job follow one another. Of
+    ``events``, which may wait for what is to come: those of each identity, of 2,000 in all."""
     events_kept_s: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
     """How long events are kept."""
     position_every_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
