@@ -209,7 +209,7 @@ async def cell(
         folder = Path(root)
         async with (
             nats_server(folder / "nats", sync=sync) as server,
-            await NatsBus.connect(server.url, "bench", name="bench") as bus,
+            await NatsBus.connect(server.url, "bench", name="bench", inbox="_INBOX.person.bench") as bus,
         ):
             await bus.ensure_streams()
             where = {"bus": {"url": server.url, "cell": "bench"}}

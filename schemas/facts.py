@@ -142,6 +142,10 @@ class HealthSeen(Message, frozen=True):
     """``<u1`` masks of :class:`HealthSource`: who reports a fault of the node or its chips; empty if nobody does."""
     flapping: list[FlappingChip] = []
     """Chips with faults in the last time, by row and chip."""
+    noded_level: bytes = b""
+    """``<u1`` levels of the nodes by the last valid report of NodeD; empty if it says that all are healthy."""
+    switch_level: bytes = b""
+    """Likewise by the last valid report on the switch of each."""
 
 
 class Leaf(Part, frozen=True):
@@ -349,6 +353,8 @@ class JobSeen(Message, frozen=True):
     lost."""
     inferred: bool = False
     """Cancelled because of what is seen of its pods: those that have a node are not deleted."""
+    warnings: list[str] = []
+    """Keys of the request that are probably misspelled, one sentence without a full stop each."""
 
 
 OutcomeState = Literal["bound", "failed", "evicted"]
@@ -398,6 +404,16 @@ class TimerSeen(Message, frozen=True):
     at_ms: UnixMs
 
 
+class Witness(Part, frozen=True):
+    """A bound pod that names a record of the ledger."""
+
+    pod: str
+    """Its namespace and name, with a slash between."""
+    node: str
+    sequence: Sequence
+    """Of the record."""
+
+
 class LedgerSeen(Message, frozen=True):
     """What the bound pods of the cluster say of the ledger, after all of them are in the facts before this one."""
 
@@ -410,6 +426,8 @@ class LedgerSeen(Message, frozen=True):
     sequence: Sequence = 0
     """Of the same record."""
     at_ms: UnixMs = 0
+    witnesses: list[Witness] = []
+    """Of at most eight nodes the pod that names the newest record, the newest first; some may be gone by now."""
 
 
 def is_repeat(published: Message | None, fact: Message) -> bool:

@@ -1,15 +1,54 @@
-"""Messages of users and of ``inventory``: job requests and cancellations."""
+"""Messages of users and of ``inventory``: job requests and cancellations, and how large a request may be."""
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 from msgspec import Meta
 
 from berth.schemas.constraints import Term, Toleration
 from berth.schemas.message import Message, Part
 from berth.schemas.pod_constraints import PodConstraints
-from berth.schemas.units import ChipCount, CpuMilli, MemoryMib, Sequence, UnixMs
+from berth.schemas.subjects import PLAIN_CHARACTERS_MAX
+from berth.schemas.units import CpuMilli, MemoryMib, Sequence, UnixMs
 
 Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+
+
+class Bound(NamedTuple):
+    """Most of something that one request may have."""
+
+    name: str
+    most: int
+    what: str
+    """What is counted, in the plural, and of what: ``tasks of a job``."""
+
+    @property
+    def expected(self) -> str:
+        """The bound in words."""
+        return f"at most {self.most} {self.what}"
+
+
+TASKS: Final = Bound("tasks", 4_096, "tasks of a job")
+SHAPES: Final = Bound("shapes", 1_024, "kinds of pods of a job, which differ in what they ask for")
+BYTES: Final = Bound("bytes", 2_000_000, "bytes of a job")
+LABELS: Final = Bound("labels", 256, "labels of a job, and of the pods of a task")
+ANNOTATIONS: Final = Bound("annotations", 256, "annotations of a job")
+TEXT: Final = Bound("text", 262_144, "characters in all labels of a job, and in all its annotations")
+SELECTOR: Final = Bound("selector", 64, "labels in a selector of nodes, and in the preferred neighbours of a job")
+TOLERATIONS: Final = Bound("tolerations", 64, "tolerations of a pod")
+TERMS: Final = Bound("terms", 32, "terms of each kind of affinity and spread of a pod")
+EXPRESSIONS: Final = Bound("expressions", 64, "conditions of a term")
+VALUES: Final = Bound("values", 4_096, "values in all conditions of a kind of affinity of a pod")
+PORTS: Final = Bound("ports", 1_024, "host ports of a pod")
+RESOURCES: Final = Bound("resources", 64, "resources of a pod beside chips, cpu and memory")
+VOLUMES: Final = Bound("volumes", 256, "volumes of a pod")
+CONTAINERS: Final = Bound("containers", 256, "containers of a pod")
+KEY: Final = Bound("key", 317, "characters of a name, and of the key of a label or an annotation")
+UID: Final = Bound("uid", PLAIN_CHARACTERS_MAX, "characters of the uid of a job")
+BOUNDS: Final = (
+    TASKS, SHAPES, BYTES, LABELS, ANNOTATIONS, TEXT, SELECTOR, TOLERATIONS, TERMS, EXPRESSIONS, VALUES, PORTS, RESOURCES,
+    VOLUMES, CONTAINERS, KEY, UID,
+)  # fmt: skip
+"""All bounds of one request. Every entrance reads them: manifests, programs, pods and stored requests."""
 
 
 class Task(Part, frozen=True):
@@ -97,6 +136,3 @@ class JobCancel(Message, frozen=True):
     """Identity of the program that cancels it through the JSON API; empty otherwise."""
     inferred: bool = False
     """Nobody asked for it: it follows from what is seen of the job's pods. Pods that have a node are not deleted."""
-
-
-__all__ = ["FROM_PODS", "ChipCount", "JobCancel", "JobRequest", "Name", "Task", "rank_of"]

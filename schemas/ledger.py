@@ -93,7 +93,8 @@ class Settings(Part, frozen=True):
     plan_before_delete: bool = False
     """Pods that are not faulty are deleted only when there is a place for them. Off under ``reference_parity``."""
     fault_wait_ms: int = 60_000
-    """How long a job that can only restart as a whole waits for places, under ``plan_before_delete``."""
+    """How long sub-healthy and drained pods, and jobs without a healthy pod, wait for places, under
+    ``plan_before_delete``."""
     escalate_block_ms: int = 3_000
     """How long a new pod waits for a place before the block of ranks around it leaves."""
     escalate_superpod_ms: int = 6_000
@@ -121,6 +122,10 @@ class Settings(Part, frozen=True):
     chain: int = 0
     """Chain of records: 0 none, as in all records before 0.5; 1 each record has a digest over the one before it, and a
     message without the right one is void. Records and snapshots have a version of their own from 1 on."""
+    waiting_jobs_max: int = 25_000
+    """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
+    waiting_pods_max: int = 1_000_000
+    """Most pods of jobs that wait in one namespace, and of one program."""
 
     @property
     def recovers(self) -> bool:
@@ -290,6 +295,9 @@ class Round(Message, frozen=True):
     """Places of jobs that start anew, as ``recoveries`` only since version 2."""
     corrections: list[Correction] = []
     """As ``recoveries`` only since version 2; all chips that they move ranks away from are free before any is given."""
+    work_max: int = 0
+    """Work that the round was bounded to, because one before was late; 0 for the bound of the release. Gangs that it
+    left out for their work are refused as ``late``."""
 
 
 class RecordHead(Part, frozen=True):

@@ -68,6 +68,10 @@ class NodeCondition(Part, frozen=True):
     """Mask of sub-healthy chips; all of them if the switch of the node is."""
     sources: int = 0
     """Mask of :class:`~berth.schemas.facts.HealthSource`: who reports a fault of the node or its chips."""
+    noded_level: NodeHealth = NodeHealth.OK
+    """Level of the node by the last valid report of NodeD."""
+    switch_level: NodeHealth = NodeHealth.OK
+    """Level of the node by the last valid report on its switch."""
 
 
 class HealthReport(Message, frozen=True):

@@ -1,6 +1,8 @@
 """Score requests and offers: requests of the dispatcher to the shards, and their answers."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+import msgspec
 
 from berth.schemas.constraints import Term, Toleration
 from berth.schemas.message import Message, Part
@@ -80,6 +82,15 @@ class Shape(Part, frozen=True, cache_hash=True):
         return not self.tor_affinity and self.needs_marks
 
     @property
+    def offered(self) -> "Shape":
+        """Shape whose offers are those of this one.
+
+        What other pods demand and volumes allow is checked where all of them are known, so shapes that differ in that
+        alone are asked for once.
+        """
+        return self if self.profile is None else msgspec.structs.replace(self, profile=_SOME)
+
+    @property
     def uses_network(self) -> bool:
         """Whether the pods of the gang certainly use the network.
 
@@ -92,6 +103,10 @@ class Shape(Part, frozen=True, cache_hash=True):
         if self.blocks is None or self.blocks.levels:
             return self.gang_pods > 1
         return self.gang_pods // self.blocks.size > 1 and not self.blocks.rack_size
+
+
+_SOME: Final = PodProfile("")
+"""Instead of the profile of a shape: there is one."""
 
 
 class Ask(Part, frozen=True):
@@ -113,6 +128,8 @@ class ScoreRequest(Message, frozen=True):
     asks: list[Ask]
     wait_ms: int = 0
     """Longest time that a shard waits to reach the sequences."""
+    keep_ms: int = 0
+    """How long after its receipt an answer is of use; after that a shard drops the request. 0: always."""
 
 
 class ShapeOffer(Part, frozen=True):

@@ -124,7 +124,12 @@ Code = Literal[
     "internal",
     "no-claim",
     "no-resource",
+    "late",
+    "too-large",
+    "too-many",
 ]
+LATE: Final[Code] = "late"
+"""Scoring the gang alone took longer than a round waits: others go on without it."""
 INTERNAL: Final[Code] = "internal"
 """An error of Berth set the gang aside."""
 
@@ -253,3 +258,7 @@ class Refusal(Part, frozen=True):
     yields: bool = False
     """``fifo``: it is for ranks that a running gang lacks, and blocks no gang behind it, because no node could take one
     of its pods even if nothing else ran there."""
+    retry_ms: UnixMs = 0
+    """It is not tried again before this time, whatever changes, because a try takes much work; 0: it may be."""
+    shapes: int = 0
+    """``late``: different tasks of the gang, each of which is scored on its own."""

@@ -39,6 +39,30 @@ class GivenUpError(FatalError):
         self.is_setting = is_setting
 
 
+class Restarts:
+    """Short lives in a row of a process that is started again, after ever longer pauses, until they are too many.
+
+    How often it ended in all counts for nothing.
+    """
+
+    def __init__(self) -> None:
+        self.in_a_row = 0
+        self._started_s = 0.0
+
+    def started(self, now_s: float) -> None:
+        """Note a start."""
+        self._started_s = now_s
+
+    def ended(self, now_s: float) -> float | None:
+        """Note an end; returns the pause before the next start in seconds, None if there is to be none."""
+        if now_s - self._started_s > _LASTED_S:
+            self.in_a_row = 0
+        if self.in_a_row >= RESTARTS_MAX:
+            return None
+        self.in_a_row += 1
+        return _BACKOFF.pause_s(self.in_a_row)
+
+
 class Child:
     """A service as a child process.
 
@@ -68,16 +92,19 @@ class Child:
         self.service = service
         self.config_path = root / "config" / f"{name}.toml"
         self.log_path = root / "log" / f"{name}.log"
-        self.restarts = 0
-        """Restarts in a row."""
+        self._restarts = Restarts()
         self._module = "berth.cell" if service == CELL else f"berth.services.{service}"
         self._settings = settings
         self._clock = clock
         self._without = without
         self._process: subprocess.Popen[bytes] | None = None
-        self._started_s = 0.0
         self._due_s: float | None = None
         """Time of the next restart."""
+
+    @property
+    def restarts(self) -> int:
+        """Restarts in a row."""
+        return self._restarts.in_a_row
 
     @property
     def pid(self) -> int | None:
@@ -99,7 +126,7 @@ class Child:
                 start_new_session=True,
                 preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
             )
-        self._started_s = self._clock.monotonic_s()
+        self._restarts.started(self._clock.monotonic_s())
         self._due_s = None
 
     def look(self) -> str:
@@ -118,16 +145,13 @@ class Child:
             return ""
         if self._process is None or (code := self._process.poll()) is None:
             return ""
-        if now_s - self._started_s > _LASTED_S:
-            self.restarts = 0
-        if code == _MISCONFIGURED or self.restarts >= RESTARTS_MAX:
+        wait_s = self._restarts.ended(now_s) if code != _MISCONFIGURED else None
+        if wait_s is None:
             often = f" {self.restarts + 1} times in a row" if self.restarts else ""
             raise GivenUpError(
                 f"{self.name} ended with code {code}{often}; the end of its log:\n{self.log_tail()}",
                 is_setting=code == _MISCONFIGURED,
             )
-        self.restarts += 1
-        wait_s = _BACKOFF.pause_s(self.restarts)
         self._due_s = now_s + wait_s
         return f"{self.name} ended with code {code}; it is started again in {wait_s:g} s"
 

@@ -302,13 +302,13 @@ class Client:
             yield wake
 
     async def _ask(self, verb: str, request: object, answer: type[_Answer], *, is_patient: bool = False) -> _Answer:
-        """Answer to a request, which is repeated while the service cannot be reached.
+        """Answer to a request, which is repeated while the service cannot be reached or has no room for it yet.
 
         Args:
             verb: The operation.
             request: The request.
             answer: Kind of the reply.
-            is_patient: Whether to repeat it until there is an answer, also while too many requests are open.
+            is_patient: Whether to repeat it until there is an answer.
 
         Raises:
             RequestError: The request was not carried out.
@@ -328,7 +328,7 @@ class Client:
             except TransientError as error:
                 why: Exception = error
             except RequestError as error:
-                if error.code != "unavailable" and not (is_patient and error.code == "too-many"):
+                if error.code != "unavailable" and not error.retry_after_s:
                     raise
                 why = error
             except PoisonError as error:
@@ -338,7 +338,7 @@ class Client:
             if self._bus.lost.done():
                 raise ConnectionLostError(self._bus.lost.result().reason) from why
             tries += 1
-            pause_s = _AGAIN.pause_s(tries)
+            pause_s = max(_AGAIN.pause_s(tries), why.retry_after_s if isinstance(why, RequestError) else 0.0)
             if loop.time() + pause_s >= end:
                 raise UnavailableError(f"no answer to {verb} within {self._timeout_s} s: {why}") from why
             await asyncio.sleep(pause_s)
@@ -359,7 +359,7 @@ def _read(data: bytes, answer: type[_Answer]) -> _Answer:
     try:
         if not json_decoder(Reply).decode(data).ok:
             error = json_decoder(ErrorReply).decode(data)
-            raise RequestError(error.error, error.code)
+            raise RequestError(error.error, error.code, (error.retry_after_ms or 0) / 1000)
         return json_decoder(answer).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ClientError(f"answer cannot be read: {error}") from error

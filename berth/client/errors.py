@@ -10,11 +10,13 @@ class RequestError(ClientError):
 
     Attributes:
         code: Kind of the error, such as ``not-found`` or ``uid-in-use``; the guide lists them, more may follow.
+        retry_after_s: When the same request may be carried out; 0 if nobody knows.
     """
 
-    def __init__(self, text: str, code: str) -> None:
+    def __init__(self, text: str, code: str, retry_after_s: float = 0.0) -> None:
         super().__init__(text)
         self.code = code
+        self.retry_after_s = retry_after_s
 
 
 class UnavailableError(ClientError):
@@ -22,11 +24,13 @@ class UnavailableError(ClientError):
 
     Attributes:
         uid: Uid of the job that was to be submitted, for the same request with the same uid; empty for other requests.
+        retry_after_s: As of :class:`RequestError`.
     """
 
-    def __init__(self, text: str, uid: str = "") -> None:
+    def __init__(self, text: str, uid: str = "", retry_after_s: float = 0.0) -> None:
         super().__init__(text)
         self.uid = uid
+        self.retry_after_s = retry_after_s
 
 
 class ConnectionLostError(ClientError):

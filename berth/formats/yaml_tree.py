@@ -305,6 +305,8 @@ def _check_texts(top: Tree) -> None:
     Raises:
         DocumentError: One cannot; the error names it.
     """
+    if not _has_wrong_text(top.value):  # as nearly all: no path is needed
+        return
     seen: set[int] = set()
     left = [top]
     while left:
@@ -316,6 +318,23 @@ def _check_texts(top: Tree) -> None:
         elif isinstance(value, dict | list) and id(value) not in seen:
             seen.add(id(value))
             left += _below(place)
+
+
+def _has_wrong_text(top: object) -> bool:
+    """Whether a text or a key below a value cannot be encoded in UTF-8."""
+    seen: set[int] = set()
+    left = [top]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            if not is_utf8(value):
+                return True
+        elif isinstance(value, dict | list) and id(value) not in seen:
+            seen.add(id(value))
+            left += value
+            if isinstance(value, dict):
+                left += value.values()
+    return False
 
 
 def _below(place: Tree) -> list[Tree]:

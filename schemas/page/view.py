@@ -53,6 +53,8 @@ class NodeRow(Struct, frozen=True, array_like=True, gc=False):
     """Slots without a chip."""
     sharers: list[tuple[int, list[int]]] = []
     """Chips with several owners: chip, and the numbers of the jobs, ascending."""
+    unnamed: int = 0
+    """Number of its free chips that pods have which name none: which ones is not known."""
 
 
 class Job(Shape, frozen=True, kw_only=True):

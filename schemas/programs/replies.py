@@ -2,6 +2,8 @@
 
 from typing import Any, Self
 
+from msgspec import UNSET, UnsetType
+
 from berth.schemas.facts import Rejection
 from berth.schemas.programs.shape import Reply, Shape, Whole
 
@@ -14,8 +16,10 @@ class ErrorReply(Reply, frozen=True, kw_only=True):
     """``<field> is <value>, expected <what>``."""
     code: str
     """Kind of the error, for programs: ``invalid-request``, ``denied``, ``not-found``, ``name-in-use``,
-    ``uid-in-use``, ``too-large``, ``reply-too-large``, ``unavailable`` (try again), ``internal``, or a code of a
-    refusal. More may follow: treat an unknown one as ``invalid-request``."""
+    ``uid-in-use``, ``too-large``, ``too-many``, ``reply-too-large``, ``unavailable`` (try again), ``internal``, or a
+    code of a refusal. More may follow: treat an unknown one as ``invalid-request``."""
+    retry_after_ms: Whole | UnsetType = UNSET
+    """After how many milliseconds the same request may be carried out; left out where nobody knows."""
 
 
 class SubmitReply(Reply, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from berth.services.api.turns import Turns
 
 _OPEN_MAX: Final = 2_000
 """Requests of all identities that wait or are carried out. More are refused at once."""
+_AGAIN_MS: Final = 1_000
 _READS_AT_ONCE: Final = 8
 _READ_S: Final = 10.0
 _TRIES: Final = 5
@@ -144,7 +145,11 @@ class EventPages:
         for count, most in ((self._open[identity], self._open_each), (self._open.total(), _OPEN_MAX)):
             if count >= most:
                 raise RequestError(
-                    "events requests at once", str(count), f"fewer than {most}: ask again", code="too-many"
+                    "events requests at once",
+                    str(count),
+                    f"fewer than {most}: ask again",
+                    code="too-many",
+                    retry_after_ms=_AGAIN_MS,
                 )
         self._open[identity] += 1
         try:

@@ -1,6 +1,7 @@
 """Follower of facts and ledger that derives events and has them stored."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -8,7 +9,8 @@ import msgspec
 from berth.core.events.job_events import JobEvents
 from berth.core.events.job_spans import JobSpan, JobSpans
 from berth.core.events.trace_limit import FIRST_PHASES, TraceLimit
-from berth.core.state.cell import State
+from berth.core.requests.waiting_jobs import WaitingJobs
+from berth.core.state.cell import JobKey, State
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
@@ -46,6 +48,7 @@ class Loop:
         self, bus: Bus, clock: Clock, config: ApiConfig, instruments: Instruments[ApiMetrics], spans: Spans
     ) -> None:
         self.state = State()
+        self.waiting = WaitingJobs()
         self.writer = EventWriter(bus, instruments.metrics, instruments.log, self._send_spans)
         self._bus = bus
         self._clock = clock
@@ -86,6 +89,7 @@ class Loop:
         await self._feeds.load_from(start.body)
         if not start.is_whole:
             self._log.warning("events before the oldest kept snapshot are lost", facts_seq=self.state.facts_seq)
+        self._look_at(self.state.jobs)
         await self._feeds.caught_up()
         while await self._tried(stop):
             pass
@@ -174,6 +178,7 @@ class Loop:
         folded, events = self._source.apply_link(link)
         self._record_seq, self._record_ms = stored.sequence, stored.at_ms
         self._feeds.note_void(stored.sequence, folded)
+        self._look_at(folded.jobs)
         self._take(events)
 
     async def _apply_facts(self, up_to: int) -> None:
@@ -200,9 +205,17 @@ class Loop:
             self._spans.add(span)
 
     def _fact(self, stored: Stored) -> list[JobEvent]:
-        _, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
+        applied, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
+        self._look_at(applied.changes.jobs_changed)
         self._fact_seq, self._fact_ms = stored.sequence, stored.at_ms
         return events  # what cannot be applied is written to DEAD by the dispatcher
+
+    def _look_at(self, keys: Iterable[JobKey]) -> None:
+        """Take note of jobs that may wait, or not wait any more."""
+        for key in keys:
+            job = self.state.jobs.get(key)
+            gang = self.state.fold.gangs.get(job.uid) if job is not None else None
+            self.waiting.note(key, job, gang.phase if gang is not None else "")
 
     async def _counted(self) -> bool:
         """Count a message, and give requests a turn now and then; whether the limit is reached."""

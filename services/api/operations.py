@@ -1,5 +1,6 @@
 """Operations that programs ask for: decode, check the rights, carry out, reply."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
@@ -7,7 +8,8 @@ from typing import Final
 import msgspec
 
 from berth.core.explain.recovery_text import recovery_words
-from berth.core.state.cell import JobKey, State
+from berth.core.state.cell import JobKey
+from berth.runtime.bus.fair_queue import FairTurns
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
@@ -39,10 +41,11 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access, identity_of
 from berth.services.api.event_pages import EventPages
-from berth.services.api.event_writer import EventWriter
 from berth.services.api.explanations import Explained, Explanations
 from berth.services.api.job_states import SUBMITTED, job_state, node_states, utc_text
+from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
+from berth.services.api.rates import Rates
 from berth.services.api.request_errors import RequestError, decoded, reply_too_large
 from berth.services.api.submission import judge, read_submission, see_unused, uid_of
 from berth.services.api.turns import Turns
@@ -54,6 +57,8 @@ _REPLY_BYTES_MAX: Final = 500_000
 """Longest reply with nodes, if there are several ..."""
 _REPLY_FRAME_BYTES: Final = 600
 """... and what may surround them: the name after which to go on, and the sequences."""
+_READ_AT_ONCE_BYTES: Final = 8_192
+"""Longest submission that is read between two others: it takes some milliseconds."""
 
 
 class Operations:
@@ -62,9 +67,9 @@ class Operations:
     Args:
         bus: The cell.
         clock: Of the process.
-        state: Of the cell.
-        writer: Of the events.
+        loop: Keeps the state of the cell, and stores events.
         access: Who may do what.
+        rates: How often each caller may ask.
         explanations: Of jobs.
         pages: Of events.
         instruments: Of the process.
@@ -74,23 +79,27 @@ class Operations:
         self,
         bus: Bus,
         clock: Clock,
-        state: State,
-        writer: EventWriter,
+        loop: Loop,
         access: Access,
+        rates: Rates,
         explanations: Explanations,
         pages: EventPages,
         instruments: Instruments[ApiMetrics],
     ) -> None:
         self._bus = bus
         self._clock = clock
-        self._state = state
-        self._writer = writer
+        self._state = loop.state
+        self._waiting = loop.waiting
+        self._writer = loop.writer
         self._access = access
+        self._rates = rates
         self._explanations = explanations
         self._pages = pages
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._turns = Turns()
+        self._reading = FairTurns()
+        self._reading_aside = FairTurns()
         self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply]]] = {
             "submit": self._submit,
             "cancel": self._cancel,
@@ -125,7 +134,7 @@ class Operations:
     async def _reply(self, verb: str, subject: str, data: bytes) -> Reply:
         try:
             identity = identity_of(subject, verb_subject=self._bus.subjects.api(verb))
-            return await self._steps[verb](data, identity)
+            return await self._carry_out(verb, identity, data)
         except RequestError as error:
             return error.reply()
         except AmbiguousError as error:
@@ -142,14 +151,23 @@ class Operations:
             self._log.error("request could not be carried out", subject=subject, exc_info=error)
             return ErrorReply(error="request is set aside by an error of Berth, expected none", code="internal")
 
+    async def _carry_out(self, verb: str, identity: str, data: bytes) -> Reply:
+        if not self._access.is_bounded(identity):
+            return await self._steps[verb](data, identity)
+        self._rates.take(identity, data)
+        reply = await self._steps[verb](data, identity)
+        self._rates.charge(identity, reply)
+        return reply
+
     async def _submit(self, data: bytes, identity: str) -> SubmitReply:
-        request = read_submission(data, identity)
+        request = await self._read(data, identity)
         self._access.check(identity, "submit", request.namespace)
         keys: list[tuple[str, ...]] = [(request.namespace, request.name)]
         if request.uid:
             keys.append((request.uid,))
         async with self._turns.of(*keys):
-            found = judge(request, self._state, now_ms=self._clock.now_ms())
+            crowded = self._waiting.refusal_of(request, self._state.fold.settings)
+            found = judge(request, self._state, now_ms=self._clock.now_ms(), waiting=crowded)
             sequence = found.duplicate_seq
             if not sequence:
                 if found.is_unknown:
@@ -163,6 +181,14 @@ class Operations:
             sequence=sequence,
             duplicate=bool(found.duplicate_seq),
         )
+
+    async def _read(self, data: bytes, identity: str) -> JobRequest:
+        """The job of a submission; callers take turns. A long one is read on a thread, while other requests go on."""
+        if len(data) <= _READ_AT_ONCE_BYTES:
+            async with self._reading.of(identity):
+                return read_submission(data, identity)
+        async with self._reading_aside.of(identity):
+            return await asyncio.to_thread(read_submission, data, identity)
 
     async def _ids_of(self, request: JobRequest) -> set[str]:
         """Ids of the kept events of a name."""

@@ -4,6 +4,7 @@ import re
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from berth.formats.shortened import cut, shortened
 from berth.formats.yaml_tree import nearest
@@ -34,16 +35,20 @@ class RequestError(Exception):
     Attributes:
         error: ``<field> is <value>, expected <what>``.
         code: Kind of the error.
+        retry_after_ms: When the same request may succeed; 0: nobody knows.
     """
 
-    def __init__(self, field: str, value: str, expected: str, *, code: str = "invalid-request") -> None:
+    def __init__(
+        self, field: str, value: str, expected: str, *, code: str = "invalid-request", retry_after_ms: int = 0
+    ) -> None:
         self.error = cut(f"{field} is {value}, expected {expected}", _ERROR_MAX)
         self.code = code
+        self.retry_after_ms = retry_after_ms
         super().__init__(self.error)
 
     def reply(self) -> ErrorReply:
         """The reply to the program."""
-        return ErrorReply(error=self.error, code=self.code)
+        return ErrorReply(error=self.error, code=self.code, retry_after_ms=self.retry_after_ms or UNSET)
 
 
 class RefusedError(RequestError):

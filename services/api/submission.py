@@ -11,6 +11,7 @@ from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.programs.events import FINAL
 from berth.schemas.programs.requests import SubmitRequest
+from berth.schemas.refusal import Refusal
 from berth.services.api.request_errors import RefusedError, RequestError, UidInUseError, decoded
 
 _ENDS: Final = FINAL - {"rejected"}
@@ -57,10 +58,16 @@ def read_submission(data: bytes, identity: str) -> JobRequest:
     return msgspec.structs.replace(request, submitted_by=identity)
 
 
-def judge(request: JobRequest, state: State, *, now_ms: int) -> Submission:
+def judge(request: JobRequest, state: State, *, now_ms: int, waiting: Refusal | None = None) -> Submission:
     """What becomes of a request, as far as the state of the cell tells.
 
     The dispatcher has the last word: it judges the requests in the order in which they are stored.
+
+    Args:
+        request: The request.
+        state: The cell.
+        now_ms: The time.
+        waiting: Its refusal because of those that wait already; None if there is room for it.
 
     Raises:
         RefusedError: The dispatcher would refuse it.
@@ -76,7 +83,7 @@ def judge(request: JobRequest, state: State, *, now_ms: int) -> Submission:
     owner = state.name_of.get(request.uid) if request.uid else None
     if owner is not None and owner != key:
         raise UidInUseError(request, owner)
-    verdict = admit(request, Receipt(0, 0, now_ms), holder, state.fold.settings)
+    verdict = admit(request, Receipt(0, 0, now_ms), holder, state.fold.settings, waiting)
     if verdict.rejection is not None and verdict.rejection.intake_seq == 0:
         raise RefusedError(verdict.rejection.refusal)
     if verdict.state == "rejected" and verdict.refusal is not None:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from berth.core.explain.text import pluralize
+from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
@@ -20,13 +21,11 @@ from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
-from berth.services.binder.block_annotations import block_annotations_of
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.eviction_port import EvictionPort, ignore_event
 from berth.services.binder.kube_eviction import KubeEviction, all_of
 from berth.services.binder.kube_recovery import KubeRecovery
-from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
@@ -36,6 +35,7 @@ from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.recoveries.graceful_exit import GracefulExit
 from berth.services.binder.remade_pods import RemadePods
+from berth.services.binder.topology_annotations import block_annotations_of, leaf_annotations_of
 from berth.services.binder.volumes.claim_binding import ClaimBinding
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
@@ -59,6 +59,7 @@ class KubeCluster(EvictionPort):
         clock: Source of time.
         config: Settings.
         instruments: Of the process.
+        marks: Proves the marks of pods.
         report_event: Called to write an Event: object, reason, message, uid of the job.
         report_scheduled: Called to write an Event about a pod that is bound: object, message, uid of its job.
     """
@@ -70,13 +71,13 @@ class KubeCluster(EvictionPort):
         config: BinderConfig,
         instruments: Instruments[BinderMetrics],
         *,
+        marks: MarkProofs = UNCHECKED,
         report_event: Callable[[Involved, str, str, str], None] = ignore_event,
         report_scheduled: Callable[[Involved, str, str], None] = ignore_event,
     ) -> None:
         at_once, faults = config.binds_at_once, instruments.faults
-        self.nodes = NodeCards()
-        self.times = PredicateTimes()
-        self._binding = PodBinding(api, at_once=at_once, faults=faults)
+        self.nodes, self.times = NodeCards(), PredicateTimes()
+        self._binding = PodBinding(api, at_once=at_once, faults=faults, marks=marks)
         deletion = PodDeletion(api, self.nodes, clock, instruments, at_once=at_once, report_event=report_event)
         claims = ClaimBinding(api, at_once=at_once, faults=faults)
         super().__init__(
@@ -87,9 +88,7 @@ class KubeCluster(EvictionPort):
             turns=NodeTurns(config),
             report_event=report_event,
         )
-        self._metrics = instruments.metrics
-        self._config = config
-        self._report_scheduled = report_scheduled
+        self._metrics, self._config, self._report_scheduled = instruments.metrics, config, report_scheduled
         self._remade = RemadePods(api, self._binding)
         self._recovery = KubeRecovery(self._binding, self._members, self._chip_slots, self.times)
 

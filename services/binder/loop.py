@@ -15,14 +15,12 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import IdleWorkers
-from berth.schemas.envelope import DecodeError, decode, encode
-from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
-from berth.schemas.intake import JobRequest
-from berth.schemas.subjects import StreamName
+from berth.schemas.envelope import encode
+from berth.schemas.facts import OutcomeSeen, RankFailure
+from berth.services.binder.accepted_requests import AcceptedRequests
 from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError, gang_of
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_cards import shapes_of_tasks
 from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end, marks_of
 from berth.services.binder.work import Attempt, AttemptKey, Clearing, Step, Work
 
@@ -68,6 +66,7 @@ class Loop:
         self._again: set[AttemptKey] = set()
         self._waiting: dict[AttemptKey, asyncio.TimerHandle] = {}
         self._tries: dict[AttemptKey, int] = {}
+        self._requests = AcceptedRequests(bus)
         self._stopping = False
         self._idle = IdleWorkers()
         self._log = instruments.log
@@ -82,6 +81,7 @@ class Loop:
                 self._idle.wake_one()
             else:
                 self._tries.pop(key, None)
+                self._requests.forget(key)
                 self._look_when_due(key)
         self._metrics.ledger.set(self.work.head)
         self._count()
@@ -129,6 +129,7 @@ class Loop:
             while (step := self.work.next_step(key, self._clock.now_ms())) is not None and not self._stopping:
                 await self._perform(step)
                 self._tries.pop(key, None)
+            self._requests.forget(key)
             self._look_when_due(key)
         except TransientError as error:
             self._later(key, error)
@@ -245,8 +246,7 @@ class Loop:
         self.work.clearings.pop((clearing.uid, clearing.attempt), None)
 
     async def _bind(self, attempt: Attempt) -> OutcomeSeen | None:
-        request, ranks = await self._request(attempt), self.work.to_bind(attempt)
-        run_ms, shapes = (request.run_ms, shapes_of_tasks(request)) if request is not None else (0, ())
+        (run_ms, shapes), ranks = await self._requests.asked_of(attempt), self.work.to_bind(attempt)
         gang = gang_of(attempt, run_ms, to_bind=ranks, shapes=shapes)
         try:
             bound = await self._cluster.bind(gang) if ranks or not gang.recovers else BindResult(0)
@@ -429,18 +429,3 @@ class Loop:
         if reason == "bind-failed" and outcome is not None and outcome.failures:
             return f"{_EVICT_REASONS[reason]}: {outcome.failures[0].reason}"
         return _EVICT_REASONS.get(reason, reason)
-
-    async def _request(self, attempt: Attempt) -> JobRequest | None:
-        """The accepted request of a job; None when it is not known."""
-        subject = self._bus.subjects.fact_job(attempt.namespace, attempt.name)
-        for stream in (StreamName.LATEST, StreamName.FACTS):
-            stored = await self._bus.last(stream, subject)
-            if stored is None:
-                continue
-            try:
-                job = decode(stored.data, JobSeen)
-            except DecodeError:
-                continue
-            if job.uid == attempt.uid and job.request is not None:
-                return job.request
-        return None

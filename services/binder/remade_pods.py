@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.lean import Lean, Meta, OwnerReference
+from berth.formats.kubernetes.operator_jobs import KubeflowJob
 from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, kind_of, paths
 from berth.runtime.kube.port import Api, RefusedError
 from berth.services.binder.attempt_progress import Progress
@@ -23,7 +24,20 @@ _EVENTS_MAX: Final = 16
 _KEPT_AGAIN_S: Final = 15.0
 """Pause before a gang that is not undone is tried again."""
 
-_REMAKE: Final[frozenset[OwnerKind]] = frozenset({"ReplicaSet", "StatefulSet", "VolcanoJob", "AscendJob"})
+_REMAKE: Final[frozenset[OwnerKind]] = frozenset(
+    {"ReplicaSet", "StatefulSet", "VolcanoJob", "AscendJob", "RayCluster", "PyTorchJob", "PaddleJob"}
+)
+_COUNT: Final[frozenset[OwnerKind]] = frozenset({"Job", "TFJob", "XGBoostJob", "MXJob"})
+"""Kinds whose controllers count a deleted pod as failed, whatever their objects say.
+
+Source: Kubernetes, batch/v1 Job; training-operator 1.8.1, ``UpdateJobStatus`` of each kind.
+"""
+_BY_POLICY: Final[frozenset[OwnerKind]] = frozenset({"PyTorchJob", "PaddleJob"})
+"""Kinds whose replicas start again after a deletion if their restart policy lets them; the default does.
+
+Source: training-operator 1.8.1, ``UpdateJobStatus`` and ``ReconcileJobs``.
+"""
+_RESTARTS: Final = frozenset({"", "Always", "OnFailure"})
 _ON_DELETION: Final = frozenset({"PodEvicted", "*"})
 """Events of a policy of a Volcano Job that a deleted pod triggers.
 
@@ -51,14 +65,28 @@ class _Controller(Lean, frozen=True):
     metadata: Meta = Meta()
     spec: _Spec = _Spec()
 
-    @property
-    def counts_deletions(self) -> bool:
-        """Whether a policy acts on a deleted pod."""
+    def why_not(self, name: str) -> str:
+        """Why a deleted pod is more than replaced by another one; empty if it is not."""
         policies = [
             *(self.spec.policies or ()),
             *(one for task in self.spec.tasks or () for one in task.policies or ()),
         ]
-        return any(not _ON_DELETION.isdisjoint([policy.event, *(policy.events or ())]) for policy in policies)
+        is_counted = any(not _ON_DELETION.isdisjoint([policy.event, *(policy.events or ())]) for policy in policies)
+        return f"a policy of {name} acts on deleted pods" if is_counted else ""
+
+
+class _TrainingJob(KubeflowJob, frozen=True):
+    """What is read of a job of Kubeflow."""
+
+    def why_not(self, name: str) -> str:
+        """As of a controller."""
+        replicas, run_policy = self.spec.replica_specs, self.spec.run_policy
+        if not replicas:
+            return f"it is not known whether {name} makes a deleted pod anew"
+        if run_policy is not None and run_policy.backoff_limit is not None:
+            return f"{name} counts a deleted pod (backoffLimit {run_policy.backoff_limit})"
+        wrong = sorted(key for key, one in replicas.items() if one.restart_policy not in _RESTARTS)
+        return f"{name} does not restart {wrong[0]} pods ({replicas[wrong[0]].restart_policy})" if wrong else ""
 
 
 class RemadePods:
@@ -134,15 +162,29 @@ class RemadePods:
         """Why a controller does not make a deleted pod anew, or counts the deletion; empty if it does and does not."""
         name = f"{owner.kind} {owner.name}"
         kind = kind_of(owner.api_version, owner.kind)
-        if kind == "Job":
+        if kind in _COUNT:
             return f"{name} counts a deleted pod as failed"
         if kind not in _REMAKE:
             return f"it is not known whether {name} makes a deleted pod anew"
-        path, *_ = paths(OwnerKey(kind, namespace, owner.name))
         try:
-            found = await self._api.get(path, _Controller)
+            found = await self._read(OwnerKey(kind, namespace, owner.name))
         except RefusedError as error:
-            return f"{name} is gone" if error.is_absent else f"{name} may not be read: {error.reason}"
-        if found.metadata.uid != owner.uid or found.metadata.deletion_timestamp is not None:
+            return f"{name} may not be read: {error.reason}"
+        if found is None or found.metadata.uid != owner.uid or found.metadata.deletion_timestamp is not None:
             return f"{name} is gone"
-        return f"a policy of {name} acts on deleted pods" if found.counts_deletions else ""
+        return found.why_not(name)
+
+    async def _read(self, key: OwnerKey) -> _Controller | _TrainingJob | None:
+        """A controller, in the first version of its API that has it; None if it is gone.
+
+        Raises:
+            RefusedError: It may not be read.
+            TransientError: The server did not answer.
+        """
+        for path in paths(key):
+            try:
+                return await self._api.get(path, _TrainingJob if key.kind in _BY_POLICY else _Controller)
+            except RefusedError as error:
+                if not error.is_absent:
+                    raise
+        return None

@@ -76,6 +76,10 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How long a gang refused while a shard was missing waits for the next try."""
     tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
     """How long a job that is over keeps its name in the facts."""
+    waiting_jobs_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 25_000
+    """Most jobs that wait in one namespace, and of one program; a request beyond them is refused with ``too-many``."""
+    waiting_pods_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000
+    """Most pods of jobs that wait in one namespace, and of one program."""
 
     def __post_init__(self) -> None:
         """See that settings go together.
@@ -108,8 +112,8 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     plan_before_delete: bool = True
     """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
     fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
-    """With ``plan_before_delete``: after so long without places a job restarts all the same if its labels allow nothing
-    else."""
+    """With ``plan_before_delete``: after so long without places those leave all the same that are sub-healthy, a job of
+    which no pod is healthy, and what is drained."""
     escalate_block_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 3_000
     """How long a new pod waits for a place before the block of ranks around it leaves (Atlas 950)."""
     escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000

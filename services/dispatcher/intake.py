@@ -13,8 +13,10 @@ import msgspec
 from berth.core.errors import brief
 from berth.core.requests.dead_reasons import INTERNAL, UNSTORABLE
 from berth.core.requests.intake_messages import NoRequestError, read_request
+from berth.core.requests.waiting_jobs import WaitingJobs
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import GangRecord
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.writing import dead_letter
@@ -48,6 +50,8 @@ class Intake:
         """Jobs by the uids that those verdicts assign or confirm."""
         self._uncovered: dict[JobKey, JobSeen] = {}
         """Verdicts of others that are covered again: what counts is on its way."""
+        self._waiting = WaitingJobs()
+        """Jobs that wait, with the verdicts that have not come back."""
         self._cancel_seq = 0
         """INTAKE sequence of the last accepted cancellation."""
         self._last_seq = 0
@@ -68,6 +72,7 @@ class Intake:
         self._sent.clear()
         self._sent_names.clear()
         self._uncovered.clear()
+        self._waiting.replace((key, job, self._phase_of(job)) for key, job in self._state.jobs.items())
         self._cancel_seq = 0
         self._broken = ""
         self._feed = Feed(self._arrived)
@@ -144,21 +149,35 @@ class Intake:
         return self._cancel_seq > self._state.intake_seq and not self._broken
 
     def echoed(self, key: JobKey) -> None:
-        """Take a verdict that came back as a fact."""
+        """Take a fact about a job, which may be a verdict that came back."""
         sent = self._sent.get(key)
         if sent is not None and sent.intake_seq <= self._state.intake_seq:
             self._note_sent(key, None)
+        else:
+            self.touch(key)
+
+    def touch(self, key: JobKey) -> None:
+        """Take note of a job that may wait, or not wait any more."""
+        job = self._sent.get(key) or self._state.jobs.get(key)
+        self._waiting.note(key, job, self._phase_of(job))
+
+    def _gang_of(self, job: JobSeen | None) -> GangRecord | None:
+        return self._state.fold.gangs.get(job.uid) if job is not None else None
+
+    def _phase_of(self, job: JobSeen | None) -> str:
+        gang = self._gang_of(job)
+        return gang.phase if gang is not None else ""
 
     def _note_sent(self, key: JobKey, verdict: JobSeen | None) -> None:
         """Note the verdict on a name that is being stored, if any; it replaces the previous one."""
         before = self._sent.pop(key, None)
         if before is not None and self._sent_names.get(before.uid) == key:
             del self._sent_names[before.uid]
-        if verdict is None:
-            return
-        self._sent[key] = verdict
-        if verdict.state != "rejected":
-            self._sent_names[verdict.uid] = key
+        if verdict is not None:
+            self._sent[key] = verdict
+            if verdict.state != "rejected":
+                self._sent_names[verdict.uid] = key
+        self.touch(key)
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
         if stored.sequence in self._unstorable:
@@ -215,12 +234,12 @@ class Intake:
         owner = self._owner_of(message.uid or uid_from(stored.sequence))
         if owner is not None and owner != key:
             holder = msgspec.structs.replace(holder, namesake=owner)
-        return admit(message, receipt, holder, settings)
+        return admit(message, receipt, holder, settings, self._waiting.refusal_of(message, settings))
 
     def _holder(self, key: JobKey) -> Holder:
         sent = self._sent.get(key)
         job = sent if sent is not None else self._state.jobs.get(key)
-        return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
+        return holder_of(job, self._gang_of(job))
 
     def _owner_of(self, uid: str) -> JobKey | None:
         """Job that has a uid, or gets it with a pending verdict."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from berth.core.faults.storms import HeldBack
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
-from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded, Turn
+from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded
 from berth.core.state.cell import JobKey, State
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
@@ -202,9 +202,10 @@ class Dispatcher:
     @property
     def has_work(self) -> bool:
         """Whether a turn would do something now."""
+        is_due = 0 < self.scheduler.next_due_ms <= self.clock.now_ms()
         return (
             self._sent is not None
-            or ((self.scheduler.has_work or self._is_due) and not self.intake.awaits_cancel)
+            or ((self.scheduler.has_work or is_due) and not self.intake.awaits_cancel)
             or self.intake.has_work
             or self.views.has_work
             or not self.feeds.facts.is_empty
@@ -217,11 +218,6 @@ class Dispatcher:
         due_ms = self.scheduler.next_due_ms
         longest_s = min(self.config.tick_s, max(self.views.rest_s, _REST_S))
         return min(longest_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S)) if due_ms else longest_s
-
-    @property
-    def _is_due(self) -> bool:
-        """Whether the time has come to look at a gang with faults again."""
-        return 0 < self.scheduler.next_due_ms <= self.clock.now_ms()
 
     async def turn(self) -> bool:
         """Do what there is to do once; returns whether a record was appended.
@@ -298,28 +294,26 @@ class Dispatcher:
         """
         began_s = self.clock.monotonic_s()
         # 1. Take gangs in queue order, and what is due without a decision.
-        opening, set_aside = self.scheduler.open(self.clock.now_ms())
+        opening, set_aside = self.scheduler.open(self.clock.now_ms(), work_max=self.scatter.work_max)
         self._report(set_aside)
         self._report_held_back()
         if opening is None:
             return False
-        turn: Turn | None = opening
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
-            turn = choice = await self._choose(opening)
+            choice = await self._choose(opening)
             if choice.is_empty:
                 self.scheduler.leave(choice)
-                turn = None
                 return False
-            turn = recorded = self.scheduler.record(choice)
+            recorded = self.scheduler.record(choice)
             fold = self.state.fold
             data = encode_record(
                 recorded.round, fold.settings, chain=fold.chain, sequence=fold.head + 1, versions=self._versions
             )
             self._sent = _Sent(recorded, data, fold.head)
         finally:
-            if self._sent is None and turn is not None:
-                self.scheduler.take_back(turn)
+            if self._sent is None and self.scheduler.turn is not None:
+                self.scheduler.take_back(self.scheduler.turn)
         # 5. Append one record, 6. adopt it.
         self._faults.hit("append.before")
         is_stored = await self._settle(self._sent)
@@ -354,7 +348,12 @@ class Dispatcher:
         asking = Asking(opening)
         choice: Choice | None = None
         while choice is None:
-            offers: Offers = await self.scatter.gather(self.scheduler.scorer, asking.asks, number=opening.number)
+            offers: Offers = await self.scatter.gather(self.scheduler.scorer, asking.asks, opening)
+            if offers.are_heavy_late:
+                opening = self.scheduler.leave_out(opening, [gang.uid for gang in opening.gangs])
+                asking = Asking(opening)
+                late = [gang.namespaced_name for gang in opening.late[:_NAMED_MAX]]
+                self._log.warning("left out, too many different tasks", count=len(opening.late), jobs=late)
             missing_shards = MissingShards(self.config.shards, offers.missing, offers.doubted)
             choose = functools.partial(self.scheduler.choose, opening, offers.views, asking.asks, missing_shards)
             try:
@@ -441,8 +440,8 @@ class Dispatcher:
             folded: What it changed.
             turn: The turn that it ends; None for a record that was not decided here.
         """
-        touched = [(one.namespace, one.name) for one in folded.gangs]
-        for key in touched + [(one.namespace, one.name) for one in folded.unheld]:
+        for key in folded.jobs:
+            self.intake.touch(key)
             self.views.touch(key)
         if turn is None:
             self.scheduler.follow(folded)

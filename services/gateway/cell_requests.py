@@ -1,6 +1,7 @@
 """Requests to the service ``api`` under the identity of a caller, and what the caller may do."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ from berth.runtime.errors import FatalError, OversizeError, PoisonError, Transie
 from berth.schemas.programs.replies import RightsReply
 from berth.schemas.programs.shape import Request
 from berth.services.gateway.errors import RequestError
+from berth.services.gateway.shares import Shares
 
 EVERY: Final = "*"
 _RIGHTS_KEPT_S: Final = 5.0
@@ -24,6 +26,7 @@ class _Outcome(msgspec.Struct, frozen=True, gc=False):
     ok: bool
     error: str = ""
     code: str = ""
+    retry_after_ms: int = 0
 
 
 class CellRequests:
@@ -34,13 +37,15 @@ class CellRequests:
         clock: Of the process.
         timeout_s: Longest wait for an answer.
         at_once: Most requests that wait at the same time.
+        each: Most of them from one identity.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, *, timeout_s: float, at_once: int) -> None:
+    def __init__(self, bus: Bus, clock: Clock, *, timeout_s: float, at_once: int, each: int) -> None:
         self._bus = bus
         self._clock = clock
         self._timeout_s = timeout_s
         self._at_once = at_once
+        self._shares = Shares("requests at once", each)
         self._waiting = 0
         self._rights: dict[str, tuple[float, RightsReply]] = {}
         """What callers may do, and until when that counts."""
@@ -62,9 +67,9 @@ class CellRequests:
             raise RequestError(
                 f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
             )
-        subjects = self._bus.subjects
-        subject = subjects.api_as(verb, identity) if identity else subjects.api(verb)
+        subject = self._bus.subjects.gate(verb, identity)
         data = request if isinstance(request, bytes) else msgspec.json.encode(request)
+        self._shares.take(identity)
         self._waiting += 1
         try:
             reply = await self._bus.request(subject, data, timeout_s=self._timeout_s)
@@ -78,9 +83,11 @@ class CellRequests:
             raise RequestError(_unavailable(str(error)), "unavailable") from error
         finally:
             self._waiting -= 1
+            self._shares.give_back(identity)
         outcome = msgspec.json.decode(reply, type=_Outcome)
         if not outcome.ok:
-            raise RequestError(outcome.error, outcome.code)
+            wait_s = math.ceil(outcome.retry_after_ms / 1000)
+            raise RequestError(outcome.error, outcome.code, {"Retry-After": str(wait_s)} if wait_s else None)
         return reply
 
     async def rights(self, identity: str) -> RightsReply:

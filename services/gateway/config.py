@@ -48,6 +48,8 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Longest wait for an answer of the service ``api``."""
     requests_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 512
     """Most requests that wait for ``api`` at the same time; more are refused with 503."""
+    requests_per_identity: Annotated[int, Meta(ge=1, le=100_000)] = 256
+    """Most of them from one identity."""
     body_bytes_max: Annotated[int, Meta(ge=1_024, le=67_108_864)] = 1_048_576
     """Longest body of a request."""
     request_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
@@ -56,8 +58,12 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Longest time in which a client takes nothing of what is sent; then its connection is cut."""
     connections_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 12_000
     """Most open connections; more are refused with 503."""
+    connections_per_identity: Annotated[int, Meta(ge=1, le=1_000_000)] = 6_000
+    """Most open connections whose last request had a token of one identity."""
     streams_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     """Most open streams of events; more are refused with 503."""
+    streams_per_identity: Annotated[int, Meta(ge=1, le=1_000_000)] = 5_000
+    """Most open streams of one identity; more are refused with 503."""
     stream_events_max: Annotated[int, Meta(ge=1, le=100_000)] = 256
     """Most events that wait for one reader; a slower one is closed."""
     keepalive_s: Annotated[float, Meta(gt=0, le=600)] = 15.0

@@ -60,7 +60,7 @@ class EventRoutes:
             after = _position("header Last-Event-ID", last_id)
         await self._cell.see_reader(identity_of(request), namespace)
         subject = self._bus.subjects.event_job(namespace, name)
-        reader = self._streams.open()
+        reader = self._streams.open(identity_of(request))
         try:
             if follows:
                 await self._until_following()

@@ -14,6 +14,7 @@ from berth.formats.ascend.device_info import ChipLists, DeviceReport, SwitchInfo
 from berth.formats.ascend.free_list import FreeList, FreeView, looked_again, with_report
 from berth.formats.ascend.node_info import NodeInfo
 from berth.formats.ascend.report_error import RefusedReport
+from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import HealthReport, NodeCondition
 from berth.schemas.units import UnixMs
 
@@ -24,6 +25,8 @@ NODED: Final = "NodeD"
 SWITCH: Final = "switch"
 AGENT: Final = "agent"
 _FIELDS: Final = {DEVICE: "device", NODED: "node", SWITCH: "switch", AGENT: "agent"}
+_LEVELS: Final = {NODED: "noded_level", SWITCH: "switch_level"}
+"""Field of a condition with the level of a node by a source."""
 """Fields of :class:`SourceReports` by source."""
 _MS: Final = 1000
 
@@ -190,8 +193,14 @@ class ReportStore:
         return is_new
 
     def mark_valid(self, node: str, source: str) -> bool:
-        """Mark a source's newest report as valid, which ends a refused one; returns whether it was refused before."""
+        """Mark a source's newest report as valid, which ends a refused one; returns whether it was refused before.
+
+        What an earlier run knew by this source counts no longer.
+        """
         reports = self._reports_of(node)
+        level = _LEVELS.get(source)
+        if level is not None and reports.restored is not None and getattr(reports.restored, level):
+            reports.restored = msgspec.structs.replace(reports.restored, **{level: NodeHealth.OK})
         if source not in reports.suspect:
             return False
         reports.suspect = {key: reason for key, reason in reports.suspect.items() if key != source}

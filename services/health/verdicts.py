@@ -85,6 +85,8 @@ def judge(
         updated_ms=updated_ms,
         sub_healthy=union_of(_sub_healthy(node, part) for part in parts),
         sources=union_of(part.source for part in parts if part.is_fault),
+        noded_level=_in_force(reports, NODED),
+        switch_level=_in_force(reports, SWITCH),
     )
 
 
@@ -101,7 +103,8 @@ def _of_refused(
     """Parts of the refused reports: that they are refused, and what they say, which keeps new work away alone."""
     parts = [PartialVerdict(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(reports.suspect.items())]
     for source, gap in sorted(reports.gaps.items()):
-        if source in {NODED, SWITCH} and reports.of(source) is None:
+        is_known = reports.of(source) is not None or _in_force(reports, source) is not NodeHealth.OK
+        if source in {NODED, SWITCH} and not is_known:
             more = "" if gap == reports.suspect.get(source) else f", {gap}"
             parts.append(PartialVerdict(NodeHealth.NO_NEW_WORK, f"{source}{rules.via}: {_UNREADABLE}{more}"))
     found = [*_devices(node, reports.refused, rules, held=held, now_ms=now_ms), *_others(reports.refused, rules)]
@@ -125,15 +128,28 @@ def _restored(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> No
     return msgspec.structs.replace(restored, level=level, withheld=0, reason="")
 
 
+def _in_force(reports: NodeReports, source: str) -> NodeHealth:
+    """Level of a node by the last valid report of NodeD or on its switch; an earlier run may have read it."""
+    if reports.node is not None and source == NODED:
+        return judge_node(reports.node).level
+    if reports.switch is not None and source == SWITCH:
+        return judge_switch(reports.switch)[0]
+    restored = reports.restored
+    if restored is None or source not in reports.suspect:
+        return NodeHealth.OK
+    return restored.noded_level if source == NODED else restored.switch_level
+
+
 def _before_restart(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
-    """Part of the last valid report of NodeD if an earlier run read it, and the newest one is refused."""
-    restored, reporter = reports.restored, rules.reporter(HealthSource.NODED)
-    if restored is None or NODED not in reports.suspect or reports.node is not None:
-        return []
-    if restored.level not in FAULTS or not restored.sources & reporter:
-        return []
-    why = f"{NODED}{rules.via}: level {word_of(restored.level)} by its last valid report"
-    return [PartialVerdict(restored.level, why, source=reporter)]
+    """Parts of the last valid reports of NodeD and on the switch that an earlier run read; the newest are refused."""
+    found = []
+    reporters = {NODED: HealthSource.NODED, SWITCH: HealthSource.DEVICE_PLUGIN}
+    for source, reporter in reporters.items():
+        level = _in_force(reports, source)
+        if reports.of(source) is None and level is not NodeHealth.OK:
+            why = f"{source}{rules.via}: level {word_of(level)} by its last valid report"
+            found.append(PartialVerdict(level, why, source=rules.reporter(reporter)))
+    return found
 
 
 def _sub_healthy(node: NodeDescription, part: PartialVerdict) -> int:

@@ -21,6 +21,14 @@ ALERTS: Final = (
         do="See whether its service account may list Nodes, and whether it reads the right cluster.",
     ),
     Alert(
+        name="BerthChipTwice",
+        expr="max by (namespace) (berth_inventory_twice_named_chips) > 0",
+        for_s=5 * MINUTE_S,
+        severity="critical",
+        means="{{ $value | humanize }} chips are named by more than one running pod: their work may disturb each other.",
+        do="`berth nodes` and Events ChipTwice name the pods. Delete the one that does not belong there.",
+    ),
+    Alert(
         name="BerthMessagesRefused",
         expr="sum by (namespace) (increase(berth_inventory_refused_messages_total[1h])) > 0",
         for_s=0,

@@ -1,6 +1,7 @@
 """Answering score requests at the sequences that they name."""
 
 import asyncio
+import math
 from typing import Final
 
 from berth.core.cluster.bitmaps import bitmap_of
@@ -17,7 +18,11 @@ from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
 from berth.services.scorer.metrics import ScorerMetrics
 
+REQUESTS_MAX: Final = 64
+"""Requests that wait with the time of their receipt; more wait without."""
 _WAIT_MS_DEFAULT: Final = 250
+_PAUSE_S: Final = 0.01
+"""How long shapes are scored before requests that came are taken in."""
 
 
 class Shard:
@@ -41,6 +46,8 @@ class Shard:
         self.clock = clock
         self.state = State(owns=lambda domain: shard_of(domain, shards) == shard)
         self.feeds = Feeds(bus, clock, self.state, instruments.log, void=instruments.metrics.void)
+        self._turn = asyncio.Lock()
+        """Held while a request is answered: the state stays as it is."""
         self.answered = 0
         self.late = 0
         self._own = OwnRows(lambda _: True)  # the state of a shard has its own domains only
@@ -52,30 +59,49 @@ class Shard:
         await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology", "drain")])
         self.show()
 
-    async def answer(self, data: bytes) -> bytes:
-        """Offer for a request.
+    async def answer(self, data: bytes) -> bytes | None:
+        """Offer for a request; None if nobody waits for it any more.
+
+        Requests are answered one at a time, in the order in which they come.
 
         Raises:
             PoisonError: The request does not decode.
         """
+        began_s = self.clock.monotonic_s()
         try:
             request = decode(data, ScoreRequest)
         except DecodeError as error:
             raise PoisonError(str(error)) from error
+        until_s = began_s + request.keep_ms / 1000 if request.keep_ms else math.inf
+        async with self._turn:
+            answer = await self._answer(request, until_s)
+        self._metrics.requests.labels("dropped" if answer is None else "yes" if answer.ready else "no").inc()
+        self._metrics.took.observe(self.clock.monotonic_s() - began_s)
+        await self.feeds.write_dead_letters()
+        return encode(answer) if answer is not None else None
+
+    async def _answer(self, request: ScoreRequest, until_s: float) -> Offer | None:
+        """Offer for a request; None after ``until_s``."""
         began_s = self.clock.monotonic_s()
+        if began_s >= until_s:
+            self._note_dropped(request, scored=0)
+            return None
         wait_ms = request.wait_ms or _WAIT_MS_DEFAULT
         ready = await self._reach(request.facts_seq, request.ledger_seq, timeout_s=wait_ms / 1000)
         self.answered += ready
         self.late += not ready
-        offer = Offer(
-            shard=self.shard,
-            round=request.round,
-            facts_seq=self.state.nodes_seq,
-            ledger_seq=self.state.fold.head,
-            ready=ready,
-            shapes=[self._offer(ask) for ask in request.asks] if ready else [],
-            leaf_states=self._leaf_states(request) if ready else b"",
-        )
+        shapes: list[ShapeOffer] = []
+        packed: dict[tuple[int, ...], bytes] = {}
+        paused_s = self.clock.monotonic_s()
+        for ask in request.asks if ready else ():
+            shapes.append(self._offer(ask, packed))
+            now_s = self.clock.monotonic_s()
+            if now_s >= until_s:
+                self._note_dropped(request, scored=len(shapes))
+                return None
+            if now_s - paused_s >= _PAUSE_S:  # requests that come are timed from now on
+                await asyncio.sleep(0)
+                paused_s = self.clock.monotonic_s()
         if not ready:
             self._log.warning(
                 "cannot answer at the requested sequences",
@@ -85,13 +111,23 @@ class Shard:
                 ledger_asked=request.ledger_seq,
                 ledger=self.state.fold.head,
             )
-        answer = encode(offer)
-        self._metrics.requests.labels("yes" if ready else "no").inc()
-        self._metrics.took.observe(self.clock.monotonic_s() - began_s)
-        await self.feeds.write_dead_letters()
-        return answer
+        return Offer(
+            shard=self.shard,
+            round=request.round,
+            facts_seq=self.state.nodes_seq,
+            ledger_seq=self.state.fold.head,
+            ready=ready,
+            shapes=shapes,
+            leaf_states=self._leaf_states(request) if ready else b"",
+        )
 
-    def _offer(self, ask: Ask) -> ShapeOffer:
+    def _note_dropped(self, request: ScoreRequest, *, scored: int) -> None:
+        """Say that a request came too late to be of use."""
+        self._log.warning(
+            "request dropped, nobody waits for it", shard=self.shard, shapes=len(request.asks), scored=scored
+        )
+
+    def _offer(self, ask: Ask, packed: dict[tuple[int, ...], bytes] | None = None) -> ShapeOffer:
         """What this shard can give for a shape."""
         leaves, table = self.state.leaves, self.state.table
         found = self.scorer.candidates(ask.shape, ask.count, leaves=leaves)
@@ -100,7 +136,7 @@ class Shard:
             usable = leaves.pack(found.usable)
         elif found.fits is not None:
             usable = bitmap_of(found.fits, self._own.rows(table))
-        return offer_of(table, found, usable=usable)
+        return offer_of(table, found, usable=usable, packed=packed)
 
     def _leaf_states(self, request: ScoreRequest) -> bytes:
         """What the ledger makes of the leaves. Under parity that depends on pods, which a shard does not follow."""
@@ -119,7 +155,8 @@ class Shard:
             named = decode(data, Advance)
         except DecodeError as error:
             raise PoisonError(str(error)) from error
-        self._apply(named.facts_seq, named.ledger_seq)
+        async with self._turn:
+            self._apply(named.facts_seq, named.ledger_seq)
 
     @property
     def scorer(self) -> Scorer:

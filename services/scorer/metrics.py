@@ -15,10 +15,11 @@ class ScorerMetrics:
         self.void = VoidRecords(registry)
         self.requests = registry.counter(
             "scorer_requests_total",
-            'Score requests, by `ready`; `ready="no"`: the requested sequences were not reached in time.',
+            'Score requests, by `ready`; `ready="no"`: the requested sequences were not reached in time;'
+            ' `ready="dropped"`: there was no answer before its deadline.',
             ["ready"],
         )
-        for ready in ("yes", "no"):
+        for ready in ("yes", "no", "dropped"):
             self.requests.labels(ready)
         self.took = registry.seconds(
             "scorer_request_seconds", "Duration of one request, including the wait for its sequences."

@@ -212,7 +212,7 @@ async def test_a_message_of_somebody_else_ends_the_restore(
 
 async def test_a_backup_of_another_cell_is_refused(full: NatsBus, nats_server: str, tmp_path: Path) -> None:
     await backup(full, CLOCK, tmp_path / "b")
-    async with await NatsBus.connect(nats_server, "other", name="test") as other:
+    async with await NatsBus.connect(nats_server, "other", name="test", inbox="_INBOX.person.test") as other:
         with pytest.raises(RestoreError, match="is a backup of the cell"):
             await restore(other, CLOCK, tmp_path / "b")
         assert await other.keeping(StreamName.LEDGER) is None

@@ -89,7 +89,7 @@ async def test_a_wait_leaves_nothing_served(real_bus: NatsBus) -> None:
 
 
 async def test_what_could_not_be_served_leaves_no_task(own_server: EmbeddedServer) -> None:
-    async with await NatsBus.connect([own_server.url], "x", name="test") as bus:
+    async with await NatsBus.connect([own_server.url], "x", name="test", inbox="_INBOX.person.test") as bus:
         await own_server.kill()
         await until(lambda: not bus.connected, deadline_s=10, what="the break")
 

@@ -49,7 +49,7 @@ async def test_the_age_of_events_is_that_of_the_service_that_names_it(real_bus: 
 
 
 async def test_a_setting_that_cannot_change_is_fatal_and_named(nats_server: str, cell: str) -> None:
-    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+    async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
         stream = bus.subjects.stream(StreamName.LEDGER)
         config = {"name": stream, "subjects": [bus.subjects.ledger], "storage": "memory"}
         await bus.request(f"$JS.API.STREAM.CREATE.{stream}", msgspec.json.encode(config), timeout_s=5)
@@ -71,7 +71,7 @@ async def test_the_server_itself_refuses_to_remove_facts(real_bus: NatsBus) -> N
 
 
 async def test_two_cells_share_nothing(nats_server: str, real_bus: NatsBus, cell: str) -> None:
-    async with await NatsBus.connect(nats_server, f"{cell}.b", name="test") as other:
+    async with await NatsBus.connect(nats_server, f"{cell}.b", name="test", inbox="_INBOX.person.test") as other:
         await other.ensure_streams()
         await other.append(b"x", expected_seq=0)
         assert (await real_bus.state(StreamName.LEDGER)).last_seq == 0

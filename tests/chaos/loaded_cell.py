@@ -61,7 +61,7 @@ class LoadedCell:
     async def __aenter__(self) -> Self:
         made = self._stack.enter_context(services(self._folder, ",".join(self._urls)))
         try:
-            self.bus = await NatsBus.connect(self._urls, self._cell, name="observer")
+            self.bus = await NatsBus.connect(self._urls, self._cell, name="observer", inbox="_INBOX.person.observer")
             self._stack.push_async_callback(self.bus.close)
             await until_true(self._has_streams, deadline_s=40, what="the streams are there")
             self.watch = Watch(self.bus)
@@ -94,15 +94,15 @@ class LoadedCell:
 
         await until(is_reached, deadline_s=40, what=f"verdicts up to {goal}, at {self.watch.judged}")
 
-    async def said(self, words: str) -> None:
-        """Wait until some process has said something since now."""
+    async def said(self, *words: str) -> None:
+        """Wait until some process has said one of some things since now."""
         before = self._count(words)
 
         def is_said() -> bool:
             self.keep_alive()
             return self._count(words) > before
 
-        await until(is_said, deadline_s=40, what=f"some process says: {words}")
+        await until(is_said, deadline_s=40, what=f"some process says: {' or '.join(words)}")
 
     def keep_alive(self, *, but: str = "") -> None:
         """Start what has ended, except one process."""
@@ -129,5 +129,6 @@ class LoadedCell:
             return False
         return True
 
-    def _count(self, words: str) -> int:
-        return sum(process.whole_log().count(words) for process in self.processes.values())
+    def _count(self, words: tuple[str, ...]) -> int:
+        logs = [process.whole_log() for process in self.processes.values()]
+        return sum(log.count(one) for log in logs for one in words)

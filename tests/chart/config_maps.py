@@ -30,7 +30,7 @@ _FOLDERS: Final[dict[str, tuple[str, dict[str, Form]]]] = {
 Production has users with a gateway; those without one are a file of its own, :data:`USERS_ALONE`.
 """
 STREAMS: Final = "_default"
-"""End of the names of streams in the rights of the gateway."""
+"""End of the names of streams in the rights."""
 USERS: Final = "users: ["
 """Begin of the list of users, to which a value adds more."""
 _OF_NODESIM: Final = {"settings.toml": "nodesim.settings", "cluster.yaml": "nodesim.cluster"}
@@ -109,6 +109,7 @@ def _environment(there: Maps, met: Met) -> Iterator[str]:
     yield f'BERTH_PROBES__HOST: "{base["BERTH_PROBES__HOST"]}"'
     yield f'BERTH_PROBES__PORT: "{base["BERTH_PROBES__PORT"]}"'
     yield f"{{{{- if {AUTH} }}}}"
+    yield f'BERTH_BUS__MAKES_STREAMS: "{production["BERTH_BUS__MAKES_STREAMS"]}"'
     yield f"BERTH_BUS__PASSWORD_FILE: {production['BERTH_BUS__PASSWORD_FILE']}"
     yield "{{- end }}"
     yield f"{{{{- if {TLS} }}}}"

@@ -18,6 +18,7 @@ STORED: Final = ".Values.nats.storage.enabled"
 ONE: Final = ".Values.oneProcess.enabled"
 POD: Final = "spec template spec"
 CONTAINER: Final = f"{POD} containers *"
+INIT: Final = f"{POD} initContainers *"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ FIELDS: Final = (
     Field(Place("StatefulSet", "nats", f"{POD} volumes data emptyDir sizeLimit"), "nats.storage.size"),
     Field(Place("*", "*", f"{POD} volumes secret secret secretName"), "nats.auth.secret"),
     Field(Place("StatefulSet", "nats", f"{CONTAINER} env OF_* valueFrom secretKeyRef name"), "nats.auth.secret"),
+    Field(Place("*", "*", f"{POD} volumes streams secret secretName"), "nats.auth.secret"),
     Field(Place("*", "*", f"{POD} volumes ca secret secretName"), "nats.tls.secret"),
     Field(Place("StatefulSet", "nats", f"{POD} volumes tls secret secretName"), "nats.tls.secret"),
     Field(Place("PriorityClass", "*", "metadata name"), "priorityClass.name"),
@@ -108,6 +110,10 @@ CONDITIONS: Final = (
     (Place("*", "*", f"{CONTAINER} env BERTH_BUS__USER"), AUTH),
     (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth"), AUTH),
     (Place("*", "*", f"{POD} volumes secret"), AUTH),
+    (Place("*", "*", f"{INIT} env"), AUTH),
+    (Place("*", "*", f"{INIT} volumeMounts /run/secrets/berth"), AUTH),
+    (Place("*", "*", f"{INIT} volumeMounts /run/secrets/berth-ca"), TLS),
+    (Place("*", "*", f"{POD} volumes streams"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env OF_*"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env PASSWORD_*"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env ROUTE_*"), AUTH),
@@ -135,6 +141,7 @@ ADDED: Final = (
     (Place("StatefulSet", "nats", POD), "nodeSelector", Given("with .Values.nats.nodeSelector", Block("toYaml ."))),
     (Place("*", "*", POD), "imagePullSecrets", Given("with .Values.image.pullSecrets", Block("toYaml ."))),
     (Place("*", "*", CONTAINER), "imagePullPolicy", Given("with .Values.image.pullPolicy", Value("."))),
+    (Place("*", "*", INIT), "imagePullPolicy", Given("with .Values.image.pullPolicy", Value("."))),
     (
         Place("StatefulSet", "nats", "spec volumeClaimTemplates 0 spec"),
         "storageClassName",
@@ -173,6 +180,7 @@ ENVIRONMENT: Final = {
     "BERTH_BUS__URL",
     "BERTH_BUS__CELL",
     "BERTH_BUS__REPLICAS",
+    "BERTH_BUS__MAKES_STREAMS",
     "BERTH_BUS__PASSWORD_FILE",
     "BERTH_BUS__TLS_CA_FILE",
     "BERTH_SHARDS",

@@ -16,7 +16,13 @@ from tests.chart.places import ADDED, CONDITIONS, FIELDS, OBJECTS, OF_ONE_PROCES
 from tests.chart.text import Given, Node, Tree, Value, template
 
 HEAD: Final = "{{- /* Written by make chart from the manifests in k8s/; change those. */ -}}\n"
-KEYS: Final = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
+KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+}
 """What an item of a list is known by."""
 GROUPS: Final = {
     "Namespace": "namespaces",

@@ -189,6 +189,7 @@ CASES: Final[dict[str, Case]] = {
     "BerthNoticesFail": Case(lambda cell: cell.binder.notices.labels("failed").inc(5)),
     "BerthInventoryMissing": service("inventory"),
     "BerthNoNodes": Case(lambda cell: cell.inventory.nodes.set(0), lambda cell: cell.inventory.nodes.set(100)),
+    "BerthChipTwice": Case(lambda cell: cell.inventory.twice.set(2), lambda cell: cell.inventory.twice.set(0)),
     "BerthMessagesRefused": Case(lambda cell: cell.inventory.refused.inc()),
     "BerthInventoryFailures": Case(lambda cell: cell.inventory.failures.inc(400)),
     "BerthHealthMissing": service("health"),

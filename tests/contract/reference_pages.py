@@ -16,6 +16,8 @@ from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.config import PREFIX, ServiceConfig
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.catalogue import MESSAGES
+from berth.schemas.intake import BOUNDS
+from berth.schemas.ledger import Settings
 from berth.schemas.programs.job_file import JobFile, JobMetadata, JobSpec, JobTask, SoftShare
 from berth.schemas.subjects import StreamSpec, Subjects
 from tests.contract.command_page import commands_page
@@ -34,6 +36,7 @@ FOLDER: Final = ROOT / "docs" / "reference"
 SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 NOT_FOR_OPERATORS: Final = {"fault_point"}
 """Settings that tests of crashes set."""
+WAITING: Final = ("waiting_jobs_max", "waiting_pods_max")
 
 
 def settings_page() -> str:
@@ -149,8 +152,40 @@ def job_file_page() -> str:
         ),
         "",
         *table(("product", "what", "resource", "chips of a node", "selector", "policy"), rows),
+        *_bounds(),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _bounds() -> list[str]:
+    """The section of the bounds of requests."""
+    settings = msgspec.structs.fields(Settings)
+    jobs, pods = (next(one.default for one in settings if one.name == name) for name in WAITING)
+    return [
+        "## Bounds",
+        "",
+        *filled(
+            "One request delays the decisions about all others, so none may be arbitrarily large. What is above a bound is"
+            " refused with `too-large`: the refusal names the field, what it has, and the bound. The bounds are the same for"
+            " `berth submit`, for programs, and for pods and PodGroups of a cluster, whose pods then wait with the refusal"
+            " as their reason. Nothing of such a request is kept, and no other one waits for it."
+        ),
+        "",
+        *table(("bound", "at most", "what"), [(f"`{one.name}`", f"{one.most:,}", one.what) for one in BOUNDS]),
+        *filled(
+            "Of a pod of another scheduler that is above a bound only what it takes from its node is counted."
+            " Annotations and labels of PodGroups and owners that Berth does not read are not copied into a request."
+        ),
+        "",
+        "## Jobs that wait",
+        "",
+        *filled(
+            f"At most {jobs:,} jobs with {pods:,} pods wait in one namespace, and as many of one program"
+            f" (`decisions.{WAITING[0]}`, `decisions.{WAITING[1]}` of the dispatcher). A request beyond them is refused with"
+            " `too-many`; for pods of a cluster it is made again later. Ranks that a running gang has lost have room."
+        ),
+        "",
+    ]
 
 
 def _pairs(labels: dict[str, str]) -> str:

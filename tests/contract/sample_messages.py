@@ -35,6 +35,7 @@ from berth.schemas.facts import (
     Rejection,
     TimerSeen,
     TopologySeen,
+    Witness,
 )
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
@@ -125,11 +126,11 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
-        HealthSeen: {"sub_healthy", "sources", "flapping"},
+        HealthSeen: {"sub_healthy", "sources", "flapping", "noded_level", "switch_level"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid", "rejections", "owner"},
         OutcomeSeen: {"step", "done", "held", "open", "given_back"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
-        Round: {"recoveries", "held", "corrections"},
+        Round: {"recoveries", "held", "corrections", "work_max"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
         Settings: {
@@ -150,9 +151,12 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "hold_places_ms",
             "fault_settle_ms",
             "chain",
+            "waiting_jobs_max",
+            "waiting_pods_max",
         },
         SnapshotBody: {"digest", "fold_version"},
         ShapeOffer: {"error"},
+        ScoreRequest: {"keep_ms"},
         MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
         Epoch: {"resumes"},
@@ -160,10 +164,11 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         JobCancel: {"cancelled_by", "inferred"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
-        Refusal: {"constraints", "yields"},
+        Refusal: {"constraints", "yields", "retry_ms", "shapes"},
         Placement: {"claims"},
         DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
-        JobSeen: {"inferred"},
+        JobSeen: {"inferred", "warnings"},
+        LedgerSeen: {"witnesses"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -284,6 +289,8 @@ def _refusal() -> Refusal:
             ConstraintCount(reason=NodeReason.SPREAD, nodes=1, names=["topology.kubernetes.io/zone"], lacking=1)
         ],
         yields=True,
+        retry_ms=_AT_MS + 4_000,
+        shapes=300,
     )
 
 
@@ -444,6 +451,8 @@ def _facts() -> tuple[Message, ...]:
             sub_healthy=pack([0, 0b1000, 0], 8),
             sources=pack([0, HealthSource.DEVICE_PLUGIN | HealthSource.NODED, HealthSource.AGENT], 1),
             flapping=[FlappingChip(1, 7, 3, _AT_MS - 1, _AT_MS + 120_000)],
+            noded_level=pack([NodeHealth.OK, NodeHealth.SUB_HEALTHY, NodeHealth.EVICT], 1),
+            switch_level=pack([NodeHealth.OK, NodeHealth.NO_NEW_WORK, NodeHealth.OK], 1),
         ),
         TopologySeen(
             kind="switch",
@@ -562,6 +571,7 @@ def _facts() -> tuple[Message, ...]:
             reason="accepted",
             after_seq=12,
             inferred=True,
+            warnings=["label 'tor-afinity' is not known, and is close to 'tor-affinity'"],
         ),
         OutcomeSeen(
             namespace="team-a",
@@ -580,7 +590,13 @@ def _facts() -> tuple[Message, ...]:
             given_back=True,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
-        LedgerSeen("2026-11-21T10:00:00.123456789Z", epoch=7, sequence=42, at_ms=_AT_MS + 8),
+        LedgerSeen(
+            "2026-11-21T10:00:00.123456789Z",
+            epoch=7,
+            sequence=42,
+            at_ms=_AT_MS + 8,
+            witnesses=[Witness("ml/a-0", "n1", 42)],
+        ),
         *_usage(),
         *_volumes(),
     )
@@ -735,6 +751,8 @@ def _settings() -> Settings:
         hold_places_ms=45_000,
         fault_settle_ms=150,
         chain=1,
+        waiting_jobs_max=30_000,
+        waiting_pods_max=900_000,
     )
 
 
@@ -809,6 +827,7 @@ def _ledger() -> tuple[Message, ...]:
                 )
             ],
             corrections=[Correction(uid="38", attempt=2, ranks=[0, 3], chips=[[1, 2], [6, 7]])],
+            work_max=2_000_000,
         ),
     )
 
@@ -844,7 +863,9 @@ def _offers() -> tuple[Message, ...]:
         drained_ms=_AT_MS + 3_600_000,
     )
     return (
-        ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
+        ScoreRequest(
+            round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40, keep_ms=50
+        ),
         Offer(
             shard=1,
             round=7,

@@ -45,8 +45,7 @@ async def test_an_indexed_job_is_one_gang_in_order_of_its_indexes(workloads: Wor
     await workloads.make(body)
     pods = await workloads.until_whole(*[f"llm-{number}-" for number in range(12)])
     assert all(pod["spec"]["schedulingGroup"]["podGroupName"] for pod in pods)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_pod_of_an_indexed_job_that_fails_comes_back_with_its_rank(workloads: Workloads) -> None:
@@ -56,8 +55,7 @@ async def test_a_pod_of_an_indexed_job_that_fails_comes_back_with_its_rank(workl
     await workloads.fail(before[2])
     were = [*before[:2], before[3]]
     await workloads.until_whole(*[f"llm-{number}-" for number in range(4)], without=before[2:3], were=were)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_the_jobs_of_a_set_are_one_gang_all_the_same(workloads: Workloads) -> None:
@@ -73,5 +71,4 @@ async def test_the_jobs_of_a_set_are_one_gang_all_the_same(workloads: Workloads)
     await workloads.make(body)
     names = [f"llm-workers-{job}-{index}-" for job in range(2) for index in range(2)]
     await workloads.until_whole("llm-leader-0-0-", *names)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)

@@ -42,24 +42,21 @@ async def test_a_leader_and_workers_are_one_gang_in_order_of_their_indexes(workl
     body = leader_and_workers()
     await workloads.make(body)
     await workloads.until_whole(*PODS)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_more_than_ten_jobs_are_ranked_by_number(workloads: Workloads) -> None:
     body = a_job_set(replicated("w", 12, 1, chips=2))
     await workloads.make(body)
     await workloads.until_whole(*[f"llm-w-{number}-0-" for number in range(12)])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_leader_without_chips_is_part_of_the_gang(workloads: Workloads) -> None:
     body = a_job_set(replicated("driver", 1, 1, chips=0), replicated("workers", 1, 6))
     await workloads.make(body)
     await workloads.until_whole(*[f"llm-workers-0-{number}-" for number in range(6)], beside=["llm-driver-0-0-"])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_set_that_succeeds_is_over(workloads: Workloads) -> None:
@@ -77,8 +74,7 @@ async def test_all_pods_of_a_set_that_is_restarted_get_their_ranks_again(workloa
     await workloads.fail(before[3])
     await workloads.until_whole(*PODS, without=before)
     assert (await workloads.read(body))["status"]["restarts"] == 1
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_set_that_fails_leaves_nothing(workloads: Workloads) -> None:
@@ -101,8 +97,7 @@ async def test_a_suspended_set_holds_nothing_and_comes_back_whole(workloads: Wor
     await workloads.until_over()
     await workloads.change(body, {"spec": {"suspend": False}})
     await workloads.until_whole(*PODS, without=before)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_pod_of_a_lost_node_comes_back_with_its_rank_and_the_others_stay(workloads: Workloads) -> None:
@@ -111,8 +106,7 @@ async def test_a_pod_of_a_lost_node_comes_back_with_its_rank_and_the_others_stay
     before = await workloads.until_whole(*PODS)
     await workloads.lose_node(before[4])
     await workloads.until_whole(*PODS, without=before[4:], were=before[:4])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_set_whose_node_is_lost_restarts_whole_where_its_jobs_may_not_fail(workloads: Workloads) -> None:
@@ -121,8 +115,7 @@ async def test_a_set_whose_node_is_lost_restarts_whole_where_its_jobs_may_not_fa
     before = await workloads.until_whole(*PODS)
     await workloads.lose_node(before[1])
     await workloads.until_whole(*PODS, without=before)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_set_without_room_waits_whole_and_starts_when_there_is_room(workloads: Workloads) -> None:
@@ -134,8 +127,7 @@ async def test_a_set_without_room_waits_whole_and_starts_when_there_is_room(work
     await workloads.until_told("second-w-", "")
     await workloads.drop(first)
     await workloads.until_whole("second-w-0-0-", "second-w-0-1-", "second-w-1-0-", "second-w-1-1-", without=before)
-    await workloads.drop(second)
-    await workloads.until_over()
+    await workloads.end(second)
 
 
 async def test_a_set_of_the_same_name_is_another_gang(workloads: Workloads) -> None:
@@ -145,16 +137,14 @@ async def test_a_set_of_the_same_name_is_another_gang(workloads: Workloads) -> N
     await workloads.drop(body)
     await workloads.make(body)
     await workloads.until_whole(*PODS, without=before)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_jobs_that_start_in_order_are_ranked_as_if_they_came_together(workloads: Workloads) -> None:
     body = leader_and_workers(startupPolicy={"startupPolicyOrder": "InOrder"})
     await workloads.make(body)
     await workloads.until_whole(*PODS, apart=True)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_jobs_that_depend_on_others_follow_them(workloads: Workloads) -> None:
@@ -162,8 +152,7 @@ async def test_jobs_that_depend_on_others_follow_them(workloads: Workloads) -> N
     body = a_job_set(replicated("leader", 1, 1), workers)
     await workloads.make(body)
     await workloads.until_whole(*PODS, apart=True)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_jobs_with_a_domain_each_follow_their_leaders(workloads: Workloads) -> None:
@@ -174,8 +163,7 @@ async def test_jobs_with_a_domain_each_follow_their_leaders(workloads: Workloads
     pods = await workloads.until_whole(*PODS[1:], apart=True)
     racks = [await rack_of(workloads, pod) for pod in pods]
     assert racks[0] == racks[1] != racks[2] == racks[3]
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_job_that_is_restarted_alone_gets_its_ranks_again(workloads: Workloads) -> None:
@@ -184,8 +172,7 @@ async def test_a_job_that_is_restarted_alone_gets_its_ranks_again(workloads: Wor
     before = await workloads.until_whole(*PODS)
     await workloads.fail(before[3])
     await workloads.until_whole(*PODS, without=before[3:], were=before[:3])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_set_that_grows_and_shrinks_keeps_its_ranks(workloads: Workloads) -> None:
@@ -198,8 +185,7 @@ async def test_a_set_that_grows_and_shrinks_keeps_its_ranks(workloads: Workloads
     after = await workloads.until_whole(*names, were=before)
     await workloads.change(body, {"spec": {"replicatedJobs": [resized(job, 1)]}})
     await workloads.until_whole(*names[:1], without=after[1:])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_set_gets_the_nodes_that_its_queue_chose_while_it_was_suspended(workloads: Workloads) -> None:
@@ -213,8 +199,7 @@ async def test_a_set_gets_the_nodes_that_its_queue_chose_while_it_was_suspended(
     await workloads.change(body, {"spec": {"suspend": False, "replicatedJobs": jobs}})
     pods = await workloads.until_whole("llm-w-0-0-", "llm-w-0-1-")
     assert [await rack_of(workloads, pod) for pod in pods] == ["2", "2"]
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_set_is_restarted_by_a_controller_that_was_away(workloads: Workloads) -> None:
@@ -225,8 +210,7 @@ async def test_a_set_is_restarted_by_a_controller_that_was_away(workloads: Workl
     await workloads.fail(before[4])
     await workloads.controller.restart()
     await workloads.until_whole(*PODS, without=before)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 def resized(job: Tree, pods: int) -> Tree:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.operator_objects import KINDS, a_kubeflow_job, samples
+from tests.support.operator_steps import suspend_and_resume
 from tests.support.real_controllers import TRAINING
 from tests.support.real_workloads import Workloads
 
@@ -15,16 +16,14 @@ async def test_a_master_and_workers_are_one_gang_in_order_of_their_indexes(workl
     body = a_kubeflow_job(Master=1, Worker=3)
     await workloads.make(body)
     await workloads.until_whole(*PODS)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_launcher_follows_its_workers(workloads: Workloads) -> None:
     body = a_kubeflow_job("MPIJob", Launcher=(1, 0), Worker=3)
     await workloads.make(body)
     await workloads.until_whole("llm-worker-0", "llm-worker-1", "llm-worker-2", beside=["llm-launcher"], apart=True)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_job_without_room_waits_whole(workloads: Workloads) -> None:
@@ -36,8 +35,7 @@ async def test_a_job_without_room_waits_whole(workloads: Workloads) -> None:
     await workloads.until_told("second-", "2 of 4 pods find room")
     await workloads.drop(first)
     await workloads.until_whole(*[name.replace("llm", "second") for name in PODS], without=before)
-    await workloads.drop(second)
-    await workloads.until_over()
+    await workloads.end(second)
 
 
 async def test_a_pod_that_fails_gets_its_rank_again_and_a_suspended_job_comes_back(workloads: Workloads) -> None:
@@ -46,12 +44,7 @@ async def test_a_pod_that_fails_gets_its_rank_again_and_a_suspended_job_comes_ba
     before = await workloads.until_whole(*PODS)
     await workloads.fail(before[2], exit_code=137)
     after = await workloads.until_whole(*PODS, without=[before[2]], were=[*before[:2], before[3]])
-    await workloads.change(body, {"spec": {"runPolicy": {"suspend": True}}})
-    await workloads.until_over()
-    await workloads.change(body, {"spec": {"runPolicy": {"suspend": False}}})
-    await workloads.until_whole(*PODS, without=after)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await suspend_and_resume(workloads, body, "runPolicy", PODS, after)
 
 
 @pytest.mark.timeout(500)

@@ -3,46 +3,27 @@
 import pytest
 
 from tests.support.operator_objects import a_ray_cluster, resized_cluster, samples
+from tests.support.operator_steps import HEAD, WORKER, crowd_out_cluster, suspend_cluster
 from tests.support.real_controllers import KUBERAY
 from tests.support.real_workloads import Workloads
 
 pytestmark = pytest.mark.timeout(120)
 RELEASE = KUBERAY
-WORKER = "ray-w-worker-"
-HEAD = ["ray-head-"]
 
 
 async def test_a_head_and_all_hosts_of_its_replicas_are_one_gang(workloads: Workloads) -> None:
     body = a_ray_cluster(2, hosts=2)
     await workloads.make(body)
     await workloads.until_whole(*[WORKER] * 4, beside=HEAD)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_cluster_without_room_waits_whole(workloads: Workloads) -> None:
-    first, second = a_ray_cluster(3), a_ray_cluster(4)
-    second["metadata"]["name"] = "second"
-    await workloads.make(first)
-    before = await workloads.until_whole(*[WORKER] * 3, beside=HEAD)
-    await workloads.make(second)
-    await workloads.until_told("second-", "3 of 5 pods find room")
-    await workloads.drop(first)
-    await workloads.until_whole(*["second-w-worker-"] * 4, beside=["second-head-"], without=before)
-    await workloads.drop(second)
-    await workloads.until_over()
+    await crowd_out_cluster(workloads, "3 of 5 pods find room")
 
 
 async def test_a_suspended_cluster_holds_nothing_and_comes_back_whole(workloads: Workloads) -> None:
-    body = a_ray_cluster(2)
-    await workloads.make(body)
-    before = await workloads.until_whole(*[WORKER] * 2, beside=HEAD)
-    await workloads.change(body, {"spec": {"suspend": True}})
-    await workloads.until_over()
-    await workloads.change(body, {"spec": {"suspend": False}})
-    await workloads.until_whole(*[WORKER] * 2, beside=HEAD, without=before)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await suspend_cluster(workloads)
 
 
 async def test_a_worker_that_fails_is_made_anew_and_others_are_added(workloads: Workloads) -> None:
@@ -53,8 +34,7 @@ async def test_a_worker_that_fails_is_made_anew_and_others_are_added(workloads: 
     after = await workloads.until_whole(*[WORKER] * 3, beside=HEAD, without=before[:1], were=before[1:])
     await workloads.change(body, {"spec": {"workerGroupSpecs": resized_cluster(body, 5)}})
     await workloads.until_whole(*[WORKER] * 5, beside=HEAD, were=after[1:])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 @pytest.mark.timeout(500)

@@ -3,13 +3,12 @@
 import pytest
 
 from tests.support.operator_objects import a_ray_cluster, resized_cluster, samples
+from tests.support.operator_steps import HEAD, WORKER, crowd_out_cluster, suspend_cluster
 from tests.support.real_controllers import KUBERAY_WITH_GROUPS
 from tests.support.real_workloads import Workloads, uids
 
 pytestmark = pytest.mark.timeout(120)
 RELEASE = KUBERAY_WITH_GROUPS
-WORKER = "ray-w-worker-"
-HEAD = ["ray-head-"]
 
 
 async def test_a_head_and_workers_are_one_gang(workloads: Workloads) -> None:
@@ -17,16 +16,14 @@ async def test_a_head_and_workers_are_one_gang(workloads: Workloads) -> None:
     await workloads.make(body)
     await workloads.until_whole(*[WORKER] * 3, beside=HEAD)
     await workloads.until_has(body, "is ready", lambda one: one.get("status", {}).get("state") == "ready")
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_all_hosts_of_a_replica_are_part_of_the_gang(workloads: Workloads) -> None:
     body = a_ray_cluster(2, hosts=2)
     await workloads.make(body)
     await workloads.until_whole(*[WORKER] * 4, beside=HEAD)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_workers_that_are_added_and_removed_leave_the_others_alone(workloads: Workloads) -> None:
@@ -44,20 +41,11 @@ async def test_workers_that_are_added_and_removed_leave_the_others_alone(workloa
     left = uids(await workloads.pods())
     ranks = [rank for rank, pod in enumerate(after) if pod["metadata"]["uid"] in left]
     await workloads.until_whole(*[WORKER] * 2, beside=HEAD, ranks=ranks, apart=True)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_suspended_cluster_holds_nothing_and_comes_back_whole(workloads: Workloads) -> None:
-    body = a_ray_cluster(2)
-    await workloads.make(body)
-    before = await workloads.until_whole(*[WORKER] * 2, beside=HEAD)
-    await workloads.change(body, {"spec": {"suspend": True}})
-    await workloads.until_over()
-    await workloads.change(body, {"spec": {"suspend": False}})
-    await workloads.until_whole(*[WORKER] * 2, beside=HEAD, without=before)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await suspend_cluster(workloads)
 
 
 async def test_a_worker_of_a_lost_node_is_made_anew(workloads: Workloads) -> None:
@@ -66,8 +54,7 @@ async def test_a_worker_of_a_lost_node_is_made_anew(workloads: Workloads) -> Non
     before = await workloads.until_whole(*[WORKER] * 3, beside=HEAD)
     await workloads.lose_node(before[1])
     await workloads.until_whole(*[WORKER] * 3, beside=HEAD, without=before[1:2], were=[before[0], before[2]])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_worker_that_fails_is_made_anew(workloads: Workloads) -> None:
@@ -76,8 +63,7 @@ async def test_a_worker_that_fails_is_made_anew(workloads: Workloads) -> None:
     before = await workloads.until_whole(*[WORKER] * 3, beside=HEAD)
     await workloads.fail(before[0])
     await workloads.until_whole(*[WORKER] * 3, beside=HEAD, without=before[:1], were=before[1:])
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_cluster_of_workers_that_may_be_fewer_starts_with_the_fewest(workloads: Workloads) -> None:
@@ -91,21 +77,11 @@ async def test_a_cluster_of_workers_that_may_be_fewer_starts_with_the_fewest(wor
     await workloads.until_count("ray-w-worker-", running=3, waiting=3)
     await workloads.drop(other)
     await workloads.until_count("ray-w-worker-", running=6, waiting=0)
-    await workloads.drop(body)
-    await workloads.until_over()
+    await workloads.end(body)
 
 
 async def test_a_cluster_without_room_waits_whole(workloads: Workloads) -> None:
-    first, second = a_ray_cluster(3), a_ray_cluster(4)
-    second["metadata"]["name"] = "second"
-    await workloads.make(first)
-    before = await workloads.until_whole(*[WORKER] * 3, beside=HEAD)
-    await workloads.make(second)
-    await workloads.until_told("second-", "PodGroup is Pending: asks for 32 huawei.com/Ascend910, 24 are free")
-    await workloads.drop(first)
-    await workloads.until_whole(*["second-w-worker-"] * 4, beside=["second-head-"], without=before)
-    await workloads.drop(second)
-    await workloads.until_over()
+    await crowd_out_cluster(workloads, "PodGroup is Pending: asks for 32 huawei.com/Ascend910, 24 are free")
 
 
 @pytest.mark.timeout(500)

@@ -99,7 +99,7 @@ async def test_the_cell_of_the_compose_file_places_jobs_and_goes_on_without_a_na
     async with composed(text, tmp_path, deadline_s=60) as running:
         urls = running.processes["dispatcher"].planned.environment["BERTH_BUS__URL"].split(",")
         client = await nats.connect(urls, name="test")
-        async with await NatsBus.connect(urls, cell, name="test") as bus:
+        async with await NatsBus.connect(urls, cell, name="test", inbox="_INBOX.person.test") as bus:
             wanted = services_of(running)
             assert wanted["berth-scorer"] == 2
             found = await discovered(client, wanted.total())

@@ -122,7 +122,7 @@ async def test_streams_end_with_a_reason_when_the_events_are_made_again(
         gateway.stream(f"{JOBS}/team-a/train/events") as stream,
     ):
         await running["api"].stop()  # it ends when the stream is gone
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.delete_stream(StreamName.EVENTS)
             await bus.ensure_streams()
         (end,) = await stream.rest()

@@ -101,7 +101,7 @@ async def before(folder: Path) -> AsyncIterator[Cell]:
     metadata.write_text("Metadata-Version: 2.1\nName: berth\nVersion: 0.4.0\n", "utf-8")
     async with EmbeddedServer(folder / "nats", sync="always") as server:
         with services(folder, server.url) as made:
-            async with await NatsBus.connect(server.url, CELL, name="test") as bus:
+            async with await NatsBus.connect(server.url, CELL, name="test", inbox="_INBOX.person.test") as bus:
                 cell = Cell(made, server.url, bus, older)
                 for name, settings in READERS.items():
                     await cell.change(name, is_older=True, **settings)

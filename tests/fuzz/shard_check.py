@@ -109,7 +109,7 @@ class Shards:
         found: Decided | None = None
         heard = MissingShards()
         while found is None:
-            offers = finished(scatter.gather(seat.scheduler.scorer, asking.asks, number=opening.number))
+            offers = finished(scatter.gather(seat.scheduler.scorer, asking.asks, opening))
             heard = MissingShards(self.count, offers.missing, offers.doubted)
             decide = functools.partial(seat.scheduler.decisions.on_offers, opening, offers.views, asking.asks, heard)
             try:

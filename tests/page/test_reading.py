@@ -74,6 +74,7 @@ def test_no_view_is_wider_than_a_telephone(
 def test_everything_is_reached_with_the_keyboard(open_page: Open, gateway: PageGateway) -> None:
     page = open_page(gateway.url)
     settled(page)
+    expect(page.get_by_text("leaf-0", exact=True).first).to_be_visible()  # the panel's rows come after its title
     seen = []
     for _ in range(40):
         page.keyboard.press("Tab")

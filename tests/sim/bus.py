@@ -9,7 +9,7 @@ Longer than 400 lines because the port has many calls, and a connection is one c
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
@@ -200,8 +200,9 @@ class SimBus(FakeBus):
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
-        del replicas, max_bytes, max_age_s
+        del replicas, max_bytes, max_age_s, waits_for
 
         def make() -> None:
             for spec in self._specs.values():
@@ -375,11 +376,6 @@ class SimBus(FakeBus):
         if not self.is_connected:
             raise TransientError(_AWAY)
         self._post(subject, data, lambda _, __: None)
-
-    async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
-    ) -> FakeServed:
-        return await self._listen(subject, queue, lambda _, data: handler(data))
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:
         return await self._listen(endpoint.subject, endpoint.queue, handler)

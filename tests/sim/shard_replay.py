@@ -2,7 +2,9 @@
 
 from berth.core.replay.divergence import Difference
 from berth.core.replay.replay import Replay, _Own
+from berth.core.scheduling.following import opening_for
 from berth.core.scheduling.turn import MissingShards
+from berth.schemas.ledger import Round
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody
 from tests.fuzz.seat import Seat
@@ -35,10 +37,10 @@ class ShardReplay(Replay):
             self._scorers.hear(entry)
         return found
 
-    def _decided(self, at_ms: int, missing_shards: MissingShards, *, skip: bool) -> _Own:
+    def _decided(self, record: Round, missing_shards: MissingShards, *, skip: bool) -> _Own:
         if self._scorers is None or missing_shards.missing or skip:
-            return super()._decided(at_ms, missing_shards, skip=skip)
-        opening = self.scheduler.open(at_ms).opening
+            return super()._decided(record, missing_shards, skip=skip)
+        opening = opening_for(self.scheduler, record)
         if opening is None:
             return _Own(opening, None)
         self.on_offers += 1

@@ -8,10 +8,11 @@ Longer than 400 lines because it is the whole protocol of the bus.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Self
 
 from berth.runtime.bus.discovery import ProcessStats
+from berth.runtime.bus.inboxes import ANYBODY
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.wire import size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
@@ -216,8 +217,9 @@ class FakeBus:
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
-        del replicas, max_bytes, max_age_s  # memory has none of them
+        del replicas, max_bytes, max_age_s, waits_for  # memory has none of them
         self._check()
         for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
@@ -354,8 +356,14 @@ class FakeBus:
         return gathered
 
     async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+        self,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        callers: tuple[str, ...] = ANYBODY,
     ) -> FakeServed:
+        del callers  # memory has no inboxes
         return await self.offer(Endpoint("", subject, queue, "", ""), lambda _, data: handler(data))
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:

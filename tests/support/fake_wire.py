@@ -92,8 +92,14 @@ class FakeWire:
         self._consumers: dict[str, _Consumer] = {}
         self._inboxes = count(1)
 
-    def unique(self) -> str:
-        return f"_INBOX.{next(self._inboxes)}"
+    def answers(self) -> str:
+        return f"_INBOX.test.r.{next(self._inboxes)}"
+
+    def deliveries(self) -> str:
+        return f"_INBOX.test.d.{next(self._inboxes)}"
+
+    async def round_trip(self, *, timeout_s: float) -> None:
+        del timeout_s  # everything has been processed
 
     def fail(self, error: FatalError) -> None:
         self.failures.append(error)

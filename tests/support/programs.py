@@ -23,6 +23,7 @@ from berth.services.api.explanations import Explanations
 from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.operations import Operations
+from berth.services.api.rates import Rates
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
@@ -64,11 +65,9 @@ async def events_in(bus: Bus, namespace: str = "*", name: str = "*") -> list[Job
 async def answering_events(bus: Bus, config: ApiConfig | None = None) -> AsyncIterator[EventPages]:
     """The operation ``events`` alone, of a service that stores none itself."""
     config, instruments, clock = config or ApiConfig(), Instruments.make(ApiMetrics), ManualClock()
-    loop = Loop(bus, clock, config, instruments, NoSpans())
-    pages = EventPages(bus, config, instruments.log)
-    operations = Operations(
-        bus, clock, loop.state, loop.writer, Access(config), Explanations(clock), pages, instruments
-    )
+    loop, pages = Loop(bus, clock, config, instruments, NoSpans()), EventPages(bus, config, instruments.log)
+    rates = Rates(clock, per_s=config.requests_per_s, burst=config.requests_burst)
+    operations = Operations(bus, clock, loop, Access(config), rates, Explanations(clock), pages, instruments)
     (handler,) = [handle for one, handle in operations.handlers() if one.verb == "events"]
     async with AsyncExitStack() as stack:
         for subject in (bus.subjects.api("events"), bus.subjects.api_as_any("events")):

@@ -66,6 +66,11 @@ class Workloads:
         await self.api.delete(path)
         self._made.pop(path, None)
 
+    async def end(self, body: Tree) -> None:
+        """Delete an object that was made, and wait until nothing of it is left."""
+        await self.drop(body)
+        await self.until_over()
+
     async def drop_all(self) -> None:
         """Delete all objects that were made."""
         for body in list(self._made.values()):

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.requests.bounds import above_bounds
 from berth.core.requests.job_validation import validate
 from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.clock import SystemClock
@@ -113,7 +114,7 @@ def read_requests(files: tuple[str, ...]) -> Read:
                 faults.append(Fault(file, "metadata.name", "/".join(sent.key), expected))
             names[sent.key] = file
             requests.append(sent)
-            refusal = validate(job, _LENIENT)
+            refusal = above_bounds(job) or validate(job, _LENIENT)
             if isinstance(refusal, Refusal):
                 faults.append(fault_of(refusal, file=file, job="/".join(sent.key)))
     return found

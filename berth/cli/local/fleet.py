@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, TextIO
 
 from berth.cli.local.page import HOST, LocalPage
 from berth.cli.output import FAILED, WRONG_USE, CommandError
-from berth.cli.processes import CELL, Child, GivenUpError
+from berth.cli.processes import CELL, Child, GivenUpError, Restarts
 from berth.core.explain.text import pluralize
 from berth.formats.clusters.topology_file import TopologyError, parse_cluster
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
@@ -22,8 +23,6 @@ from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.local.log_files import put_aside
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.processes import LocalProcesses
-from berth.schemas.envelope import encode
-from berth.schemas.offers import ScoreRequest
 from berth.schemas.subjects import StreamName
 
 EXAMPLES: Final = Path(__file__).parent / "examples"
@@ -45,7 +44,6 @@ _SET_HERE: Final = (
 _GATEWAY: Final = "gateway"
 _OF_GATEWAY: Final = ("BERTH_HOST", "BERTH_PORT", "BERTH_ACCESS", "BERTH_TOKENS", "BERTH_TLS_*")
 """Those that would override where the page is, and who may see it."""
-SERVER_RESTARTS_MAX: Final = 5
 SHARDS: Final = 2
 """Scorers by default."""
 
@@ -110,7 +108,9 @@ class Fleet(LocalProcesses):
         self._clock: Clock = SystemClock()
         self._without = ("BERTH_*",) if is_alone else _SET_HERE
         self._children: list[Child] = []
-        self._server_restarts = 0
+        self._server_restarts = Restarts()
+        self._server_due_s: float | None = None
+        """Time of the next start of the server that ended."""
         self._full_logs: dict[Path, None] = {}
         """Logs that could not be put aside."""
         self._lock: TextIO | None = None
@@ -135,7 +135,10 @@ class Fleet(LocalProcesses):
             used = "address already in use" in str(error)
             hint = f"port {self.server.port} is in use; name another with --port" if used else str(error)
             raise CommandError(hint) from error
-        async with await NatsBus.connect(self.server.url, self.cell, name="berth") as bus:
+        self._server_restarts.started(self._clock.monotonic_s())
+        async with await NatsBus.connect(
+            self.server.url, self.cell, name="berth", inbox=inbox_of_person("berth")
+        ) as bus:
             await bus.ensure_streams()
             self._epoch_after = (await bus.state(StreamName.LEDGER)).last_seq
         services = self._services()
@@ -204,24 +207,39 @@ class Fleet(LocalProcesses):
             await bus.request(bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
             await bus.request(bus.subjects.api("nodes"), b'{"limit": 1}', timeout_s=_ASK_S)
             if self._shards:
-                nothing = ScoreRequest(round=0, epoch=0, facts_seq=0, ledger_seq=0, asks=[], wait_ms=1)
-                subjects = {shard: bus.subjects.score(shard) for shard in range(self._shards)}
-                return not (await bus.gather(subjects, encode(nothing), timeout_s=_ASK_S)).missing
+                found = [one.data for one in await bus.processes() if one.name == "berth-scorer"]
+                if sum(data is not None and not data.not_ready for data in found) < self._shards:
+                    return False
         except TransientError:
             return False
         return self.page is None or await _listens(self.page.port)
 
     async def _look_at_server(self) -> None:
+        """Start the server again when it has ended, after a pause; a start that fails counts as a short life.
+
+        Raises:
+            GivenUpError: It ends again and again.
+        """
         if self.server.pid is not None:
             return
-        self._server_restarts += 1
-        if self._server_restarts > SERVER_RESTARTS_MAX:
-            raise GivenUpError(f"nats-server ended {self._server_restarts} times; its log is {self.server.log_path}")
-        self._print_progress("nats-server ended; it is started again")
-        try:
-            await self.server.start()
-        except FatalError as error:
-            raise GivenUpError(str(error)) from error
+        now_s = self._clock.monotonic_s()
+        if self._server_due_s is None:
+            self._await_server(now_s, "nats-server ended")
+        elif now_s >= self._server_due_s:
+            self._server_due_s = None
+            self._server_restarts.started(now_s)
+            try:
+                await self.server.start()
+            except FatalError as error:
+                self._await_server(self._clock.monotonic_s(), str(error))
+
+    def _await_server(self, now_s: float, what: str) -> None:
+        wait_s = self._server_restarts.ended(now_s)
+        if wait_s is None:
+            often = f"{self._server_restarts.in_a_row + 1} times in a row"
+            raise GivenUpError(f"{what}, {often}; its log is {self.server.log_path}")
+        self._server_due_s = now_s + wait_s
+        self._print_progress(f"{what}; it is started again in {wait_s:g} s")
 
     def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Name, service and settings of each process, in the order in which they are stopped."""

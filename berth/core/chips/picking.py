@@ -3,13 +3,16 @@
 Source: docs/reference/nodes-and-chips.md, "Rules per product".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from itertools import islice
 from operator import or_
+from typing import TypeVar
 
 from berth.core.chips.meshes import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
 from berth.products.model import Form
+
+T = TypeVar("T")
 
 
 def union_of(masks: Iterable[int]) -> int:
@@ -25,6 +28,22 @@ def ids_of(mask: int) -> tuple[int, ...]:
         ids.append(low.bit_length() - 1)
         mask ^= low
     return tuple(ids)
+
+
+def named_by_several(named: Mapping[T, int]) -> list[tuple[int, list[T]]]:
+    """Chips that more than one of some pods of a node names, ascending, and who does, in their order.
+
+        >>> named_by_several({"a": 0b0110, "b": 0b1100})
+        [(2, ['a', 'b'])]
+
+    Args:
+        named: Chips that each names, as a mask.
+    """
+    once = twice = 0
+    for mask in named.values():
+        twice |= once & mask
+        once |= mask
+    return [(chip, [who for who, mask in named.items() if mask >> chip & 1]) for chip in ids_of(twice)]
 
 
 def pick_chips(form: Form, usable: int, *, chips: int, distributed: bool) -> tuple[int, ...]:

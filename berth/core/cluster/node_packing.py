@@ -133,7 +133,8 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
 def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str = "", at_ms: UnixMs = 0) -> HealthSeen:
     """Fact with the health of all nodes of a domain.
 
-    A column in which every value is empty (withheld and sub-healthy chips, reasons, times, sources) is omitted.
+    A column in which every value is empty (withheld and sub-healthy chips, reasons, times, sources, levels by source)
+    is omitted.
 
     Raises:
         RepeatedNodeError: A name occurs twice.
@@ -146,6 +147,7 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
     updated_ms = [row.updated_ms for row in rows]
     sub_healthy = [row.sub_healthy for row in rows]
     sources = [row.sources for row in rows]
+    noded_level, switch_level = [row.noded_level for row in rows], [row.switch_level for row in rows]
     return HealthSeen(
         domain=domain,
         names=pack_names([row.name for row in rows]),
@@ -162,6 +164,8 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
         updated_ms=pack(updated_ms, 8) if any(updated_ms) else b"",
         sub_healthy=pack(sub_healthy, 8) if any(sub_healthy) else b"",
         sources=pack(sources, 1) if any(sources) else b"",
+        noded_level=pack(noded_level, 1) if any(noded_level) else b"",
+        switch_level=pack(switch_level, 1) if any(switch_level) else b"",
     )
 
 
@@ -184,6 +188,8 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
     updated_ms = _column(message.updated_ms, 8, count, optional=True)
     sub_healthy = _column(message.sub_healthy, 8, count, optional=True)
     sources = _column(message.sources, 1, count, optional=True)
+    noded_level = _column(message.noded_level, 1, count, optional=True)
+    switch_level = _column(message.switch_level, 1, count, optional=True)
     reasons = ["", *message.reasons]
     return [
         NodeCondition(
@@ -198,6 +204,8 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
             updated_ms=updated_ms[row],
             sub_healthy=sub_healthy[row],
             sources=sources[row],
+            noded_level=NodeHealth(noded_level[row]),
+            switch_level=NodeHealth(switch_level[row]),
         )
         for row, name in enumerate(names)
     ]

@@ -12,11 +12,12 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints.selectors import selects
 from berth.core.constraints.topology import Topology
+from berth.schemas.facts import is_repeat
 from berth.schemas.usage_facts import ClaimName
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 K = TypeVar("K", ClaimName, str)
-F = TypeVar("F", ClaimSeen, VolumeSeen, StorageSeen)
+F = TypeVar("F", ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)
 Disk = tuple[str, str]
 """CSI driver, and identity of a volume for it."""
 _ONCE_POD: Final = "ReadWriteOncePod"
@@ -41,19 +42,18 @@ class Volumes:
         self.storage: dict[str, StorageSeen] = {}
         self._failures: dict[ClaimName, UnboundSeen] = {}
 
-    def apply(self, fact: ClaimSeen | VolumeSeen | StorageSeen | UnboundSeen) -> None:
-        """Take over a fact."""
+    def apply(self, fact: ClaimSeen | VolumeSeen | StorageSeen | UnboundSeen) -> bool:
+        """Take over a fact; returns whether it says something else than the one before, its time left out."""
         match fact:
             case ClaimSeen():
-                _put(self.claims, ClaimName(fact.namespace, fact.name), fact)
+                return _put(self.claims, ClaimName(fact.namespace, fact.name), fact, is_there=not fact.gone)
             case VolumeSeen():
-                _put(self.volumes, fact.name, fact)
+                return _put(self.volumes, fact.name, fact, is_there=not fact.gone)
             case StorageSeen():
-                _put(self.storage, fact.name, fact)
+                return _put(self.storage, fact.name, fact, is_there=not fact.gone)
             case UnboundSeen():
-                self._failures[ClaimName(fact.namespace, fact.name)] = fact
-                if not has_failed(fact):
-                    del self._failures[ClaimName(fact.namespace, fact.name)]
+                name = ClaimName(fact.namespace, fact.name)
+                return _put(self._failures, name, fact, is_there=has_failed(fact))
 
     @property
     def is_known(self) -> bool:
@@ -187,8 +187,10 @@ def disks_of(names: Iterable[ClaimName], volumes: Volumes) -> dict[Disk, None]:
     return dict.fromkeys(disk for name in names if (disk := volumes.disk(name)) is not None)
 
 
-def _put(table: dict[K, F], key: K, fact: F) -> None:
-    if fact.gone:
+def _put(table: dict[K, F], key: K, fact: F, *, is_there: bool) -> bool:
+    before = table.get(key)
+    if not is_there:
         table.pop(key, None)
-    else:
-        table[key] = fact
+        return before is not None
+    table[key] = fact
+    return not is_repeat(before, fact)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from berth.core.chips.picking import named_by_several
 from berth.core.state.cell import State
 from berth.core.state.holdings.pod_phases import ENDED
 from berth.schemas.columns import unpack, unpack_names
@@ -18,22 +19,23 @@ class NamedTwice(msgspec.Struct, frozen=True):
 
 def named_twice(state: State) -> dict[str, list[NamedTwice]]:
     """Chips that more than one pod names, ascending, by node. Chips that pods share by quota are left out."""
-    pods: dict[tuple[str, int], list[str]] = {}
+    pods: dict[str, dict[tuple[str, int], int]] = {}
     for fact in state.pods.values():
         _add(pods, fact)
     shared = {state.table.names[row] for row, node in state.shares.nodes.items() if node.enabled}
-    found: dict[str, list[NamedTwice]] = {}
-    for (node, chip), names in sorted(pods.items()):
-        if len(names) > 1 and node not in shared:
-            found.setdefault(node, []).append(NamedTwice(chip, sorted(names)))
-    return found
+    found = {node: named_by_several(named) for node, named in sorted(pods.items()) if node not in shared}
+    return {
+        node: [NamedTwice(chip, sorted(name for name, _ in who)) for chip, who in chips]
+        for node, chips in found.items()
+        if chips
+    }
 
 
-def _add(pods: dict[tuple[str, int], list[str]], fact: PodsSeen) -> None:
+def _add(pods: dict[str, dict[tuple[str, int], int]], fact: PodsSeen) -> None:
+    """Add the chips that live pods of a fact name, by node, by their names and rows."""
     nodes = unpack_names(fact.nodes)
     columns = (unpack(fact.rank, 4), unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8))
-    for rank, index, phase, mask in zip(*columns, strict=True):
+    for row, (rank, index, phase, mask) in enumerate(zip(*columns, strict=True)):
         name = f"{fact.namespace}/{fact.gang.removeprefix('pod/')}"
-        for chip in range(mask.bit_length() if phase not in ENDED else 0):
-            if mask >> chip & 1:
-                pods.setdefault((nodes[index], chip), []).append(name if fact.foreign else f"{name} rank {rank}")
+        if mask and phase not in ENDED:
+            pods.setdefault(nodes[index], {})[name if fact.foreign else f"{name} rank {rank}", row] = mask

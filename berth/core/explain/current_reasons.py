@@ -21,11 +21,12 @@ from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence, with_start, without_past
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom
-from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.round_demand import NeedMoreError, candidate_counts
 from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.scheduling.heavy_gangs import is_heavy
 from berth.core.scheduling.queue_policies import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -33,14 +34,16 @@ from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
-from berth.schemas.refusal import INTERNAL, Code, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, Code, Refusal
 
 SOON_MS: Final = 2_000
 """A start that is expected within this time is not shown: it would have passed when somebody reads it."""
-_OF_GANG: Final[frozenset[Code]] = frozenset({RESERVED, "behind", INTERNAL, "bind-failed", "product-support"})
+_OF_GANG: Final[frozenset[Code]] = frozenset({RESERVED, "behind", INTERNAL, LATE, "bind-failed", "product-support"})
 """Refusals that say nothing of the other gangs of the class."""
-_KEPT: Final[frozenset[Code]] = frozenset({INTERNAL, "bind-failed", "product-support"})
+_KEPT: Final[frozenset[Code]] = frozenset({INTERNAL, LATE, "bind-failed", "product-support"})
 """Refusals that do not follow from the nodes: they stay as they were given."""
+_CANDIDATES_MAX: Final = 1_000_000
+"""Candidates of all shapes of a gang that is judged, unless it may need more."""
 _NEW_MS: Final = 150
 """A class that a round has refused since then is not judged again."""
 _TURN: Final = "there is room for it now, and it is tried in one of the next rounds"
@@ -149,7 +152,8 @@ class CurrentReasons:
             if gang is None or gang.fresh or gang.request_class != group[0]:
                 continue
             known = self._known.get(group)
-            if known is None or known.at_ms <= self._at_ms - _NEW_MS:
+            is_old = known is None or known.at_ms <= self._at_ms - _NEW_MS
+            if is_old and not is_heavy(group[0], len(scheduler.state.table)):  # that would hold up rounds
                 self._look(group, gang)
             self._tell(group)
 
@@ -320,19 +324,22 @@ class _Judge:
         self._state = state
         self.scorer = scorer
         self.applied = applied
-        self._views: dict[Shape, Candidates] = {}
+        self._views: dict[Shape, tuple[Candidates, int]] = {}
+        """Candidates of a shape, and how many were asked for."""
 
     def verdict(self, gang: Gang) -> Verdict | None:
         """Verdict on a gang; None if it cannot be decided. A gang with room is refused as ``reserved``, or placed."""
-        state, rows = self._state, len(self._state.table)
-        counts = {shape: 0 if shape.needs_marks else rows for shape, _ in gang.request_class}
+        state, views = self._state, self._views
+        most = min(len(state.table), _CANDIDATES_MAX // max(len(gang.request_class), 1))
+        needs = candidate_counts([gang], full=state.constraints.full_nodes)
+        counts = {shape: 0 if shape.needs_marks else max(most, need) for shape, need in needs.items()}
         for shape, count in counts.items():
-            if shape not in self._views:
-                self._views[shape] = self.scorer.candidates(shape, count, leaves=state.leaves)
+            if shape not in views or views[shape][1] < count:
+                views[shape] = self.scorer.candidates(shape, count, leaves=state.leaves), count
         chooser = PlacementRound(
             self.scorer,
-            {shape: self._views[shape] for shape in counts},
-            counts,
+            {shape: views[shape][0] for shape in counts},
+            {shape: views[shape][1] for shape in counts},
             leaves=(state.leaves, state.leaf_occupancy),
             blocks=state.blocks,
             policy=_NO_START,

@@ -27,6 +27,7 @@ from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.scoring import Reasons, RowState
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
+from berth.core.scheduling.heavy_gangs import is_heavy
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of
@@ -35,7 +36,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.refusal import INTERNAL, NodeReason, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, NodeReason, Refusal
 
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
 """How a refusal names the setting that causes it."""
@@ -216,8 +217,8 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
     explanation.sentence, explanation.code = Namer(snapshot.scorer).sentence(refusal, gang), refusal.code
     explanation.field, explanation.value, explanation.expected = refusal.field, refusal.value, refusal.expected
     explanation.ahead, explanation.start_ms = refusal.ahead, refusal.start_ms
-    if refusal.code == INTERNAL:
-        return  # to plan it again would end with the same error
+    if refusal.code in {INTERNAL, LATE}:
+        return  # to plan it again would end with the same error, or take as long
     index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
     shape = gang.request_class[index][0]
     explanation.task, explanation.chips = gang.tasks[index], shape.chips
@@ -232,6 +233,8 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
     elif gang.blocks is not None:
         blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
         explanation.blocks = snapshot.blocks.waiting(gang, blocks, shape, _reasons(snapshot, gang))
+    if is_heavy(gang.request_class, len(snapshot.state.table)):
+        return  # each of its trial placements would take as long as a round
     explanation.unblocking = unblocking(snapshot.state, Waiting(gang, refusal, case.laid, case.missing_shards))
 
 

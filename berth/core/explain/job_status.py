@@ -14,11 +14,9 @@ from berth.core.explain.recovery_text import (
 )
 from berth.core.explain.refusal_text import sentence, without_past
 from berth.core.requests.gangs import accepted_of, is_fragile
-from berth.core.requests.key_spelling import spelling_warnings
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, PodPhase
-from berth.schemas.intake import JobRequest
 from berth.schemas.placement import SwitchPart
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
@@ -104,7 +102,7 @@ def status_of(
         queue=request.queue if request is not None else "",
         priority=request.priority if request is not None else 0,
         rejection=job.rejection,
-        warning="; ".join(_warnings(request, part)),
+        warning="; ".join(_warnings(job, part)),
         recovery=recovery,
         restart_held=restart_held if phase in _RUNS else "",
         backups=backups,
@@ -115,10 +113,9 @@ def status_of(
     )
 
 
-def _warnings(request: JobRequest | None, part: SwitchPart | None) -> list[str]:
-    """Warning of its placement, then those of keys that are probably misspelled."""
-    placed = [part.warning] if part is not None and part.warning else []
-    return placed + (spelling_warnings(request) if request is not None else [])
+def _warnings(job: JobSeen, part: SwitchPart | None) -> list[str]:
+    """Warning of its placement, then those of its verdict."""
+    return [*([part.warning] if part is not None and part.warning else []), *job.warnings]
 
 
 def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:

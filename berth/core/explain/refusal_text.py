@@ -10,7 +10,7 @@ import msgspec
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
 from berth.products.catalogue import FORMS
-from berth.schemas.refusal import INTERNAL, OF_THE_NODE, ConstraintCount, NodeReason, ReasonCount, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, OF_THE_NODE, ConstraintCount, NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.OTHER_RESOURCE: "have no chips of this resource",
@@ -61,6 +61,8 @@ _SINGULAR: Final = (
     ("belong to ", "belongs to "),
 )
 _ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
+_COUNTED: Final = frozenset({"too-large", "too-many"})
+"""Refusals whose value is a count in words."""
 _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
 Parts = Mapping[int, Sequence[tuple[int, str]]]
@@ -159,10 +161,21 @@ def _words(refusal: Refusal, parts: Parts) -> str:
         return f"larger than the cluster: {refusal.field} is {refusal.value}; {_singular(refusal.expected)}{more}"
     if refusal.code == "bind-failed":
         return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
+    if refusal.code in {INTERNAL, LATE}:
+        return _not_tried(refusal)
+    value = refusal.value if refusal.code in _COUNTED else repr(refusal.value)
+    what = f"{refusal.field} is {value}" if refusal.field else refusal.code
+    return f"{what}, expected {refusal.expected}" if refusal.expected else what
+
+
+def _not_tried(refusal: Refusal) -> str:
+    """Why a gang was not decided."""
     if refusal.code == INTERNAL:
         return f"set aside: an error of Berth ended its decision ({refusal.value}); other jobs are not affected"
-    what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
-    return f"{what}, expected {refusal.expected}" if refusal.expected else what
+    return (
+        f"left out: its {refusal.shapes} different tasks take longer to score than a round waits, and it is tried again"
+        f" from {moment(refusal.retry_ms)} on; tasks with equal requests and constraints count once"
+    )
 
 
 def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:

@@ -196,6 +196,8 @@ class _Step(NamedTuple):
             return Escalation((self._wanted("pod", faults, sought=False, only=True),))
         rungs = ladder(self.rules, self.shape, self.settings)
         scope = self._scope_now(rungs)
+        if self._plans_first and scope != "job":
+            scope = "pod"  # the healthy pods around a further fault wait for places as those around the first
         if self.rules.limit != "pod" and any(one.is_master for one in faults):
             scope = "job"
         wanted = self._wanted(scope, faults, sought=True)
@@ -204,12 +206,18 @@ class _Step(NamedTuple):
         return self._planned(wanted, faults, seen_ms)
 
     def _planned(self, wanted: Wanted, faults: Sequence[PodFault], seen_ms: int) -> Escalation:
-        """Pods leave once there are new places; without, when they cannot run on, or have waited long enough."""
+        """Pods leave once there are new places; without, faulty ones that cannot run on, or have waited long enough.
+
+        Healthy pods leave without places for a drain alone: a person asked for it.
+        """
         tried = wanted._replace(needs_place=True)
         if wanted.scope == "job":
             tried = tried._replace(sought=wanted.ranks)
         elif any(one.kind not in _STILL_RUN for one in faults):
             return Escalation((wanted,))
+        is_drain = any(one.kind is PodFaultKind.DRAIN for one in faults)
+        if not is_drain and not set(wanted.ranks) <= {*wanted.faulty, *self.progress.unplaced}:
+            return Escalation((tried,))
         due_ms = seen_ms + self.settings.fault_wait_ms
         if self.at_ms >= due_ms:
             return Escalation((tried, wanted))

@@ -33,6 +33,7 @@ from berth.core.state.lost_nodes import MOVE_MS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import BackupPod
+from berth.schemas.ledger import Settings
 from berth.schemas.placement import BlockPart
 from berth.schemas.refusal import Refusal
 
@@ -187,8 +188,20 @@ class _View:
         last = progress.last
         before = last.nodes if last is not None and progress.is_open else ()
         self.nodes = tuple(sorted({*before, *(fault.node for fault in found.faults)}))
-        escalation = escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
+        escalation = self._escalated(found, progress, settings)
+        if drained and escalation.options and all(one.needs_place for one in escalation.options):
+            escalation = self._with_drain(escalation, diagnose_drained(pods, drained, rules), progress)
         return escalation._replace(options=(*escalation.options, *backup))
+
+    def _escalated(self, found: JobDiagnosis, progress: Progress, settings: Settings) -> Escalation:
+        return escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
+
+    def _with_drain(self, escalation: Escalation, found: JobDiagnosis, progress: Progress) -> Escalation:
+        """Steps of a fault that wait for places, and those of a drain, which wait for a time only."""
+        settings = settings_of_drain(self._state, [fault.node for fault in found.faults])
+        drain = self._escalated(found, progress, settings)
+        self.nodes = tuple(sorted({*self.nodes, *(fault.node for fault in found.faults)}))
+        return Escalation((*escalation.options, *drain.options), _first(escalation.again_ms, drain.again_ms))
 
     def _backup_wanted(self, drained: Collection[str]) -> tuple[Wanted, ...]:
         """A place for the first backup pod that needs one, beside a pod of this attempt that is there."""

@@ -47,10 +47,7 @@ class DerivedStatuses:
         self.note(folded.changes)
         if folded.epoch:
             self.note_loaded()  # statuses depend on the settings
-        for gang in folded.gangs:
-            self._touched[gang.namespace, gang.name] = None
-        for held in folded.unheld:
-            self._touched[held.namespace, held.name] = None
+        self._touched.update(dict.fromkeys(folded.jobs))
 
     def tell(self, overview: Told, at_ms: int) -> None:
         """Note the statuses of the touched jobs in a picture.

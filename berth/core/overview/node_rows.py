@@ -18,7 +18,7 @@ CORDONED: Final = 2
 GONE: Final = 4
 _COLUMNS: Final = (
     "present", "node_class", "superpod", "rack", "leaf", "chips", "used", "releasing", "unhealthy", "network",
-    "withheld", "level",
+    "withheld", "level", "chips_others",
 )  # fmt: skip
 _LEVELS: Final = {int(level): level.name.lower().replace("_", "-") for level in NodeHealth}
 
@@ -96,6 +96,7 @@ def node_row(state: State, row: int, owners: Owners, numbers: Numbers) -> NodeRo
         reserved=reserved,
         absent=((1 << slots) - 1) & ~chips,
         sharers=sharers,
+        unnamed=table.chips_others.item(row),
     )
 
 

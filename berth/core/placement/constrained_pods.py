@@ -173,6 +173,7 @@ class ConstrainedPods:
 
     def _now(self, shape: Shape) -> _Column:
         """Nodes that take a pod of a shape, as the round has left them."""
+        shape = shape.offered
         column = self._columns.get(shape)
         if column is None:
             column = self._columns[shape] = self._made(shape)

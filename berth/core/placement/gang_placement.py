@@ -434,7 +434,7 @@ class PlacementRound:
 def raise_errors(gang: Gang, views: Mapping[Shape, Candidates]) -> None:
     """Raise the error with which the scoring of one of a gang's shapes ended."""
     for shape, _ in gang.request_class:
-        error = views[shape].error
+        error = views[shape.offered].error
         if error is not None:
             raise error
 

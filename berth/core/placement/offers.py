@@ -5,8 +5,8 @@ that has more candidates than it sent may hide a better one, so no candidate is 
 such a shard.
 """
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,25 @@ from berth.schemas.offers import ShapeOffer
 from berth.schemas.refusal import NodeReason, reason_counts
 
 Rows = npt.NDArray[np.int64]
+_FIRST: Final = -(1 << 62)
+"""Before the key of every candidate."""
 
 
-def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> ShapeOffer:
+def offer_of(
+    table: NodeTable, found: Candidates, *, usable: bytes = b"", packed: dict[tuple[int, ...], bytes] | None = None
+) -> ShapeOffer:
     """Offer message of a shard.
 
     Args:
         table: The nodes.
         found: Candidates among the nodes of the shard.
         usable: Bitmap of places or nodes, for shapes with switch or SuperPoD affinity.
+        packed: Names that other offers of the same answer have, by rows: many shapes have the same best nodes.
     """
+    packed = {} if packed is None else packed
+    names = packed.get(key := tuple(found.rows))
+    if names is None:
+        names = packed[key] = pack_names([table.names[row] for row in found.rows])
     runs: list[tuple[int, int]] = []
     for score in found.scores:
         if runs and runs[-1][0] == score:
@@ -39,7 +48,7 @@ def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> Sha
         else:
             runs.append((score, 1))
     return ShapeOffer(
-        names=pack_names([table.names[row] for row in found.rows]),
+        names=names,
         runs=runs,
         exhausted=found.exhausted,
         total=found.total,
@@ -51,7 +60,12 @@ def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> Sha
 
 
 def candidates_of(
-    table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | None = None, own: Rows | None = None
+    table: NodeTable,
+    offer: ShapeOffer,
+    *,
+    leaves: LeafTable | None = None,
+    own: Rows | None = None,
+    unpacked: dict[bytes, list[int]] | None = None,
 ) -> Candidates:
     """Candidates of an offer message, as rows of ``table``.
 
@@ -60,6 +74,7 @@ def candidates_of(
         offer: The message.
         leaves: The leaf switches, for a shape with switch affinity.
         own: Rows of the shard by domain and name, shape (rows of the shard,), for a shape with SuperPoD affinity.
+        unpacked: Rows of other offers of the same answer, by their names.
 
     Raises:
         DecodeError: The table lacks a node, the runs do not cover the names, or the bitmap does not cover the
@@ -67,14 +82,17 @@ def candidates_of(
     """
     if offer.error:
         return unscored(ReportedError(offer.error))
-    try:
-        names = unpack_names(offer.names)
-        rows = [table.row_of[name] for name in names]
-    except (KeyError, ValueError) as error:
-        raise DecodeError(f"names: {error}", kind="score.offer") from error
+    unpacked = {} if unpacked is None else unpacked
+    rows = unpacked.get(offer.names)
+    if rows is None:
+        try:
+            rows = unpacked[offer.names] = [table.row_of[name] for name in unpack_names(offer.names)]
+        except (KeyError, ValueError) as error:
+            raise DecodeError(f"names: {error}", kind="score.offer") from error
+    covered = sum(max(count, 0) for _, count in offer.runs)
+    if covered != len(rows):
+        raise DecodeError(f"runs: cover {covered} of {len(rows)} names", kind="score.offer")
     scores = [score for score, count in offer.runs for _ in range(count)]
-    if len(scores) != len(rows):
-        raise DecodeError(f"runs: cover {len(scores)} of {len(rows)} names", kind="score.offer")
     try:
         usable = leaves.unpack(offer.usable) if leaves is not None else None
         fits = unpack_bitmap(offer.usable, own, len(table), what="nodes") if own is not None else None
@@ -127,29 +145,25 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
     if error is not None:
         return unscored(error)
     ranks = table.ranks()
-    keyed = [
-        [(-score, int(ranks[row]), row) for row, score in zip(part.rows, part.scores, strict=True)] for part in parts
-    ]
+    rows = [np.array(part.rows, np.int64) for part in parts]
+    keys = [(-np.array(part.scores, np.int64) << 32) | ranks[of] for part, of in zip(parts, rows, strict=True)]
     # After the last candidate of a shard that has more, that shard may hide a better one.
     horizon = min(
-        (
-            keys[-1] if keys else (-(1 << 62), 0, 0)
-            for keys, part in zip(keyed, parts, strict=True)
-            if not part.exhausted
-        ),
+        (int(of[-1]) if len(of) else _FIRST for of, part in zip(keys, parts, strict=True) if not part.exhausted),
         default=None,
     )
-    merged: list[tuple[int, int, int]] = []
-    for key in heapq.merge(*keyed):
-        if horizon is not None and key > horizon:
-            break
-        merged.append(key)
+    key = np.concatenate([np.empty(0, np.int64), *keys])
+    order = np.argsort(key, kind="stable")
+    if horizon is not None:
+        order = order[: np.searchsorted(key[order], horizon, side="right")]
+    merged = np.concatenate([np.empty(0, np.int64), *rows])[order]
+    scores = np.concatenate([np.empty(0, np.int64), *(np.array(part.scores, np.int64) for part in parts)])[order]
     counts = _added(part.counts for part in parts)
     if missing_nodes:
         counts[int(NodeReason.SHARD_MISSING)] = missing_nodes
     return Candidates(
-        rows=[row for _, _, row in merged],
-        scores=[-score for score, _, _ in merged],
+        rows=merged.tolist(),
+        scores=scores.tolist(),
         exhausted=horizon is None,
         total=sum(part.total for part in parts) + missing_nodes,
         fit=sum(part.fit for part in parts),

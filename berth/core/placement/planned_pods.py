@@ -105,7 +105,7 @@ class PlannedPods:
             allowed: Rows that constraints leave to them, shape (rows,); None for all.
         """
         log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        grids = [self.leaves.usable(shape, self._views[shape].usable, log, state_of) for shape in shapes]
+        grids = [self.leaves.usable(shape, self._views[shape.offered].usable, log, state_of) for shape in shapes]
         if allowed is not None:
             grids.append(self.leaves.places_of(allowed))
         found: Grid = np.logical_and.reduce(grids)
@@ -114,7 +114,7 @@ class PlannedPods:
     def usable_rows(self, shapes: Sequence[Shape], allowed: Fits | None) -> Fits:
         """Rows that can take a pod of each of some shapes, shape (rows,); ``allowed`` as above."""
         log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        fits = [self.blocks.usable(shape, self._views[shape].fits, log, state_of) for shape in shapes]
+        fits = [self.blocks.usable(shape, self._views[shape.offered].fits, log, state_of) for shape in shapes]
         if allowed is not None:
             fits.append(allowed)
         found: Fits = np.logical_and.reduce(fits)

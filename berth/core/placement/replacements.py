@@ -26,7 +26,7 @@ from berth.core.placement.level_replacements import replace_in_levels
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.rack_replacements import replace_in_racks
-from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.round_demand import NeedMoreError, offered_of
 from berth.core.placement.single_pods import SinglePods
 from berth.core.placement.superpod_placement import blocks_of
 from berth.core.placement.superpod_replacements import replace_blocks
@@ -141,7 +141,7 @@ def replacement_counts(
     pods = sum(len(one.ranks) for one in leaving)
     avoided = max((len(one.faulty) + len(one.failed_nodes) for one in leaving), default=0)
     found = {shape: count + pods if count else 0 for shape, count in counts.items()}
-    for shape in dict.fromkeys(shape for one in leaving for shape, _ in one.gang.request_class):
+    for shape in dict.fromkeys(shape for one in leaving for shape in offered_of(one.gang.request_class)):
         found[shape] = 0 if shape.needs_marks else max(found.get(shape, 0), pods + avoided + full)
     return found
 

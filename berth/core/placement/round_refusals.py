@@ -59,7 +59,7 @@ class RoundRefusals:
                 that exclude nodes without these pods are left out.
         """
         shape, _ = gang.request_class[index]
-        found = self._views[shape]
+        found = self._views[shape.offered]
         scorer = self._scorer
         counts = dict(found.counts)
         fit = found.fit

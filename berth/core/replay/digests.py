@@ -39,14 +39,12 @@ def digested_round(record: Round, data: bytes) -> bytes:
         record: The round.
         data: The round, encoded by this release.
     """
-    has_older = any(_is_older_refusal(verdict.refusal) or _is_older(verdict.placement) for verdict in record.verdicts)
-    has_older |= any(_is_older(adoption.placement) for adoption in record.adoptions)
-    has_recoveries = bool(record.recoveries or record.held)
-    if record.corrections and not has_older:
-        return data
     items = list(msgspec.structs.astuple(record))
-    if not record.corrections:
-        del items[Round.__struct_fields__.index("corrections" if has_recoveries else "recoveries") :]
+    if not record.work_max:
+        del items[Round.__struct_fields__.index("work_max") :]
+        if not record.corrections:
+            has_recoveries = bool(record.recoveries or record.held)
+            del items[Round.__struct_fields__.index("corrections" if has_recoveries else "recoveries") :]
     items[Round.__struct_fields__.index("verdicts")] = [_verdict(verdict) for verdict in record.verdicts]
     items[Round.__struct_fields__.index("adoptions")] = [_adoption(adoption) for adoption in record.adoptions]
     envelope = open_envelope(data)
@@ -55,20 +53,23 @@ def digested_round(record: Round, data: bytes) -> bytes:
     return msgspec.msgpack.encode((envelope.kind, envelope.version, body, *release))
 
 
-def _is_older_refusal(refusal: Refusal | None) -> bool:
-    return refusal is not None and not refusal.constraints
-
-
 def _is_older(placement: Placement | None) -> bool:
     return placement is not None and not placement.claims
 
 
 def _verdict(verdict: Verdict) -> object:
     items = list(msgspec.structs.astuple(verdict))
-    if verdict.refusal is not None and _is_older_refusal(verdict.refusal):
-        items[_REFUSAL_AT] = msgspec.structs.astuple(verdict.refusal)[:_REFUSAL_OF_0_4]
+    if verdict.refusal is not None:
+        items[_REFUSAL_AT] = _refusal(verdict.refusal)
     if verdict.placement is not None and _is_older(verdict.placement):
         items[_PLACEMENT_AT] = msgspec.structs.astuple(verdict.placement)[:_PLACEMENT_OF_0_4]
+    return items
+
+
+def _refusal(refusal: Refusal) -> list[object]:
+    items = list(msgspec.structs.astuple(refusal))
+    while len(items) > _REFUSAL_OF_0_4 and not items[-1]:  # the defaults of later fields are 0, false or empty
+        items.pop()
     return items
 
 

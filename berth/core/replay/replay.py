@@ -14,6 +14,7 @@ import msgspec
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.replay.digests import digested_epoch, digested_round
 from berth.core.replay.divergence import Difference, Moment, difference_of
+from berth.core.scheduling.following import opening_for
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.state.cell import State
@@ -211,7 +212,7 @@ class Replay:
         why_not = self._why_not
         if not why_not and missing_shards.missing and not missing_shards.shards:
             why_not = "records before 0.4 lack the number of scorers when some were silent"
-        own = self._decided(record.at_ms, missing_shards, skip=bool(why_not))
+        own = self._decided(record, missing_shards, skip=bool(why_not))
         if own.record is not None and record.shards != own.record.shards:
             own = _Own(
                 own.opening, msgspec.structs.replace(own.record, shards=record.shards)
@@ -225,9 +226,9 @@ class Replay:
         self.scheduler.follow(self.state.apply_link(link, record), own.opening)
         return found
 
-    def _decided(self, at_ms: int, missing_shards: MissingShards, *, skip: bool) -> _Own:
-        """The decision on the current state, independent of the recorded one."""
-        opening = self.scheduler.open(at_ms).opening
+    def _decided(self, record: Round, missing_shards: MissingShards, *, skip: bool) -> _Own:
+        """The decision on the current state; of the recorded one it takes what follows from time alone."""
+        opening = opening_for(self.scheduler, record)
         if opening is None or skip:
             return _Own(opening, None)
         return _Own(opening, self.scheduler.decide(opening, missing_shards).round)

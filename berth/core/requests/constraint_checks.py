@@ -1,7 +1,7 @@
 """Validation of the constraints of pods: what can never be judged is refused, with the field."""
 
+from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations
 from typing import Final
 
 from berth.schemas.intake import JobRequest
@@ -33,19 +33,23 @@ def _errors(field: str, wanted: PodConstraints) -> Iterator[Refusal]:
         yield from _selector_errors(f"{field}.spread[{index}].selector", spread.selector)
     yield from _twice(f"{field}.spread", [spread.topology_key for spread in wanted.spread], "topology key")
     yield from _twice(f"{field}.resources", [name for name, _ in wanted.resources], "resource")
-    for one, other in combinations(wanted.ports, 2):
-        if (one.port, one.protocol) == (other.port, other.protocol) and _overlap(one, other):
-            value = f"{one.port}/{one.protocol} twice"
-            yield Refusal(code="invalid-request", field=f"{field}.ports", value=value, expected="each host port once")
+    yield from _taken_twice(f"{field}.ports", wanted.ports)
 
 
-def _overlap(one: HostPort, other: HostPort) -> bool:
-    return not one.address or not other.address or one.address == other.address
+def _taken_twice(field: str, ports: tuple[HostPort, ...]) -> Iterator[Refusal]:
+    """Ports that are taken twice: on one address, or on one and on all of them."""
+    addresses: dict[tuple[int, str], set[str]] = {}
+    for port in ports:
+        known = addresses.setdefault((port.port, port.protocol), set())
+        if known and (not port.address or not known.isdisjoint({"", port.address})):
+            value = f"{port.port}/{port.protocol} twice"
+            yield Refusal(code="invalid-request", field=field, value=value, expected="each host port once")
+        known.add(port.address)
 
 
 def _twice(field: str, names: list[str], what: str) -> Iterator[Refusal]:
-    for name in dict.fromkeys(names):
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             yield Refusal(code="invalid-request", field=field, value=f"{name} twice", expected=f"each {what} once")
 
 

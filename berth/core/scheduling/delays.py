@@ -1,8 +1,8 @@
-"""What waits for a time before it is decided: jobs that could not be bound, and places of pods that were deleted.
+"""What waits for a time before it is decided: jobs with a pause, and places of pods that were deleted.
 
-A job whose pods could not be bound is not placed for a while. The place of a deleted pod of a gang that runs is not
-given to others before the controller can have made the pod again, and that has been requested: then the order of the
-queue decides.
+A job whose pods could not be bound is not placed for a while, nor is one whose last try took much work. The place of a
+deleted pod of a gang that runs is not given to others before the controller can have made the pod again, and that has
+been requested: then the order of the queue decides.
 
 Both follow from the state and the moment of the turn, also after the clock was set back.
 """

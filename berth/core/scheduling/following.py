@@ -4,9 +4,24 @@ Waiting gangs sleep and wake as they do for that leader: a turn is opened for ea
 the record instead of a decision. What a replay compares is thereby the state of a standby.
 """
 
+from berth.core.scheduling.heavy_gangs import late_of
 from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import Opening
 from berth.core.state.ledger import Folded
 from berth.schemas.chain import Link
+from berth.schemas.ledger import Round
+
+
+def opening_for(scheduler: Scheduler, record: Round) -> Opening | None:
+    """Open a turn as the leader did that decided a round; None if there is nothing to decide.
+
+    Args:
+        scheduler: It has followed all records before.
+        record: The round.
+    """
+    opening = scheduler.open(record.at_ms, work_max=record.work_max).opening
+    late = late_of(record)
+    return scheduler.leave_out(opening, late) if opening is not None and late else opening
 
 
 def follow_record(scheduler: Scheduler, link: Link) -> Folded:
@@ -24,7 +39,7 @@ def follow_record(scheduler: Scheduler, link: Link) -> Folded:
     """
     state = scheduler.state
     record = state.fold.round_of(link)
-    opening = scheduler.open(record.at_ms).opening if record is not None else None
+    opening = opening_for(scheduler, record) if record is not None else None
     folded = state.apply_link(link, record)
     if folded.epoch:
         scheduler.begin(folded.changes, resumes=folded.resumes)

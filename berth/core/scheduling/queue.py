@@ -160,25 +160,55 @@ class Queue:
         waits = self._uid_of.get(name)
         return waits is not None and waits != uid and self.remove(waits)
 
-    def take(self, *, gangs_max: int, bytes_max: int, most: Callable[[ClassKey], int] | None = None) -> list[Gang]:
-        """Gangs for a round, in queue order; they stay in the queue. At least one if there is any.
+    def tried(self) -> Iterable[ClassKey]:
+        """Classes of which a round may take gangs."""
+        return itertools.chain(self.awake, self.asleep_with_fresh)
 
-        Of a sleeping class only the gangs that never had a verdict are taken. Gangs of the lane without chips are taken
-        by :meth:`take_plain`.
+    def take(
+        self,
+        *,
+        gangs_max: int,
+        bytes_max: int,
+        most: Callable[[ClassKey], int] | None = None,
+        accepts: Callable[[ClassKey], bool] | None = None,
+        plain: bool = False,
+    ) -> list[Gang]:
+        """Gangs of one lane for a round, in queue order; they stay in the queue. At least one if there is any.
+
+        Of a sleeping class only the gangs that never had a verdict are taken.
 
         Args:
             gangs_max: Most gangs.
             bytes_max: Most bytes of their placements, unless one alone has more.
             most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only
                 the ones that never had a verdict are taken.
+            accepts: Classes of which gangs are taken; None for all.
+            plain: Take from the lane without chips.
         """
-        return self._taken(gangs_max, bytes_max, most, plain=False)
+        is_strict = self._strict and not plain
+        head = self.head() if is_strict else None
+        classes = self._classes
+        lines = [
+            (members.line[0][0], number, members)  # a bound: the first entries may be of gangs that left
+            for number, key in enumerate(self.tried())
+            if (members := classes[key]).is_plain == plain and (accepts is None or accepts(key))
+        ]
 
-    def take_plain(self, *, gangs_max: int, bytes_max: int) -> list[Gang]:
-        """Gangs of the lane without chips for a round; the arguments are those of :meth:`take`."""
-        if not self._lanes:
-            return []
-        return self._taken(gangs_max, bytes_max, None, plain=True)
+        def entries_of(members: GangClass) -> Iterable[Entry]:
+            if members.sleeps:
+                return members.first_fresh(gangs_max)
+            if is_strict:
+                return self._strict_line(members, gangs_max, head)
+            return members.free() if members.held else self._some(members, most(members.key) if most else gangs_max)
+
+        taken: list[Gang] = []
+        size = 0
+        for _, gang in merged(lines, entries_of):
+            size += gang.bytes_in_record
+            if taken and (len(taken) == gangs_max or size > bytes_max):
+                break
+            taken.append(gang)
+        return taken
 
     def refused(self, uid: str, *, retry_at_ms: int, never: bool = False, by_any_change: bool = False) -> None:
         """Put the class of a refused gang to sleep.
@@ -411,29 +441,3 @@ class Queue:
         gangs = [members.gangs[uid] for uid in members.fresh]
         behind = [(gang.order, gang) for gang in gangs if last is None or gang.order > last[0]]
         yield from sorted(behind, key=ORDER)
-
-    def _taken(self, count: int, bytes_max: int, most: Callable[[ClassKey], int] | None, *, plain: bool) -> list[Gang]:
-        """The first gangs of a lane that may be taken, in order."""
-        head = self.head() if self._strict and not plain else None
-        classes = self._classes
-        lines = [
-            (members.line[0][0], number, members)  # a bound: the first entries may be of gangs that left
-            for number, key in enumerate(itertools.chain(self.awake, self.asleep_with_fresh))
-            if (members := classes[key]).is_plain == plain
-        ]
-
-        def entries_of(members: GangClass) -> Iterable[Entry]:
-            if members.sleeps:
-                return members.first_fresh(count)
-            if self._strict and not plain:
-                return self._strict_line(members, count, head)
-            return members.free() if members.held else self._some(members, most(members.key) if most else count)
-
-        taken: list[Gang] = []
-        size = 0
-        for _, gang in merged(lines, entries_of):
-            size += gang.bytes_in_record
-            if taken and (len(taken) == count or size > bytes_max):
-                break
-            taken.append(gang)
-        return taken

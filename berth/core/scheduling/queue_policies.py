@@ -14,7 +14,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import OF_THE_NODE, Code, Refusal
 
-NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal"})
+NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal", "late"})
 """Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block
 others."""
 

@@ -43,8 +43,8 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
         if gang.phase != "waiting":
             unblocked |= queue.remove(gang.uid)
             again.update(_freed_uid(state, gang))
-        elif gang.refusal is None:
-            again[gang.namespace, gang.name] = None  # it goes back to the queue
+        elif gang.refusal is None or (gang.refusal.retry_ms and settings.corrected):
+            again[gang.namespace, gang.name] = None  # it goes back to the queue, when its pause is over
         elif gang.refusal.code == "behind":
             queue.seen(gang.uid)
         elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
@@ -119,7 +119,7 @@ def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
     """When the class of a refused gang is tried although nothing got better; 0 for never."""
     if refusal.missing_shards:
         return gang.at_ms + settings.shard_retry_ms
-    return gang.at_ms + RETRY_MS if refusal.code == INTERNAL else 0
+    return gang.at_ms + RETRY_MS if refusal.code == INTERNAL else refusal.retry_ms
 
 
 def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:

@@ -8,23 +8,24 @@ turns led to it. So a turn that was opened and is not stored is taken back.
 Longer than 400 lines because all steps of a turn are here, each with what may go wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
 
 from berth.core.changes import NO_CHANGES, Changes, merged
 from berth.core.errors import InvariantError, guarded
-from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
+from berth.core.placement.round_demand import ROUND_WORK_MAX
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
+from berth.core.scheduling.heavy_gangs import gangs_of_round, with_asks, without
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
-from berth.core.scheduling.recoveries import asks_with, held_back
+from berth.core.scheduling.recoveries import held_back
 from berth.core.scheduling.returning import returning_gangs
 from berth.core.scheduling.turn import (
     Choice,
@@ -33,7 +34,6 @@ from berth.core.scheduling.turn import (
     Opening,
     Recorded,
     Turn,
-    most_of_a_class,
     opening_of,
 )
 from berth.core.scheduling.verdicts import Decided, Decisions, round_of
@@ -73,7 +73,7 @@ class Scheduler:
         """Gangs (uid) that may have to be evicted, released or adopted, or need a step of a recovery."""
         self.watch = FaultWatch(state)
         self._delays = Delays(state)
-        self._turn: Turn | None = None
+        self.turn: Turn | None = None
         """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
         """What the open turn woke, and which changes it consumed."""
@@ -144,7 +144,7 @@ class Scheduler:
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer)
         self._wakeups = Wakeups(state, self.queue, self.scorer)
-        self._turn = None
+        self.turn = None
         self._consumed = (Woken(), NO_CHANGES)
         self._pending = [Changes(jobs_changed={**self.pending.jobs_changed, **dict.fromkeys(state.jobs)})]
         if settings.recoveries:  # other settings may want other steps
@@ -192,11 +192,12 @@ class Scheduler:
         attempt = gang.attempt if gang is not None else 1
         return queue.put(self._gang(job, job.request, attempt)) or unblocked
 
-    def open(self, at_ms: int) -> Opened:
+    def open(self, at_ms: int, *, work_max: int = 0) -> Opened:
         """Open a turn at the state as it is, if there is something to decide.
 
         Args:
             at_ms: The moment, as the record will contain it.
+            work_max: Bound of the work, likewise; 0 for that of the release.
 
         Returns:
             The opening, or None when there is nothing to decide, and the errors in what is due.
@@ -206,26 +207,16 @@ class Scheduler:
         """
         state = self.state
         number = state.fold.rounds + 1
-        if self._turn is not None:
+        if self.turn is not None:
             raise InvariantError("the turn before is still open", subject=f"round {number}")
         if self._applied != state.applied:
             raise InvariantError("changes of facts or records were not handed over", subject=f"round {number}")
         self._pending.append(Changes(jobs_changed=self._delays.advance(at_ms)))
         self.sync()
         self._consume()
-        settings = state.fold.settings
-        # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before
-        # it.
-        skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
-        most = most_of_a_class(state) if skims else None
-        gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
-        taken = self.queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most)
-        gangs = [
-            *gangs_of_one_offer(taken, nodes=len(state.table)),
-            *self.queue.take_plain(gangs_max=gangs_max, bytes_max=bytes_max),
-        ]
         drained = DrainedGangs(state, at_ms)
-        gangs = [drained.applied(gang) for gang in gangs]
+        taken = gangs_of_round(state, self.queue, work_max=work_max or ROUND_WORK_MAX)
+        gangs = [drained.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside, is_cut = examine(state, self._delays.unkept(self.to_examine, self.queue), at_ms=at_ms)
@@ -237,19 +228,26 @@ class Scheduler:
             if uid not in wanting:
                 del self.to_examine[uid]
         # What is adopted must not be given away in the same record, nor what only the next record has room to adopt.
-        adopts = must.takes_places or (is_cut and settings.corrected)
+        adopts = must.takes_places or (is_cut and state.fold.settings.corrected)
         if adopts:
             gangs, faulty = [], []
         returning = [] if adopts else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])
         if not gangs and not must and not faulty and not returning:
             self._restore_classes()
             return Opened(None, set_aside)
-        full = state.constraints.full_nodes
-        counts = candidate_counts([gang for gang in gangs if not gang.invalid], full=full)
-        asks = asks_with(faulty, counts, [one.pods for one in returning], full=full)
-        opening = Opening(number, at_ms, gangs, must, asks, faulty, held, returning)
-        self._turn = opening
+        bare = Opening(number, at_ms, gangs, must, {}, faulty, held, returning, work_max=work_max)
+        self.turn = opening = with_asks(bare, nodes=len(state.table), full=state.constraints.full_nodes)
         return Opened(opening, set_aside)
+
+    def leave_out(self, opening: Opening, gangs: Container[str]) -> Opening:
+        """Leave the heavy ones of some gangs (uid) out of a turn; returns the turn to use from then on.
+
+        Raises:
+            InvariantError: The opening was used before.
+        """
+        self._expect(opening)
+        self.turn = left = without(opening, gangs, nodes=len(self.state.table))
+        return left
 
     def _restore_classes(self) -> None:
         """Undo what a turn woke that decides nothing: in strict order, classes behind the head; no record has them."""
@@ -293,7 +291,7 @@ class Scheduler:
 
     def _chosen(self, opening: Opening, found: Decided, missing_shards: MissingShards) -> Choice:
         choice = Choice(opening, found.verdicts, missing_shards, found.set_aside, found.recoveries, found.unplaced)
-        self._turn = choice
+        self.turn = choice
         return choice
 
     def record(self, choice: Choice) -> Recorded:
@@ -305,7 +303,7 @@ class Scheduler:
         self._expect(choice)
         record = round_of(self.state, choice)
         recorded = Recorded(choice.opening, record, choice.set_aside)
-        self._turn = recorded
+        self.turn = recorded
         return recorded
 
     def choose_alone(self, opening: Opening, missing_shards: MissingShards | None = None) -> Choice:
@@ -347,7 +345,7 @@ class Scheduler:
             InvariantError: The turn was ended before.
         """
         self._expect(recorded)
-        self._turn = None
+        self.turn = None
         self._settle(recorded.opening, lacks_shards=bool(recorded.round.missing))
         self._follow(folded, recorded.opening)
 
@@ -361,7 +359,7 @@ class Scheduler:
             InvariantError: The choice was used before.
         """
         self._expect(choice)
-        self._turn = None
+        self.turn = None
         self._settle(choice.opening, lacks_shards=bool(choice.missing_shards.missing))
         self._restore_classes()
 
@@ -387,7 +385,7 @@ class Scheduler:
         """
         if opening is not None:
             self._expect_turn(opening)
-            self._turn = None
+            self.turn = None
         self._follow(folded, opening)
 
     def take_back(self, turn: Turn) -> None:
@@ -400,7 +398,7 @@ class Scheduler:
             InvariantError: The turn was ended before.
         """
         self._expect_turn(turn)
-        self._turn = None
+        self.turn = None
         self._restore()
 
     def _expect(self, step: Turn) -> None:
@@ -410,7 +408,7 @@ class Scheduler:
             InvariantError: It is not.
         """
         self._expect_turn(step)
-        if self._turn is not step:
+        if self.turn is not step:
             subject = f"round {opening_of(step).number}"
             raise InvariantError(f"the {type(step).__name__} of a turn was used before", subject=subject)
 
@@ -421,7 +419,7 @@ class Scheduler:
             InvariantError: It is not.
         """
         opening = opening_of(turn)
-        if self._turn is None or opening_of(self._turn) is not opening:
+        if self.turn is None or opening_of(self.turn) is not opening:
             raise InvariantError("the turn was ended before", subject=f"round {opening.number}")
 
     def _follow(self, folded: Folded, opening: Opening | None) -> None:
@@ -432,7 +430,7 @@ class Scheduler:
 
         The facts of the same snapshot may be newer than the last turn, and its reader has jobs as those say.
         """
-        if self._turn is None:
+        if self.turn is None:
             self.sync()
         return waiting_dump(self.state, self.queue, self.pending)
 

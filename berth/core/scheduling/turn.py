@@ -13,7 +13,7 @@ import numpy as np
 from berth.core.errors import CoreError
 from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.placement.leaving_pods import LeavingPods
-from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.round_demand import NeedMoreError, more_counts
 from berth.core.requests.gangs import ClassKey, Gang, chips_of
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
@@ -56,13 +56,21 @@ class Opening(NamedTuple):
     """Gangs to decide, in queue order; those of the lane without chips come last."""
     must: Due
     asks: dict[Shape, int]
-    """Candidates that are needed of each shape; more may be asked for later."""
+    """Candidates to ask for of each shape; more may be asked for later."""
     faulty: Sequence[Faulty] = ()
     """Gangs that need a step of a recovery, in the order in which they are tried, before ``gangs``."""
     held: Sequence[Release] = ()
     """Releases that only go with such a step."""
     returning: Sequence[Returning] = ()
     """Gangs with held places, which are tried after ``faulty`` and before ``gangs``; some may be among these."""
+    needs: Mapping[Shape, int] = {}
+    """Candidates that may be needed of each shape; empty: those of ``asks``."""
+    heavy: frozenset[Shape] = frozenset()
+    """Shapes that only gangs with much work need: see :mod:`berth.core.scheduling.heavy_gangs`."""
+    late: Sequence[Gang] = ()
+    """Gangs that are left out because of their work."""
+    work_max: int = 0
+    """Bound of the work, as the record states it."""
 
 
 class Opened(NamedTuple):
@@ -130,7 +138,7 @@ class Asking:
     def __init__(self, opening: Opening) -> None:
         self.asks: Mapping[Shape, int] = opening.asks
         """Candidates to ask for now, by shape."""
-        self._number = opening.number
+        self._opening = opening
         self._left = ASKS_MAX
 
     def tried(self, decide: Callable[[], T]) -> T | None:
@@ -144,8 +152,8 @@ class Asking:
             return decide()
         except NeedMoreError as error:
             if not self._left:
-                raise OffersExhaustedError(self._number) from error
-            self.asks = {**self.asks, error.shape: error.count}
+                raise OffersExhaustedError(self._opening.number) from error
+            self.asks = more_counts(self.asks, self._opening.needs, error)
             return None
 
 

@@ -16,6 +16,7 @@ from berth.core.placement.projected_state import MissingRows
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.scheduling.heavy_gangs import with_pauses
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder, could_take
 from berth.core.scheduling.recoveries import released, take_steps
@@ -74,7 +75,7 @@ class Decisions:
             NeedMoreError: The candidates do not reach far enough.
         """
         if not opening.gangs and not opening.faulty and not opening.returning:
-            return Decided([], [], ())
+            return Decided(with_pauses(self._state, opening, ()), [], ())
         state = self._state
         reservation_errors: list[SetAside] = []
         policy = self._policy(opening, missing_shards, reservation_errors.append)
@@ -103,7 +104,8 @@ class Decisions:
             *found.set_aside,
             *reservation_errors,
         ]
-        return Decided([*returned.verdicts, *found.verdicts], steps.recoveries, set_aside, steps.unplaced)
+        verdicts = with_pauses(state, opening, [*returned.verdicts, *found.verdicts])
+        return Decided(verdicts, steps.recoveries, set_aside, steps.unplaced)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.
@@ -218,4 +220,5 @@ def round_of(state: State, choice: Choice) -> Round:
         recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=opening.must.held,
         corrections=opening.must.corrections,
+        work_max=opening.work_max,
     )

@@ -2,7 +2,7 @@
 
 Losing capacity does not help most classes: a class sleeps until a node improves that takes one of its pods. The
 refusals named here are different: any change of a node may help their classes, also one for the worse. Such a class is
-tried again after a change unless by :func:`may_fit` it finds no room.
+tried again after a change unless by :func:`may_fit` it finds no room, or the cluster is still too small for it.
 """
 
 from typing import Final
@@ -21,15 +21,17 @@ than its declared size, and leaves a plan unfinished."""
 def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_last: bool) -> bool:
     """Whether a change for the worse may help a refused class.
 
-    It may where the plan takes only nodes with exactly so many chips (levels), where fewer free nodes change the plan,
-    and where pods of another shape, or with constraints, had found their nodes before some pod found none: on other
-    nodes they may leave room for it.
+    It may where the cluster was too small, since a node that comes may have no room yet; where the plan takes only
+    nodes with exactly so many chips (levels); where fewer free nodes change the plan; and where pods of another shape,
+    or with constraints, had found their nodes before some pod found none: on other nodes they may leave room for it.
 
     Args:
         request_class: The class.
         refusal: Why it was refused.
         plain_last: As for :func:`berth.core.requests.gangs.placing_order`.
     """
+    if refusal.code == "larger-than-cluster":
+        return True
     if refusal.pods_need > 1 and any(shape.profile is not None for shape, _ in request_class):
         # Each pod goes to its best node, and what it leaves to the next one depends on which that is.
         return True

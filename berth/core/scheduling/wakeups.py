@@ -138,7 +138,7 @@ class _Help:
         if self._eased.helps(key) and may_fit(self._scorer, key):
             return True
         sleep = self._queue.sleep_of(key)
-        if sleep.by_any_change and self._nodes_changed and may_fit(self._scorer, key):
+        if sleep.by_any_change and self._nodes_changed and self._is_large_enough(sleep, key):
             return True
         is_aside = sleep.never and sleep.retry_at_ms > 0
         for shape, _ in key:
@@ -149,6 +149,15 @@ class _Help:
             if self._takes(shape, rows, otherwise=not is_aside):
                 return True
         return False
+
+    def _is_large_enough(self, sleep: Sleep, key: ClassKey) -> bool:
+        """Whether a class that any change may help is to be tried: there is room, or the cluster has grown to its size.
+
+        The latter counts without room: from then on the class waits for its turn, and others no longer pass it.
+        """
+        if not sleep.never or sleep.retry_at_ms > 0:
+            return may_fit(self._scorer, key)
+        return guarded(lambda: not is_larger_than_cluster(self._scorer, key), lambda _: False)
 
     def _takes(self, shape: Shape, rows: list[int], *, otherwise: bool) -> bool:
         """Whether a row takes a pod of a shape; ``otherwise`` for a row that cannot be scored."""

@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
+from berth.core.requests.bounds import TOO_LARGE, above_bounds
 from berth.core.requests.job_validation import validate
+from berth.core.requests.key_spelling import spelling_warnings
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
@@ -59,19 +61,30 @@ def uid_from(intake_seq: int) -> str:
     return f"intake-{intake_seq}"
 
 
-def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Settings) -> JobSeen:
-    """Verdict on a job request."""
+def admit(
+    request: JobRequest, receipt: Receipt, holder: Holder, settings: Settings, waiting: Refusal | None = None
+) -> JobSeen:
+    """Verdict on a job request.
+
+    Args:
+        request: The request.
+        receipt: Where and when it was stored.
+        holder: Job that has its name now.
+        settings: Settings of the epoch.
+        waiting: Its refusal because of those that wait already; None if there is room for it.
+    """
     uid = request.uid or uid_from(receipt.intake_seq)
     known = holder.job
     if known is not None and known.uid == uid and known.state != "rejected":
-        return _update(request, receipt, holder, known, settings)
+        return _update(request, receipt, holder, known, settings, waiting)
     if known is not None and not holder.is_over:
         return _rejected_beside(known, uid, receipt, _name_in_use(request, known))
     if holder.namesake is not None:
         refusal: Refusal | None = _uid_in_use(request, uid, holder.namesake)
         uid = uid_from(receipt.intake_seq)  # the uid is not its own
     else:
-        refusal = _refusal_of(request, settings)
+        refusal = _refusal_of(request, settings) or waiting
+    is_bounded = refusal is None or refusal.code != TOO_LARGE
     return JobSeen(
         namespace=request.namespace,
         name=request.name,
@@ -80,9 +93,10 @@ def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Setti
         intake_seq=receipt.intake_seq,
         accepted_seq=receipt.intake_seq if refusal is None else 0,
         at_ms=receipt.at_ms,
-        request=request,
+        request=request if is_bounded else None,
         refusal=refusal,
         after_seq=receipt.after_seq,
+        warnings=spelling_warnings(request) if is_bounded else [],
     )
 
 
@@ -117,7 +131,9 @@ def end_of_cancelled(job: JobSeen, uid: str) -> str:
     return WITHDRAWN if job.request is not None and job.request.origin == FROM_PODS else "cancelled"
 
 
-def _update(request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings) -> JobSeen:
+def _update(
+    request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings, waiting: Refusal | None
+) -> JobSeen:
     """Verdict on another request of the job with the name: an equal one changes nothing, another one replaces it."""
     same = msgspec.structs.replace(known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq)
     if request == known.request or known.state != "accepted" or holder.is_over:
@@ -130,10 +146,10 @@ def _update(request: JobRequest, receipt: Receipt, holder: Holder, known: JobSee
             expected="the request as it was placed, or another uid once it has ended",
         )
         return _rejected_beside(known, known.uid, receipt, refusal)
-    refusal_of_new = _refusal_of(request, settings)
+    refusal_of_new = _refusal_of(request, settings) or waiting
     if refusal_of_new is not None:
         return _rejected_beside(known, known.uid, receipt, refusal_of_new)
-    return msgspec.structs.replace(same, request=request, rejection=None)
+    return msgspec.structs.replace(same, request=request, rejection=None, warnings=spelling_warnings(request))
 
 
 def _rejected_beside(known: JobSeen, uid: str, receipt: Receipt, refusal: Refusal) -> JobSeen:
@@ -166,6 +182,9 @@ def _uid_in_use(request: JobRequest, uid: str, namesake: tuple[str, str]) -> Ref
 
 
 def _refusal_of(request: JobRequest, settings: Settings) -> Refusal | None:
+    above = above_bounds(request)
+    if above is not None:
+        return above
     valid = validate(request, settings)
     if isinstance(valid, Refusal):
         return valid

@@ -31,7 +31,7 @@ from berth.core.state.fact_checks import check_subject
 from berth.core.state.holdings.pod_phases import rows_of
 from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.envelope import Envelope, body_of
-from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import PREFERRED
 from berth.schemas.pod_constraints import PodConstraints, PodProfile, PodTerm
@@ -66,8 +66,8 @@ class ConstraintState:
 
     Attributes:
         claims: What placements say of claims.
-        revision: Rises with every change of what constraints depend on beside the nodes; equal revisions mean equal
-            views.
+        revision: Rises with each change of what constraints depend on beside the nodes, and with nothing else; equal
+            revisions mean equal views.
     """
 
     def __init__(self, fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], occupancy: Attempts) -> None:
@@ -121,7 +121,6 @@ class ConstraintState:
         Raises:
             DecodeError: It does not decode, contradicts itself, or is stored on another subject.
         """
-        self.revision += 1
         if envelope.kind == NamespaceSeen.KIND:
             return self._apply_namespace(body_of(envelope, NamespaceSeen), subject, changes)
         if envelope.kind != UsageSeen.KIND:
@@ -133,6 +132,7 @@ class ConstraintState:
         if fact.names:
             self._facts[fact.domain] = fact
         if self._is_on:
+            self.revision += not is_repeat(before, fact) and before is not self._facts.get(fact.domain)
             found = ConstraintChangesBuilder()
             self._follow_usage(before, fact, found)
             self._rest()
@@ -145,6 +145,7 @@ class ConstraintState:
         if not fact.gone:
             self._namespaces[fact.name] = fact.labels
         if before != self._namespaces.get(fact.name, {}) and self._index is not None:
+            self.revision += 1
             found = ConstraintChangesBuilder()
             found.topology_changed = True
             found.namespaces_changed = self._terms.selects_namespaces
@@ -165,7 +166,7 @@ class ConstraintState:
         else:
             fact = body_of(envelope, StorageSeen)
             check_subject(subject, "storage", fact.name)
-        self._volumes.apply(fact)
+        self.revision += self._volumes.apply(fact)
         if self._index is not None:
             changes.add(Changes(constraints=TOPOLOGY_CHANGED))
         return not has_failed(fact) if isinstance(fact, UnboundSeen) else fact.gone
@@ -198,11 +199,13 @@ class ConstraintState:
         """Count an attempt again: what it holds, what it gave back or what facts report of it has changed."""
         if self._index is None:
             return NO_CHANGES
-        self.revision += 1
         found = ConstraintChangesBuilder()
+        had_claims = key in self.claims
         found.repulsion_eased = self.claims.note(key)
         usage = self._usage_of(key)
-        note_usage(self._index.replace(("attempt", *key), usage), usage, found)
+        before = self._index.replace(("attempt", *key), usage)
+        self.revision += before != usage or had_claims or key in self.claims
+        note_usage(before, usage, found)
         return found.build()
 
     def note_pods(self, name: JobKey) -> Changes:

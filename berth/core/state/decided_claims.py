@@ -25,6 +25,10 @@ class DecidedClaims:
         self._decided: tuple[DecidedClaim, ...] | None = ()
         """None when the holdings have changed since."""
 
+    def __contains__(self, key: object) -> bool:
+        """Whether an attempt holds claims."""
+        return key in self._holdings
+
     def begin(self, keys: Iterable[tuple[str, int]]) -> None:
         """Note these attempts, and no others."""
         self._holdings, self._decided = {}, ()

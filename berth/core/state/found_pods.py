@@ -121,7 +121,7 @@ def claims_of(holding: Holding, owned: Sequence[PodShare], seen: PodsSeen) -> It
     Pods of others that name another number of chips are left out: they are adopted anew.
 
     Args:
-        holding: The attempt; its ranks share no chips.
+        holding: The attempt.
         owned: What each rank owns.
         seen: Its pods in the cluster.
     """

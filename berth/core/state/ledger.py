@@ -136,6 +136,11 @@ class LedgerFold:
         """Digest of the chain."""
         return self._position.digest
 
+    @property
+    def owners(self) -> ChipOwners:
+        """Owners of chips; callers do not change them."""
+        return self._owners
+
     def pods_of(self, holding: Holding) -> list[PodShare]:
         """All that an attempt owns: what its ranks own, in rank order, and then the places reserved for them.
 

@@ -38,7 +38,7 @@ from berth.core.state.found_pods import (
 )
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
-from berth.core.state.holdings.mounted_chips import Claim, Settled, settle
+from berth.core.state.holdings.mounted_chips import Claim, Settled, settle_all
 from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding, pods_of
@@ -46,7 +46,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
-from berth.schemas.placement import Placement, Run
+from berth.schemas.placement import Placement, Run, Share
 from berth.schemas.recovery import Recovery
 
 _UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
@@ -118,7 +118,7 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
     """
     found = Due(held=no_longer_held(state.fold, state.jobs, at_ms))
     if state.fold.settings.has_steps:
-        found.settled = settle(_claims(state, {*gangs, *state.short}), state.held)
+        found.settled = settle_all(_claims(state, {*gangs, *state.short}), state.held, state.fold.owners)
         found.corrections = corrections_of(found.settled.chips)
     corrected = {one.uid for one in found.corrections}  # what else is due for them is for the next record
     settled: list[str] = []
@@ -143,15 +143,15 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
     return Examination(found, settled, set_aside, is_cut)
 
 
-def _claims(state: State, uids: Iterable[str]) -> list[Claim]:
-    """Ranks of gangs (uid) whose pods name chips that they do not own."""
-    found: list[Claim] = []
+def _claims(state: State, uids: Iterable[str]) -> list[tuple[Claim, Share | None]]:
+    """Ranks of gangs (uid) whose pods name chips that they do not own, and their quotas of one."""
+    found: list[tuple[Claim, Share | None]] = []
     for uid in uids:
         gang = state.fold.gangs.get(uid)
         holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
         seen = state.pods_seen(holding) if holding is not None else None
-        if holding is not None and seen is not None and holding.placement.share is None:
-            found += claims_of(holding, state.owned(holding.key), seen)
+        if holding is not None and seen is not None:
+            found += [(claim, holding.placement.share) for claim in claims_of(holding, state.owned(holding.key), seen)]
     return found
 
 

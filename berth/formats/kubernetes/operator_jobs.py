@@ -27,6 +27,7 @@ class ReplicaSpec(Lean, frozen=True):
     """A replica type of a job."""
 
     replicas: Int32 | None = None
+    restart_policy: str = ""
     template: Template = Template()
 
 
@@ -42,6 +43,7 @@ class RunPolicy(Lean, frozen=True):
 
     scheduling_policy: SchedulingPolicy | None = None
     suspend: bool | None = None
+    backoff_limit: Int32 | None = None
 
 
 class ElasticPolicy(Lean, frozen=True):

@@ -146,16 +146,19 @@ def _spreads(spec: PodSpec, meta: Meta) -> tuple[tuple[str, SpreadTerm], ...]:
 def _ports(spec: PodSpec, note: Callable[[WrongFieldError], None]) -> tuple[HostPort, ...]:
     """Ports of the node that containers take for as long as the pod runs, sorted."""
     found: dict[HostPort, str] = {}
+    taken: dict[tuple[int, str], dict[str, str]] = {}
+    """Fields of the ports of each number and protocol, by address."""
     for field, port in _host_ports(spec):
         try:
             one = _port(field, port)
         except WrongFieldError as error:
             note(error)
             continue
-        other = next((known for known in found if _collide(known, one)), None)
-        if other is not None:
-            expected = f"another port than {found[other]}.hostPort"
-            note(WrongFieldError(f"{field}.hostPort", port.host_port, expected))
+        by_address = taken.setdefault((one.port, one.protocol), {})
+        other = _colliding(by_address, one.address)
+        if other:
+            note(WrongFieldError(f"{field}.hostPort", port.host_port, f"another port than {other}.hostPort"))
+        by_address.setdefault(one.address, field)
         found.setdefault(one, field)
     return tuple(sorted(found, key=lambda one: (one.port, one.protocol, one.address)))
 
@@ -187,10 +190,11 @@ def _port(field: str, port: ContainerPort) -> HostPort:
     return HostPort(port.host_port, protocol, address)  # type: ignore[arg-type]  # one of the words of Protocol
 
 
-def _collide(one: HostPort, other: HostPort) -> bool:
-    if (one.port, one.protocol) != (other.port, other.protocol):
-        return False
-    return one.address == other.address or not one.address or not other.address
+def _colliding(fields: Mapping[str, str], address: str) -> str:
+    """Field of the first port that a port with an address collides with; an empty address is all of them."""
+    if not address:
+        return next(iter(fields.values()), "")
+    return next((field for known, field in fields.items() if known in {"", address}), "")
 
 
 def _claims(volumes: Iterable[Volume], pod: str, note: Callable[[WrongFieldError], None]) -> tuple[str, ...]:

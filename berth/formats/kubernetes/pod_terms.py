@@ -1,16 +1,40 @@
 """Terms over other pods, in the normal form of messages: pod affinity and anti-affinity, and topology spread.
 
+A pod that has more of something than any may is not read further, whether it is of a manifest or a cluster.
+
 Source: Kubernetes, PodAffinityTerm, TopologySpreadConstraint and LabelSelector.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias, TypeVar
 
-from berth.formats.kubernetes.lean import LabelSelector
+from berth.formats.kubernetes.lean import LabelSelector, NodeSelector, SelectorTerm
 from berth.formats.kubernetes.node_terms import expression_of
-from berth.formats.kubernetes.pod_spec import PodAffinityTerm, TopologySpreadConstraint, WeightedPodAffinityTerm
+from berth.formats.kubernetes.pod_spec import (
+    Affinity,
+    Container,
+    NodeAffinity,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    Requirements,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
 from berth.schemas.constraints import Expression
+from berth.schemas.intake import (
+    CONTAINERS,
+    EXPRESSIONS,
+    PORTS,
+    RESOURCES,
+    SELECTOR,
+    TERMS,
+    TOLERATIONS,
+    VALUES,
+    VOLUMES,
+    Bound,
+)
 from berth.schemas.pod_constraints import LabelSelector as Selection
 from berth.schemas.pod_constraints import PodTerm, PreferredPods, SpreadTerm
 
@@ -19,6 +43,8 @@ WEIGHT_MAX: Final = 100
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _T = TypeVar("_T")
+_Count: TypeAlias = tuple[str, int, Bound]
+"""A field, what it has of something that is bounded, and the bound."""
 
 
 def selection_of(field: str, selector: LabelSelector | None) -> Selection | None:
@@ -145,3 +171,72 @@ def _in_order(expressions: Iterable[Expression]) -> tuple[Expression, ...]:
 
 def _once(items: Iterable[_T]) -> tuple[_T, ...]:
     return tuple(dict.fromkeys(items))
+
+
+def above_bounds(spec: PodSpec) -> WrongFieldError | None:
+    """The first field of a pod that is above its bound; None if there is none."""
+    for field, count, bound in _counts(spec):
+        if count > bound.most:
+            return WrongFieldError(field, count, bound.expected)
+    return None
+
+
+def _counts(spec: PodSpec) -> Iterator[_Count]:
+    """Counts of a pod; those inside a list only when its length is within the bound."""
+    containers, starting = spec.containers or (), spec.init_containers or ()
+    yield "spec.containers", len(containers), CONTAINERS
+    yield "spec.initContainers", len(starting), CONTAINERS
+    yield "spec.containers[*].ports", sum(len(one.ports or ()) for one in (*containers, *starting)), PORTS
+    yield "spec.containers[*].resources", max(map(_resources, (*containers, *starting)), default=0), RESOURCES
+    yield "spec.nodeSelector", len(spec.node_selector or ()), SELECTOR
+    yield "spec.tolerations", len(spec.tolerations or ()), TOLERATIONS
+    yield "spec.volumes", len(spec.volumes or ()), VOLUMES
+    spread = spec.topology_spread_constraints or ()
+    yield from _of_terms("spec.topologySpreadConstraints", spread, (one.label_selector for one in spread))
+    affinity = spec.affinity or Affinity()
+    yield from _of_nodes("spec.affinity.nodeAffinity", affinity.node_affinity or NodeAffinity())
+    for name, found in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
+        if found is not None:
+            yield from _of_pods(f"spec.affinity.{name}", found)
+
+
+def _resources(container: Container) -> int:
+    wanted = container.resources or Requirements()
+    return max(len(wanted.requests or ()), len(wanted.limits or ()))
+
+
+def _of_nodes(field: str, found: NodeAffinity) -> Iterator[_Count]:
+    required = found.required_during_scheduling_ignored_during_execution or NodeSelector()
+    preferred = found.preferred_during_scheduling_ignored_during_execution or ()
+    yield from _of_node_terms(f"{field}.{REQUIRED}.nodeSelectorTerms", required.node_selector_terms or ())
+    yield from _of_node_terms(f"{field}.{PREFERRED}", [one.preference for one in preferred])
+
+
+def _of_node_terms(field: str, terms: Collection[SelectorTerm | None]) -> Iterator[_Count]:
+    yield field, len(terms), TERMS
+    conditions = [(*(term.match_expressions or ()), *(term.match_fields or ())) for term in terms if term is not None]
+    yield field, max(map(len, conditions), default=0), EXPRESSIONS
+    yield field, sum(len(one.values or ()) for each in conditions for one in each), VALUES
+
+
+def _of_pods(field: str, found: PodAffinity) -> Iterator[_Count]:
+    required = found.required_during_scheduling_ignored_during_execution or ()
+    preferred = found.preferred_during_scheduling_ignored_during_execution or ()
+    for name, terms in ((REQUIRED, required), (PREFERRED, [one.pod_affinity_term for one in preferred])):
+        given = [term for term in terms if term is not None]
+        yield from _of_terms(f"{field}.{name}", given, _selectors(given))
+        yield f"{field}.{name}", sum(len(term.namespaces or ()) for term in given), VALUES
+
+
+def _selectors(terms: Iterable[PodAffinityTerm]) -> Iterator[LabelSelector | None]:
+    for term in terms:
+        yield term.label_selector
+        yield term.namespace_selector
+
+
+def _of_terms(field: str, terms: Collection[object], selectors: Iterable[LabelSelector | None]) -> Iterator[_Count]:
+    yield field, len(terms), TERMS
+    given = [one for one in selectors if one is not None]
+    sizes = (len(one.match_labels or ()) + len(one.match_expressions or ()) for one in given)
+    yield field, max(sizes, default=0), EXPRESSIONS
+    yield field, sum(len(item.values or ()) for one in given for item in one.match_expressions or ()), VALUES

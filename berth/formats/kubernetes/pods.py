@@ -18,7 +18,7 @@ from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.node_terms import terms_of
 from berth.formats.kubernetes.pod_constraints import constraints_of, meta_read
 from berth.formats.kubernetes.pod_spec import Container, PodSpec, PodToleration, Requirements
-from berth.formats.kubernetes.pod_terms import REQUIRED
+from berth.formats.kubernetes.pod_terms import REQUIRED, above_bounds
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
 from berth.products.resources import is_npu
@@ -157,6 +157,8 @@ def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
 def read_pod(spec: PodSpec, meta: Meta = NO_META) -> tuple[PodAsk, list[WrongFieldError]]:
     """Requirements of a pod, and its wrong fields, of which :attr:`PodAsk.wrong` is the first.
 
+    Of a pod with more conditions than any may have, only what it takes from a node is read.
+
     Chips must be requested in one container: the device plug-in allocates chips by container, and compares their number
     with the whole list of the pod.
 
@@ -171,6 +173,10 @@ def read_pod(spec: PodSpec, meta: Meta = NO_META) -> tuple[PodAsk, list[WrongFie
     cpu_milli = reading.units("cpu", amounts.get("cpu", _NONE), Fraction(1, 1000))
     memory_mib = reading.units("memory", amounts.get("memory", _NONE), _MIB)
     others = _others(reading, amounts)
+    above = above_bounds(spec)
+    if above is not None:  # only what it takes from a node is read
+        reading.errors.insert(0, above)
+        spec = PodSpec(node_selector=None if above.field == "spec.nodeSelector" else spec.node_selector)
     affinity: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     try:

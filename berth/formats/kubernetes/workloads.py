@@ -91,7 +91,7 @@ class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     look: OwnerKey | None = None
     """Object with the size of the gang; None if pods or PodGroup have it."""
     beneath: OwnerKey | None = None
-    """Object of a job system that made the pods of a PodGroup, by their labels: it may make them in turn."""
+    """Object that made the pods of a PodGroup, a StatefulSet or one that labels name: it may make them in turn."""
     size: int | None = None
     """Pods of the gang, if the pod has the number."""
     task: str = WORKER
@@ -181,12 +181,8 @@ def _declared(pod: Pod, owner: Owner) -> Membership | None:
     """Gang named by a field or annotation of a scheduler."""
     namespace, spec = pod.metadata.namespace, pod.spec
     if name := pod.metadata.annotation(GROUP_NAME):
-        labelled = _labelled(pod, owner)
-        return Membership(
-            key=GangKey("podgroup", namespace, name),
-            owner=owner,
-            beneath=_beneath(labelled) if labelled is not None else None,
-        )
+        beneath = _beneath(_labelled(pod, owner), pod)
+        return Membership(key=GangKey("podgroup", namespace, name), owner=owner, beneath=beneath)
     if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name) and not _is_part(pod, name):
         native = OwnerKey("NativePodGroup", namespace, name)
         return Membership(key=GangKey("native", namespace, name), owner=owner, look=native)
@@ -209,11 +205,21 @@ def _is_part(pod: Pod, group: str) -> bool:
     return bool(job and _label_or_annotation(pod, JOBSET_NAME)) and group.startswith(f"{job}-")
 
 
-def _beneath(found: Membership) -> OwnerKey | None:
-    """Object that made the pods of a gang that labels name, unless that is a group itself."""
-    if found.key.kind == "lws":
+def _beneath(found: Membership | None, pod: Pod) -> OwnerKey | None:
+    """Object that made a pod of a PodGroup and may make its pods in turn: by labels of a job system, or a StatefulSet.
+
+    Args:
+        found: Gang that the labels of the pod name, if they name one.
+        pod: The pod.
+    """
+    if found is not None and found.key.kind == "lws":
         return OwnerKey("LeaderWorkerSet", found.key.namespace, found.owner.name)
-    return found.look if found.key.kind == "jobset" else None
+    if found is not None:
+        return found.look if found.key.kind == "jobset" else None
+    controller = pod.metadata.controller
+    if controller is None or kind_of(controller.api_version, controller.kind) != "StatefulSet":
+        return None
+    return OwnerKey("StatefulSet", pod.metadata.namespace, controller.name)
 
 
 def _labelled(pod: Pod, owner: Owner) -> Membership | None:

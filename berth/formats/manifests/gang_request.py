@@ -18,7 +18,8 @@ from berth.formats.kubernetes.workloads import (
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
-from berth.schemas.intake import JobRequest, Task
+from berth.schemas.intake import TASKS, UID, JobRequest, Task
+from berth.schemas.subjects import is_plain
 
 RUN_FOR: Final = "berth/run-for"
 """Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
@@ -68,8 +69,6 @@ _OF_ONE_POD: Final = frozenset(
     }
 )
 """Labels that differ between the pods of one job, or between two creations of an object."""
-UID_CHARACTERS_MAX: Final = 1_000
-"""Longest uid of a job: it is several times in what is stored about the job."""
 _GIVEN_UID: Final = re.compile(r"intake-[0-9]+")
 """Uids that jobs without one get; see :func:`berth.core.state.admission.uid_from`."""
 
@@ -121,14 +120,26 @@ def _uid(place: Tree) -> str:
     """Uid of a job that its manifest sets.
 
     Raises:
-        DocumentError: It is too long, or has the form of those that are given to jobs without one.
+        DocumentError: It is too long, cannot be printed, or has the form of those that are given to jobs without one.
     """
     uid = place.text()
-    if len(uid) > UID_CHARACTERS_MAX:
-        raise place.wrong(f"text of at most {UID_CHARACTERS_MAX} characters")
+    if not is_plain(uid):  # it is a header, and several times in what is stored about the job
+        raise place.wrong(f"text of at most {UID.most} characters that can be printed, without spaces around it")
     if _GIVEN_UID.fullmatch(uid):
         raise place.wrong("another uid: intake-<number> is given to jobs without one")
     return uid
+
+
+def read_tasks(place: Tree) -> list[Tree]:
+    """Entries of a list of tasks.
+
+    Raises:
+        DocumentError: It is not a list, or has too many.
+    """
+    found = place.items()
+    if len(found) > TASKS.most:
+        raise place.wrong(TASKS.expected)
+    return found
 
 
 def read_replicas(owner: Tree, key: str, *, default: int) -> int:
@@ -180,12 +191,10 @@ def joined_labels(tasks: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
     Source: docs/reference/kubernetes.md, "Labels of jobs".
     """
-    values: dict[str, list[str]] = {}
+    values: dict[str, dict[str, None]] = {}
     for labels in tasks:
         for key, value in labels.items():
-            listed = values.setdefault(key, [])
-            if value not in listed:
-                listed.append(value)
+            values.setdefault(key, {})[value] = None
     return {key: JOINT.join(listed) for key, listed in values.items() if key not in _OF_ONE_POD}
 
 

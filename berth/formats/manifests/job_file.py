@@ -32,6 +32,7 @@ from berth.formats.manifests.gang_request import (
     read_metadata,
     read_replicas,
     read_run_for,
+    read_tasks,
     task_of,
 )
 from berth.formats.manifests.pod_template import PRIORITY_MAX, read_spec
@@ -163,11 +164,13 @@ def _tasks(spec: Tree, namespace: str, resource: str, *, chips_default: int) -> 
             if alone is not None:
                 raise alone.wrong("nothing here: with tasks, it belongs in each of them")
         spec.only(_JOB_FIELDS)
-        tasks = [_named_task(item, namespace, resource, chips_default) for item in listed.items()]
-        names = [task.name for task in tasks]
-        for index, item in enumerate(listed.items()):
-            if names[index] in names[:index]:
+        items = read_tasks(listed)
+        tasks = [_named_task(item, namespace, resource, chips_default) for item in items]
+        seen: set[str] = set()
+        for task, item in zip(tasks, items, strict=True):
+            if task.name in seen:
                 raise item.need("name", "").wrong("another name: it is given twice")
+            seen.add(task.name)
     if not any(task.replicas for task in tasks):
         raise (listed or spec.find("replicas") or spec).wrong("at least one pod in the job")
     return [task for task in tasks if task.replicas]

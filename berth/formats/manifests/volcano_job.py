@@ -6,7 +6,14 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups"; Volcano, ``batch.volc
 from typing import Final
 
 from berth.formats.kubernetes.workloads import TASK_INDEX, TASK_SPEC
-from berth.formats.manifests.gang_request import Metadata, PodGroup, gang_request, read_metadata, read_replicas
+from berth.formats.manifests.gang_request import (
+    Metadata,
+    PodGroup,
+    gang_request,
+    read_metadata,
+    read_replicas,
+    read_tasks,
+)
 from berth.formats.manifests.pod_template import read_template
 from berth.formats.yaml_tree import Tree
 from berth.schemas.intake import JobRequest
@@ -29,7 +36,7 @@ def read_volcano_job(document: Tree) -> JobRequest:
     tasks = spec.need("tasks", "a list of tasks")
     meta, queue = read_metadata(document), spec.find("queue")
     queue_name = "default" if queue is None else queue.dns_name()
-    groups = [_group(task, index, meta, queue_name) for index, task in enumerate(tasks.items())]
+    groups = [_group(task, index, meta, queue_name) for index, task in enumerate(read_tasks(tasks))]
     if not groups:
         raise tasks.wrong("at least one task")
     return gang_request(

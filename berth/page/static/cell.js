@@ -15,6 +15,7 @@ export const SHARED = 8;
 export const RESERVED = 9;
 export const ABSENT = 10;
 export const SHARERS = 11;
+export const UNNAMED = 12;
 
 export const NOT_READY = 1;
 export const CORDONED = 2;
@@ -33,6 +34,12 @@ export function conditionOf(row) {
   if (row[FLAGS] & CORDONED) return "cordoned";
   if (row[LEVEL] === "sub-healthy") return "sub-healthy";
   return row[LEVEL] === "ok" ? "" : row[LEVEL];
+}
+
+// Chips of a node in use: those with an owner, and those that pods have which name none.
+export function usedOn(row) {
+  const owned = row[OWNERS].reduce((sum, owner) => sum + (owner !== 0), 0);
+  return Math.min(row[OWNERS].length, owned + (row[UNNAMED] ?? 0));
 }
 
 const SERIOUS = new Set(["gone", "not ready", "evict", "no new work"]);
@@ -134,15 +141,13 @@ export class Cell {
 
   #readNode(row) {
     const node = this.nodes[row];
-    let used = 0;
-    for (const owner of node[OWNERS]) if (owner !== 0) used += 1;
     for (const owner of ownersOf(node)) {
       if (owner <= 0) continue;
       let rows = this.rowsByJob.get(owner);
       if (rows === undefined) this.rowsByJob.set(owner, (rows = new Set()));
       rows.add(row);
     }
-    this.used[row] = used;
+    this.used[row] = usedOn(node);
     this.condition[row] = conditionOf(node);
   }
 

@@ -1,6 +1,6 @@
 // The course of a recording: chips in use, and jobs that wait, at each change.
 
-import { OWNERS } from "./cell.js";
+import { OWNERS, usedOn } from "./cell.js";
 import { readPalette } from "./colors.js";
 
 // Points { atMs, used, waiting } in the order of the time, and the largest values.
@@ -28,10 +28,6 @@ export function historyOf(recording) {
   take(recording.view);
   recording.changes.forEach(take);
   return { points, chips, waiting: points.reduce((most, point) => Math.max(most, point.waiting), 1) };
-}
-
-function usedOn(node) {
-  return node[OWNERS].reduce((sum, owner) => sum + (owner !== 0), 0);
 }
 
 export function drawHistory(canvas, history, { begin_ms: beginMs, end_ms: endMs }) {

@@ -1,6 +1,6 @@
 // Views in the panel: cell, group, node, queue, jobs, faults. Each returns its title and its content.
 
-import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, WAITING, WITHHELD, ownersOf } from "./cell.js";
+import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, UNNAMED, WAITING, WITHHELD, ownersOf } from "./cell.js";
 import { element } from "./dom.js";
 import { bits, count, number, percent, ranges } from "./format.js";
 import { groupTitle } from "./groups.js";
@@ -109,6 +109,7 @@ export function nodeView({ cell, route, nowMs, isDark }) {
         ["Rack", rack >= 0 && group.kind !== "rack" ? cell.layout.racks[rack] : ""],
         ["Leaf switch", leaf >= 0 && superpod >= 0 ? cell.layout.leaves[leaf] : ""],
         ["Chips in use", `${cell.used[row]} of ${cell.chipsOf(row)}`],
+        ["In use, not named", node[UNNAMED] ? `${count(node[UNNAMED], "chip")} of those that are free below` : ""],
         ["Drained", node[DRAINED] ? ["since ", moment(node[DRAINED], nowMs)] : ""],
         ["Unhealthy", slots(node[UNHEALTHY])],
         ["Network unhealthy", slots(node[NETWORK_UNHEALTHY])],

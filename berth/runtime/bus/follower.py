@@ -73,7 +73,7 @@ class _Session:
     """One consumer, its inbox and its progress."""
 
     def __init__(self, wire: Wire, stream: str) -> None:
-        self.inbox = wire.unique()
+        self.inbox = wire.deliveries()
         self.name = self.inbox.rpartition(".")[2]
         self.pull_subject = f"{PREFIX}.CONSUMER.MSG.NEXT.{stream}.{self.name}"
         self.epoch = wire.epoch

@@ -6,7 +6,7 @@ Longer than 400 lines because every operation of the port is here, each with its
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from berth.runtime.bus import streams
@@ -24,6 +24,7 @@ from berth.runtime.bus.discovery import (
 )
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.inboxes import ANYBODY, DISCOVERERS, inbox_of
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
@@ -48,6 +49,7 @@ class NatsBus:
         self._wire = NatsConnection(self._broke, self._kick, log)
         self.lost = self._wire.lost
         self._inbox: Inbox
+        self._from_server: Inbox
         self._publisher: Publisher
         self._api: Api
         self._followers: list[NatsFollower] = []
@@ -61,6 +63,7 @@ class NatsBus:
         cell: str,
         *,
         name: str,
+        inbox: str = "",
         timeout_s: float = 10.0,
         access: Access = _NO_ACCESS,
         is_patient: bool = True,
@@ -71,7 +74,8 @@ class NatsBus:
         Args:
             url: URL of the server, or of several of one cluster.
             cell: Cell whose subjects are used.
-            name: Name of the process, shown by the server; also the prefix of its reply subjects.
+            name: Name of the process, shown by the server.
+            inbox: Prefix of its reply subjects; empty: that of a service or program with this name.
             timeout_s: Seconds to try.
             access: Credentials, and requirements for the server.
             is_patient: Whether to try again, up to ``timeout_s``, where each server refuses the connection.
@@ -84,7 +88,8 @@ class NatsBus:
         bus = cls(cell, log)
         try:
             async with asyncio.timeout(timeout_s):
-                await bus._open([url] if isinstance(url, str) else list(url), name, access, is_patient=is_patient)
+                servers = [url] if isinstance(url, str) else list(url)
+                await bus._open(servers, name, inbox or inbox_of(name), access, is_patient=is_patient)
         except (FatalError, TransientError):
             await bus.close()
             raise
@@ -95,12 +100,14 @@ class NatsBus:
             raise TransientError(f"no bus at {url} within {timeout_s} s: {bus._wire.last_error}") from error
         return bus
 
-    async def _open(self, servers: list[str], name: str, access: Access, *, is_patient: bool) -> None:
-        await self._wire.open(servers, name, access, is_patient=is_patient)
-        self._inbox = Inbox(self._wire)
+    async def _open(self, servers: list[str], name: str, inbox: str, access: Access, *, is_patient: bool) -> None:
+        await self._wire.open(servers, name, inbox, access, is_patient=is_patient)
+        self._inbox = Inbox(self._wire, self._wire.answers())
+        self._from_server = Inbox(self._wire, self._wire.deliveries())
         self._publisher = Publisher(self._wire)
-        self._api = Api(self._inbox)
+        self._api = Api(self._from_server)
         await self._inbox.open()
+        await self._from_server.open()
         await self._publisher.open()
         self._is_open = True
 
@@ -146,7 +153,7 @@ class NatsBus:
             identity, lambda: [one for one in self._served if not one.subject.startswith("$")], whole_report
         )
         for subject, handler in discovery.handlers().items():
-            await self.serve(subject, handler)
+            await self.serve(subject, handler, callers=DISCOVERERS)
 
     async def processes(self, *, quiet_s: float = QUIET_S) -> list[ProcessStats]:
         """Statistics of all processes of the cell that answer within a moment, by name and id.
@@ -181,12 +188,13 @@ class NatsBus:
         Raises:
             TransientError: Not connected, or no answer within 5 s.
         """
-        await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
+        await self._wire.round_trip(timeout_s=_ROUND_TRIP_S)
 
     def _broke(self) -> None:
         if self._is_open:
             self._publisher.broke()
             self._inbox.broke()
+            self._from_server.broke()
             self._kick()
 
     def _kick(self) -> None:
@@ -199,9 +207,10 @@ class NatsBus:
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
         """Create or correct all streams of the cell."""
-        limits = streams.Limits(max_bytes or {}, max_age_s or {})
+        limits = streams.Limits(max_bytes or {}, max_age_s or {}, waits_for)
         await streams.ensure_streams(self._api, self.subjects, replicas=replicas, limits=limits, log=self._log)
 
     async def keeping(self, stream: StreamName) -> streams.Keeping | None:
@@ -376,15 +385,20 @@ class NatsBus:
         return await self._inbox.gather(subjects, data, timeout_s=timeout_s)
 
     async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+        self,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        callers: tuple[str, ...] = ANYBODY,
     ) -> NatsServed:
         """Answer requests, one at a time and in order; None sends no reply."""
         name = subject.rpartition(".")[2]
-        return await self.offer(Endpoint(name, subject, queue, "", ""), lambda _, data: handler(data))
+        return await self.offer(Endpoint(name, subject, queue, "", "", callers=callers), lambda _, data: handler(data))
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> NatsServed:
         """Answer the requests of an endpoint, which discovery shows."""
-        served = NatsServed(self._wire, self._inbox, endpoint, handler, self._log)
+        served = NatsServed(self._wire, endpoint, handler, self._log)
         self._served = [*(known for known in self._served if not known.is_done), served]
         try:
             await served.open()
@@ -401,7 +415,7 @@ class NatsBus:
                     for served in self._served:
                         await served.stop()
                     await self._publisher.settle()
-                    await self._inbox.round_trip(timeout_s=timeout_s)
+                    await self._wire.round_trip(timeout_s=timeout_s)
         except (TimeoutError, TransientError) as error:
             self._log.warning("drain not finished", error=repr(error))
         await self.close()
@@ -416,6 +430,7 @@ class NatsBus:
                 await served.cancel()
             await self._publisher.close()
             self._inbox.broke()
+            self._from_server.broke()
         await self._wire.close()
 
 

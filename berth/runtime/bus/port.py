@@ -1,10 +1,11 @@
 """Port of the bus: a protocol and plain values, without a client."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from berth.runtime.bus.inboxes import ANYBODY
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamName, Subjects
 
@@ -102,7 +103,9 @@ class Endpoint(NamedTuple):
     """What a service offers under a name: requests on a subject, of which each goes to one member of a queue group.
 
     ``subject`` may have wildcards. ``request`` and ``reply`` are JSON Schemas as texts, for ``$SRV.SCHEMA``.
-    ``at_once`` requests may be handled at the same time; they begin in the order in which they came.
+    ``at_once`` requests may be handled at the same time; they begin in the order in which they came. ``callers`` are
+    those who may ask, by their inboxes (:func:`berth.runtime.bus.inboxes.is_inbox_of`): a request that wants its answer
+    elsewhere is counted and not carried out.
     """
 
     name: str
@@ -111,6 +114,7 @@ class Endpoint(NamedTuple):
     request: str
     reply: str
     at_once: int = 1
+    callers: tuple[str, ...] = ANYBODY
 
 
 class Served(Protocol):
@@ -155,6 +159,7 @@ class Bus(Protocol):
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
         """Create all streams of the cell, or correct their settings.
 
@@ -166,6 +171,7 @@ class Bus(Protocol):
             max_bytes: Sizes in bytes instead of those of ``Subjects.streams()``; the server reserves this much disk.
             max_age_s: Ages of streams of which a setting decides it (``StreamSpec.has_set_age``), in seconds. Who does
                 not name the age of such a stream leaves it as it is.
+            waits_for: Streams that somebody else makes and corrects: they are waited for, up to 30 s.
 
         Raises:
             FatalError: A stream exists with a setting that cannot be changed; names stream and field.
@@ -364,15 +370,20 @@ class Bus(Protocol):
         """
 
     async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+        self,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        callers: tuple[str, ...] = ANYBODY,
     ) -> Served:
-        """Answer requests, one at a time and in order; None sends no reply.
+        """Answer requests, one at a time and in order; None sends no reply. ``callers`` are as in :class:`Endpoint`.
 
         With ``queue``, each request goes to one member of that queue group. Returns when the server has registered the
         handler. Transient and poison errors of the handler are logged and give no reply; any other error ends it.
         """
 
-    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> Served:
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> Served:
         """Answer the requests of an endpoint, which discovery shows; the handler is given the subject as well.
 
         Otherwise as :meth:`serve`, but for ``at_once``.

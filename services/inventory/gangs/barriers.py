@@ -5,9 +5,10 @@ from typing import Final
 
 from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE
 from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import HAVE_SIZE, OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
-from berth.services.inventory.gangs.model import Member
+from berth.services.inventory.gangs.model import GROUPED, Gang, Member
 from berth.services.inventory.gangs.requests import unix_ms
 
 NOT_ADMITTED: Final = frozenset({"", "Pending"})
@@ -55,3 +56,20 @@ def unreadable(look: OwnerKey, group: PodGroup | None, members: Iterable[Member]
     minimum = group.spec.min_member if group is not None else None
     is_known = (minimum or 0) > 1 if look.kind in _MUST_BE_READ else group is not None or look.kind not in HAVE_SIZE
     return "" if is_known else f"{look.kind} {look.name} does not exist or cannot be read"
+
+
+def made_in_turn(gang: Gang, facts: OwnerFacts | None) -> str:
+    """That the controller of the only pod of a group may make no other before this one is ready: the end of a sentence.
+
+    Args:
+        gang: The gang.
+        facts: Of the object that was read for the gang: if it is this controller, the minimum follows from them.
+    """
+    if facts is not None and facts.kind == "StatefulSet":
+        return ""
+    live = [member for member in gang.members.values() if member.is_live]
+    owner = live[0].pod.metadata.controller if len(live) == 1 and gang.key.kind in GROUPED else None
+    if owner is None or owner.kind != "StatefulSet":
+        return ""
+    why = "makes no further pod before this one is ready, unless its podManagementPolicy is Parallel"
+    return f"; StatefulSet {owner.name} {why}"

@@ -23,6 +23,7 @@ from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts, TaskFacts
 from berth.formats.kubernetes.pods import GATED
+from berth.services.inventory.gangs.barriers import made_in_turn
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
@@ -94,6 +95,13 @@ class Plan:
     needs_owner: bool = False
     gang_pods: int = 0
     minimum: int = 0
+
+    def hold(self, members: list[Member], why: str) -> None:
+        """Hold pods for which no request is made after all."""
+        if self.held is None:
+            self.held = (members, why)
+        else:
+            self.held_single += [(member, why) for member in members]
 
 
 def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: int) -> Plan:
@@ -313,7 +321,12 @@ def _plan_first(
         first = first if _mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
     if first is None or hold:
         why = _with_reasons(hold, free, refusals)
-        found.held = (free, why if why != hold else hold + _named_elsewhere(context))
+        found.held = (
+            free,
+            why
+            if why != hold
+            else hold + made_in_turn(gang, context.turns or context.facts) + _named_elsewhere(context),
+        )
         found.is_short = True
         return
     if context.is_old:
@@ -362,10 +375,7 @@ def _plan_later(
         hold = hold or _mixed_resources(ready[:need])
         if hold:
             why = _with_reasons(hold, mine, refusals)
-            if found.held is None:
-                found.held = (mine, why)
-            else:
-                found.held_single += [(member, why) for member in mine]
+            found.hold(mine, why)
             found.is_short = True
         elif context.is_old:
             found.needs_owner = True

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from berth.core.requests.waiting_jobs import TOO_MANY
 from berth.formats.ascend.pod_annotations import JOB, JOB_UID
 from berth.formats.kubernetes.gang_minimum import Minimum
 from berth.runtime.backoff import Backoff
@@ -100,6 +101,8 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
     back: list[tuple[Part, str]] = []
     for name in sorted(gang.parts):
         part = gang.parts[name]
+        if part.is_first and (part.is_placed or part.is_over):
+            gang.starts_least = False  # of room for the next first request nothing is known
         if part.is_over:
             _end(gang, part, settings, now_ms)
             continue
@@ -107,6 +110,7 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
         reason = _withdrawal_reason(gang, part, settings, is_pending=is_pending, now_ms=now_ms)
         if reason:
             back.append((part, reason))
+            gang.starts_least &= not part.is_first
             dissolve(gang, part)
     return back
 
@@ -322,14 +326,15 @@ def _end(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
         if len(left) < len(part.slots):
             dissolve(gang, part)
         return
-    refused = part.phase in {"cancelled", "rejected"} and part.code != "name-in-use" and part.sentence != PENDING_AGAIN
+    is_later = part.code in {"name-in-use", TOO_MANY}
+    refused = part.phase in {"cancelled", "rejected"} and not is_later and part.sentence != PENDING_AGAIN
     if refused and len(left) == len(part.slots):
         part.state = "closed"
         if part.phase == "cancelled":
             why = f": {part.sentence}" if part.sentence else ""
             part.hold = f"its request was cancelled{why}; delete the pods so that new ones are requested"
         return
-    if part.phase == "failed":
+    if part.phase == "failed" or part.code == TOO_MANY:
         gang.failures += 1
         backoff = Backoff(first_s=settings.retry_s, max_s=settings.retry_max_s)
         gang.retry_at_ms = now_ms + round(backoff.pause_s(gang.failures) * 1000)

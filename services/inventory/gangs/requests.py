@@ -13,6 +13,7 @@ from math import gcd
 from typing import Final
 
 from berth.core.levels.model import AFFINITY_CONFIG, LevelError, read_sizes
+from berth.core.requests.key_spelling import is_read, misspelled
 from berth.core.superpods.validation import RA_BLOCK, SP_BLOCK
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
@@ -33,10 +34,9 @@ BESIDE: Final = "berth/beside"
 ENQUEUE_TIME: Final = "huawei.com/schedule_enqueue_time"
 DEQUEUE_FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
 _VOLCANO_QUEUE: Final = "volcano.sh/queue-name"
-_NOT_COPIED: Final = frozenset(
-    {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS, BESIDE}
-)
-"""Annotations of a PodGroup that change, or are long, and do not affect placement."""
+_NOT_COPIED: Final = frozenset({ENQUEUE_TIME, DEQUEUE_FREQUENCY, GANG_PODS, BESIDE})
+"""Annotations of a PodGroup that change and do not affect placement, or are those of requests."""
+_NO_LABELS: Final[Mapping[str, str]] = {}
 _STEERING: Final[tuple[str, ...]] = (FAULT_SCHEDULING, FAULT_RETRY_TIMES, POD_RESCHEDULING, PROCESS_RECOVER, ELASTIC)
 
 
@@ -65,7 +65,7 @@ def request_of(
     selector = common_selector([member.ask.node_selector for member in members])
     own = group.metadata if group is not None else None
     annotations = merged(
-        {k: v for k, v in ((own.annotations if own is not None else None) or {}).items() if k not in _NOT_COPIED},
+        _read(own.annotations if own is not None else None),
         _selected(facts.annotations) if facts is not None else {},
         *(_selected(member.pod.metadata.annotations or {}) for member in firsts),
     )
@@ -136,11 +136,12 @@ def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerF
     of_pods = [member.pod.metadata.labels or {} for member in members]
     # What steers faults has no nearest object: values that differ contradict one another.
     steering = [{key: labels[key] for key in _STEERING if key in labels} for labels in (of_group, *of_pods)]
+    own = joined_labels([member.pod.metadata.labels or {} for member in _firsts(members)])
     return merged(
         joined_labels([labels for labels in steering if labels]),
-        of_group,
-        facts.labels if facts is not None else {},
-        joined_labels([member.pod.metadata.labels or {} for member in _firsts(members)]),
+        _read(of_group, own),
+        _read(facts.labels if facts is not None else {}, own),
+        own,
     )
 
 
@@ -178,6 +179,22 @@ def as_pod_ask(request: JobRequest, task: Task) -> PodAsk:
         tolerations=tuple(task.tolerations),
         constraints=task.constraints,
     )
+
+
+def _read(given: Mapping[str, str] | None, own: Mapping[str, str] = _NO_LABELS) -> dict[str, str]:
+    """Labels or annotations of an object that are read in a request, and those that are misspelled.
+
+    Anybody may write others, as many as an object holds. Labels of pods stay: conditions of other pods are about them.
+
+    Args:
+        given: Those of the object.
+        own: Labels of the pods, whose values those of the object may replace.
+    """
+    if not given:
+        return {}
+    wrong = misspelled(given)
+    keys = (key for key in given if is_read(key) or key in own or key in wrong)
+    return {key: given[key] for key in keys if key not in _NOT_COPIED}
 
 
 def _selected(annotations: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from berth.core.explain.refusal_text import sentence
+from berth.core.requests.bounds import above_bounds
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
@@ -263,11 +265,10 @@ class Resolver:
         lost, below = lost_ranks(gang), is_below(gang, found.minimum)
         for members, is_first in batches:
             slots = slots_of(gang, members, context.facts)
-            previous_uids = {
-                gang.previous_uids.pop(member.uid) for member in members if member.uid in gang.previous_uids
-            }
+            previous = {m.uid: gang.previous_uids[m.uid] for m in members if m.uid in gang.previous_uids}
             uid = digest(
-                [gang.key.namespace, base, gang.podgroup_uid, *sorted(previous_uids), *(m.uid for m in members)], 32
+                [gang.key.namespace, base, gang.podgroup_uid, *sorted({*previous.values()}), *(m.uid for m in members)],
+                32,
             )
             name = self._free_name(gang, base, uid, may_be_base=is_first)
             while self._is_over((gang.key.namespace, name), uid):
@@ -275,8 +276,14 @@ class Resolver:
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
             part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods, minimum=found.minimum)
             give_age(gang, part, members, is_lost=lost > 0, is_below=below)
-            lost -= len(members)
             part.request = self._request(gang, part, members, context)
+            above = above_bounds(part.request)
+            if above is not None:
+                found.hold(members, f"no request is made for so large a gang: {sentence(above)}")
+                continue
+            for member_uid in previous:
+                del gang.previous_uids[member_uid]
+            lost -= len(members)
             part.published = True
             gang.parts[name] = part
             parts.append(part)

@@ -3,6 +3,7 @@
 Source: docs/reference/kubernetes.md, "Life of a pod"; docs/reference/nodes-and-chips.md, "Pod annotations of chips".
 """
 
+from berth.formats.kubernetes.bound_pods import other_number
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.free_chips import SHARES
@@ -80,5 +81,5 @@ class PodChips:
             )
         asked, named = self.asked(row), row.chips.bit_count()
         if row.is_live and named and named != asked and not wrong:
-            wrong.append(f"its annotations name {named} chips: expected the {asked} that it asks for")
+            wrong.append(other_number(named, asked))
         return f"pod {row.namespace}/{row.name}: {'; '.join(wrong)}" if wrong else ""

@@ -1,7 +1,8 @@
 """Chips that more than one bound pod names. Nobody is evicted for that: which pod is wrong is not known. Pure."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from berth.core.chips.picking import named_by_several
 from berth.services.inventory.pods.rows import PodRow
 
 
@@ -29,7 +30,7 @@ class ChipsTwice:
             del self._named[node]
         if affected:
             self._crowded.pop(node, None)
-            if any(True for _ in _shared(pods)):
+            if named_by_several(pods):
                 self._crowded[node] = None
         return affected
 
@@ -44,7 +45,7 @@ class ChipsTwice:
     @property
     def count(self) -> int:
         """Number of chips that more than one pod names."""
-        return sum(len(dict(_shared(self._named[node]))) for node in self._crowded)
+        return sum(len(named_by_several(self._named[node])) for node in self._crowded)
 
     def sentences(self, row: Callable[[str], PodRow | None]) -> dict[str, str]:
         """What is wrong, by pod (uid).
@@ -56,8 +57,8 @@ class ChipsTwice:
         for node in self._crowded:
             chips: dict[str, list[int]] = {}
             others: dict[str, dict[str, None]] = {}
-            for chip, uids in _shared(self._named[node]):
-                names = {uid: f"{one.namespace}/{one.name}" for uid in uids if (one := row(uid)) is not None}
+            for chip, uids in named_by_several(self._named[node]):
+                names = {uid: f"{one.namespace}/{one.name}" for uid in sorted(uids) if (one := row(uid)) is not None}
                 for uid in names:
                     chips.setdefault(uid, []).append(chip)
                     others.setdefault(uid, {}).update((name, None) for other, name in names.items() if other != uid)
@@ -65,14 +66,3 @@ class ChipsTwice:
                 which = f"{'chip' if len(ids) == 1 else 'chips'} {', '.join(map(str, ids))} of node {node}"
                 found[uid] = f"{which} {'is' if len(ids) == 1 else 'are'} named by pod {' and '.join(others[uid])} too"
         return found
-
-
-def _shared(pods: dict[str, int]) -> Iterator[tuple[int, list[str]]]:
-    """Chips that more than one pod names, and these pods, sorted."""
-    once = twice = 0
-    for named in pods.values():
-        twice |= once & named
-        once |= named
-    for chip in range(twice.bit_length()):
-        if twice >> chip & 1:
-            yield chip, sorted(uid for uid, named in pods.items() if named >> chip & 1)

@@ -123,6 +123,17 @@ async def test_a_request_is_repeated_with_its_uid_until_there_is_an_answer() -> 
     assert seen == [reply.uid] * 3
 
 
+async def test_a_request_that_came_too_early_is_repeated_when_there_is_room_and_one_without_a_time_is_not() -> None:
+    answers: list[dict[str, Any]] = [{"code": "too-many", "retry_after_ms": 10}, {"code": "too-many"}]
+
+    def answer(_: dict[str, Any]) -> bytes:
+        return msgspec.json.encode({"ok": False, "error": "there are too many", **answers.pop(0)})
+
+    async with answering(answer) as client:
+        assert await raised(client.submit(job_file()), RequestError) == "there are too many"
+    assert answers == []
+
+
 async def test_without_an_answer_the_error_has_the_uid_for_a_later_repetition() -> None:
     async with answering(lambda _: None, timeout_s=0.05) as client:
         with pytest.raises(UnavailableError, match=r"no answer to submit within 0\.05 s") as caught:

@@ -4,15 +4,18 @@ A device plug-in may serve pods of one node in another order than they were deci
 follows: a rank gets the chips that its pod names, as far as nobody else owns them. Two ranks may have changed places.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
 
 from berth.core.chips.picking import ids_of, union_of
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.holding import Holding, PodShare
+from berth.core.state.records.chip_owners import ChipOwners
 from berth.schemas.columns import offsets
+from berth.schemas.placement import Share
 
 
 class Claim(NamedTuple):
@@ -74,6 +77,56 @@ def _given(claims: Sequence[Claim], held: int) -> dict[Claim, int]:
             found[claim] |= fills
             taken |= fills
     return found
+
+
+def settle_all(claims: Iterable[tuple[Claim, Share | None]], held: Callable[[str], int], owners: ChipOwners) -> Settled:
+    """As :func:`settle`, for ranks with whole chips, whose quota is None, and with parts of one.
+
+    Of those with parts all that fit together go where their pods are; the quotas of a chip and its policy are those of
+    the ledger. Of those that do not fit the last ones in order stay.
+
+    Args:
+        claims: The ranks and their quotas; a rank occurs once.
+        held: As for :func:`settle`.
+        owners: Owners of chips before.
+    """
+    whole: list[Claim] = []
+    parts: dict[str, list[tuple[Claim, Share]]] = {}
+    for claim, share in sorted(claims, key=itemgetter(0)):
+        if share is None:
+            whole.append(claim)
+        else:
+            parts.setdefault(claim.node, []).append((claim, share))
+    found = settle(whole, held)
+    given = {(claim.node, chip) for claim, mask in found.chips.items() for chip in ids_of(mask)}
+    for node, sharers in parts.items():
+        moves = {claim for claim, _ in sharers if given.isdisjoint((node, chip) for chip in ids_of(claim.named))}
+        while (last := _unfit(sharers, moves, owners)) is not None:
+            moves.remove(last)
+        found.chips.update((claim, claim.named) for claim, _ in sharers if claim in moves)
+        found.short.extend(claim for claim, _ in sharers if claim not in moves)
+    return found
+
+
+def _unfit(claims: Sequence[tuple[Claim, Share]], moves: Collection[Claim], owners: ChipOwners) -> Claim | None:
+    """The first of some ranks that does not fit on the chip that its pod names; None if all fit together."""
+    draft = owners.draft()
+    for claim, share in claims:
+        draft.give_back([_part(claim, claim.owned)], share)
+    for claim, share in claims:
+        if claim not in moves:
+            draft.take([_part(claim, claim.owned)], share)
+    for claim, share in claims:
+        if claim in moves:
+            try:
+                draft.take([_part(claim, claim.named)], share)
+            except InvariantError:
+                return claim
+    return None
+
+
+def _part(claim: Claim, mask: int) -> PodShare:
+    return PodShare(claim.node, mask, ids_of(mask), 0, 0)
 
 
 def correct_chips(holding: Holding, chips: Mapping[int, tuple[int, ...]]) -> None:

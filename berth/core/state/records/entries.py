@@ -43,7 +43,7 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     bind_failed_ms: int = 0
     """Time of the first failure of the last such minute."""
     retry_ms: int = 0
-    """It is not placed again before this time, because its pods could not be bound; 0 if they could."""
+    """It is not placed before this time, because its pods could not be bound or because of its work; 0: it may be."""
     placed_ms: int = 0
     """Time of the record since which every rank is at its place again; 0 during a recovery."""
     given_back: int = 0
@@ -73,7 +73,7 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
             self.retry_ms = at_ms + max(at_ms - self.bind_failed_ms, _PAUSE_MS)
 
     def pauses_at(self, at_ms: int) -> bool:
-        """Whether it is not placed at a time because its pods could not be bound shortly before."""
+        """Whether it is not placed at a time because of what was a short while before."""
         return self.phase == "waiting" and 0 < self.retry_ms - at_ms <= _MINUTE_MS
 
     @property
@@ -106,6 +106,12 @@ class Folded(msgspec.Struct, gc=False):
     """Shards were missing when it was decided."""
     changes: Changes = NO_CHANGES
     """What it changed in the columns; the scheduler must be given it, where there is one."""
+
+    @property
+    def jobs(self) -> list[tuple[str, str]]:
+        """Namespaces and names of the jobs whose gang changed, and whose places are held no longer."""
+        gangs = [(one.namespace, one.name) for one in self.gangs]
+        return [*gangs, *((one.namespace, one.name) for one in self.unheld)]
 
 
 @dataclass(slots=True)

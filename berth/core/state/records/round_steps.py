@@ -74,7 +74,8 @@ class _Steps:
             raise InvariantError(f"gets a verdict on attempt {verdict.attempt}", subject=f"gang {verdict.uid}")
         gang.attempt = verdict.attempt
         gang.ledger_seq, gang.facts_seq, gang.at_ms = self._sequence, self._record.facts_seq, self._at_ms
-        gang.refusal, gang.retry_ms = verdict.refusal, 0  # its pause is over, also for a clock that is set back
+        # A pause from before is over, also for a clock that is set back.
+        gang.refusal, gang.retry_ms = verdict.refusal, verdict.refusal.retry_ms if verdict.refusal is not None else 0
         if verdict.placement is not None:
             gang.phase = "placed"
             self._unhold(verdict.uid)

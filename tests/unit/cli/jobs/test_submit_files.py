@@ -63,6 +63,16 @@ def test_a_job_is_refused_before_a_cell_is_known_by_the_rules_of_this_release(tm
     assert (fault.code, fault.field) == ("invalid-request", "tasks[1].chips")
 
 
+def test_a_job_above_a_bound_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    annotations = "".join(f"    key-{number}: x\n" for number in range(300))
+    text = OWN.replace("metadata: {name: mixed}", f"metadata:\n  name: mixed\n  annotations:\n{annotations}")
+    (fault,) = reading_of(tmp_path, text).faults
+    assert (fault.code, fault.field, fault.value) == ("too-large", "annotations", "300 annotations")
+    tasks = "".join(f"    - {{name: t{number}, cpu: 1}}\n" for number in range(5_000))
+    (fault,) = reading_of(tmp_path, OWN.partition("    - ")[0] + tasks).faults
+    assert (fault.field, fault.value, fault.expected) == ("spec.tasks", "a list of 5000", "at most 4096 tasks of a job")
+
+
 def test_virtual_npus_are_refused_as_such(tmp_path: Path) -> None:
     text = OWN.replace("huawei.com/Ascend910", "huawei.com/Ascend910-2c")
     (fault,) = reading_of(tmp_path, text).faults

@@ -14,9 +14,9 @@ from berth.schemas.pod_constraints import LabelSelector, PodConstraints, SpreadT
 from berth.schemas.refusal import NodeReason
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen
-from berth.schemas.volume_facts import StorageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen
 from tests.support.cells import a_job
-from tests.support.constraint_worlds import OneNode, usage_of
+from tests.support.constraint_worlds import OneNode, OnePod, usage_of
 from tests.support.core_cells import SUBJECTS, CoreCell
 from tests.support.load import pods_of
 from tests.unit.core.constraints.test_constraints import APART, a_cell, a_task, in_zone, job, placed
@@ -68,6 +68,37 @@ def test_pods_without_labels_that_are_being_deleted_count_no_longer_for_spread()
     less = PodConstraints(spread=(SpreadTerm("zone", 2, LACKS_APP, by_affinity=False),))
     refusal = cell.refuse(job("three", Task("worker", 1, 1, node_selector={"zone": "a"}, constraints=less)))
     assert NodeReason.SPREAD in {count.reason for count in refusal.counts}
+
+
+def test_the_revision_rises_with_changes_and_with_nothing_else() -> None:
+    cell = a_kept_cell(a1="a", b1="b")
+    assert placed(cell, "one", a_task(APART, app="a")) == ["a1"]
+    nodes = [OneNode("a1"), OneNode("b1")]
+    pods = SUBJECTS.fact_pod("default", "one")
+    facts: list[tuple[str, Message, Message]] = [
+        (SUBJECTS.fact_usage("all"), usage_of("all", nodes, [OnePod("a1")]), usage_of("all", nodes, [])),
+        (SUBJECTS.fact_namespace("team"), NamespaceSeen("team", {"a": "b"}), NamespaceSeen("team", {"a": "c"})),
+        (SUBJECTS.fact_storage("fast"), StorageSeen("fast", waits=True), StorageSeen("fast")),
+        (
+            SUBJECTS.fact_claim("default", "c"),
+            ClaimSeen("default", "c", "u"),
+            ClaimSeen("default", "c", "u", gone=True),
+        ),
+        (
+            SUBJECTS.fact_unbound("default", "c"),
+            UnboundSeen("default", "c", "u", ["a1"]),
+            UnboundSeen("default", "c", "u"),
+        ),
+        (pods, phases(cell, "one", PodPhase.TERMINATING), phases(cell, "one", PodPhase.RUNNING)),
+    ]
+    for subject, *both in facts:
+        for fact in both:
+            before = cell.state.constraints.revision
+            cell.fact(subject, fact)
+            after = cell.state.constraints.revision
+            assert after > before, f"{fact} is news"
+            cell.fact(subject, msgspec.structs.replace(fact, at_ms=5))
+            assert cell.state.constraints.revision == after, f"{fact} is none"
 
 
 @pytest.mark.parametrize("fact", [NamespaceSeen("default", {"team": "x"}), StorageSeen("fast", waits=True)])

@@ -101,16 +101,20 @@ def test_a_placed_job_is_placed_then_bound_then_running() -> None:
     assert told.brief == ("running", "")
 
 
-def test_a_label_that_is_close_to_a_known_one_is_warned_of_in_every_phase() -> None:
-    request = msgspec.structs.replace(a_job("j"), labels={"tor-afinity": "normal-schema"})
-    told = ExplainResult(request=request)
+def test_a_warning_of_the_verdict_is_in_the_status_in_every_phase() -> None:
     words = "label 'tor-afinity' is not known, and is close to 'tor-affinity'"
+    told = ExplainResult(warnings=[words])
     assert told.status.warning == words
     part = SwitchPart("normal-schema", 2, policy="2.0", rule="best-fit", warning="it is so")
     told.place(placement=msgspec.structs.replace(PLACEMENT, switch=part))
     assert told.status.warning == f"it is so; {words}"
     told.release("succeeded")
     assert told.status.warning == words
+
+
+def test_the_keys_of_a_request_are_not_compared_again_for_a_status() -> None:
+    request = msgspec.structs.replace(a_job("j"), labels={"tor-afinity": "normal-schema"})
+    assert ExplainResult(request=request).status.warning == ""
 
 
 def test_a_placed_job_outside_what_switch_affinity_supports_is_warned_of_while_it_holds_its_place() -> None:

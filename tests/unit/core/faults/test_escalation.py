@@ -430,15 +430,28 @@ def test_the_times_of_the_steps_are_settings() -> None:
     ]  # fmt: skip
 
 
-def test_plan_before_delete_whole_job_waits_for_places_or_fault_wait_ms() -> None:
-    rules = labelled()
-    early = found(rules, broken(3), settings=PLANNED, at_ms=START + 59_999)
-    wanted = only(early)
-    assert (wanted.scope, wanted.needs_place, early.again_ms) == ("job", True, START + 60_000)
-    assert wanted.sought == wanted.ranks == tuple(range(8)), "each rank would need a place"
-    due = found(rules, broken(3), settings=PLANNED, at_ms=START + 60_000)
+def test_plan_before_delete_whole_job_waits_for_places_however_long() -> None:
+    for at_ms in (START, START + 60_000, START + 3_600_000):
+        escalation = found(labelled(), broken(3), settings=PLANNED, at_ms=at_ms)
+        wanted = only(escalation)
+        assert (wanted.scope, wanted.needs_place, escalation.again_ms) == ("job", True, 0)
+        assert wanted.sought == wanted.ranks == tuple(range(8)), "each rank would need a place"
+
+
+def test_plan_before_delete_whole_job_leaves_after_fault_wait_ms_if_no_pod_of_it_is_healthy() -> None:
+    early = found(labelled(), broken(*range(8)), settings=PLANNED, at_ms=START + 59_999)
+    assert (only(early).needs_place, early.again_ms) == (True, START + 60_000)
+    due = found(labelled(), broken(*range(8)), settings=PLANNED, at_ms=START + 60_000)
     assert [one.needs_place for one in due.options] == [True, False]
     assert (due.options[1].ranks, due.options[1].sought, due.again_ms) == (tuple(range(8)), (), 0)
+
+
+def test_plan_before_delete_pods_around_a_further_fault_wait_for_places_too() -> None:
+    """Ranks 4 to 7 left with their logical SuperPoD; now rank 1 of the other one breaks."""
+    left = Recovery("ns", "job", "uid", 1, 1, "CardUnhealthy", "", "superpod", "grace", [4, 5, 6, 7], [5], START)
+    progress = Progress(left, unbound={4, 5, 6, 7}, step_ms=START, freed_ms=START)
+    wanted = only(found(labelled(PODS_FIRST), broken(1), A3, progress, PLANNED))
+    assert (wanted.scope, wanted.ranks, wanted.needs_place) == ("pod", (1,), False)
 
 
 def test_plan_before_delete_faulty_pods_leave_without_a_place_if_they_cannot_run() -> None:

@@ -174,6 +174,19 @@ def test_with_plan_before_delete_pods_wait_for_places() -> None:
     assert (step.ranks, step.placement) == ([1], None)
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["the faulty node", "the healthy node"])
+def test_a_drain_does_not_wait_for_the_places_that_a_fault_of_the_job_waits_for(which: int) -> None:
+    """The person who drains decides; the fault alone ends no healthy pod while there is no place."""
+    ground = a_cell(2, plan_before_delete=True, fault_wait_ms=10_000)
+    ground.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    ground.break_chip(ground.node_of("j", 0))
+    assert ground.wait(60_000) == []
+    drain(ground, ground.node_of("j", which))
+    assert [*ground.turns(), *ground.wait(9_999)] == []
+    (step,) = ground.wait(1)
+    assert (step.kind, step.scope, step.ranks) == ("Drain", "job", [0, 1])
+
+
 def test_rules_of_a_drain() -> None:
     assert drain_rules(FaultRules()) == FaultRules(scheduling="grace")
     forced = FaultRules(scheduling="force", pods_first=True, limit="job")

@@ -77,6 +77,16 @@ def test_a_placed_job_owns_its_chips_until_it_ends() -> None:
     assert applied(before, change).nodes[index] == row
 
 
+def test_chips_that_pods_have_and_do_not_name_are_counted() -> None:
+    cell = CoreCell([a_node("a")])
+    overview = Overview(cell.state)
+    assert first(overview).nodes[0].unnamed == 0
+    cell.nodes["a"] = a_node("a", chips_others=3)
+    cell.publish()
+    ((_, row),) = next_change(overview).nodes
+    assert (row.unnamed, row.owners) == (3, [0] * 8)
+
+
 def test_nothing_changed_is_no_change() -> None:
     cell = CoreCell([a_node("a")])
     overview = Overview(cell.state)
@@ -209,7 +219,7 @@ def test_the_json_has_the_fields_of_the_page() -> None:
     next_change(overview)
     plain = msgspec.json.decode(msgspec.json.encode(overview.view()))
     assert plain["layout"]["nodes"] == [["a", 0, 0, -1, -1, 8]]
-    assert plain["nodes"] == [["ok", 0, 0, [0] * 8, 0, 0, 0, 0, 0, 0, 0, []]]
+    assert plain["nodes"] == [["ok", 0, 0, [0] * 8, 0, 0, 0, 0, 0, 0, 0, [], 0]]
     assert plain["jobs"][0] | {"n": 1, "name": "j", "chips": 3, "submitted_ms": 4, "position": 1} == plain["jobs"][0]
     assert "expected_start_ms" not in plain["jobs"][0]
     assert msgspec.convert(plain["jobs"][0], Job) == overview.view().jobs[0]

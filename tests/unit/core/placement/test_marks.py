@@ -1,8 +1,8 @@
-"""How many gangs a round takes whose shapes are answered with a mark a node."""
+"""How many gangs a round takes, by the work to score their shapes."""
 
 import pytest
 
-from berth.core.placement.round_demand import MARKS_BYTES_MAX, gangs_of_one_offer
+from berth.core.placement.round_demand import ROUND_WORK_MAX, gangs_of_one_round, work_of_shape
 from berth.core.requests.gangs import Gang, gang_of
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
@@ -29,19 +29,27 @@ def gangs_in_blocks(*sizes: int) -> list[Gang]:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "nodes", "bytes_max", "count"),
+    ("sizes", "nodes", "shapes", "count"),
     [
-        ((1, 2, 3), 80, 30, 3),
-        ((1, 2, 3), 81, 30, 2),
-        ((1, 2, 1, 2, 3), 80, 20, 4),
-        ((1, 2), 80, 1, 1),
+        ((1, 2, 3), 80, 3, 3),
+        ((1, 2, 3), 80, 2, 2),
+        ((1, 2, 1, 2, 3), 80, 2, 4),
+        ((1, 2), 80, 0, 1),
         ((), 80, 1, 0),
-        (tuple(range(1, 201)), 50_000, MARKS_BYTES_MAX, 200),
-        (tuple(range(1, 201)), 1_000_000, MARKS_BYTES_MAX, 32),
     ],
 )
-def test_a_round_asks_for_no_more_marks_than_an_offer_holds(
-    sizes: tuple[int, ...], nodes: int, bytes_max: int, count: int
+def test_a_round_takes_gangs_up_to_a_bound_of_its_work(
+    sizes: tuple[int, ...], nodes: int, shapes: int, count: int
 ) -> None:
     gangs = gangs_in_blocks(*sizes)
-    assert list(gangs_of_one_offer(gangs, nodes=nodes, bytes_max=bytes_max)) == gangs[:count]
+    work_max = shapes * work_of_shape(0, nodes)
+    assert list(gangs_of_one_round(gangs, nodes=nodes, work_max=work_max)) == gangs[:count]
+
+
+def test_marks_of_a_round_fit_into_one_message() -> None:
+    """One bit for each node and shape, and one shard may own all nodes."""
+    gangs = gangs_in_blocks(*range(1, 201))
+    for nodes in (10_000, 50_000, 1_000_000):
+        taken = gangs_of_one_round(gangs, nodes=nodes)
+        assert len(taken) == min(ROUND_WORK_MAX // work_of_shape(0, nodes), 200)
+        assert len(taken) * nodes / 8 < 1_000_000

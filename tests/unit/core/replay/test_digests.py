@@ -11,7 +11,7 @@ from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import ConstraintCount, NodeReason, ReasonCount, Refusal
 
 REFUSAL = Refusal("no-room", nodes_total=2, counts=[ReasonCount(NodeReason.SPREAD, 2)])
-NAMED = msgspec.structs.replace(REFUSAL, constraints=[ConstraintCount(NodeReason.SPREAD, 2, ["zone"], 1)])
+NAMED = msgspec.structs.replace(REFUSAL, constraints=[ConstraintCount(NodeReason.SPREAD, 2, ["zone"], 1)], shapes=3)
 
 
 def round_of(*refusals: Refusal | None) -> Round:
@@ -36,14 +36,16 @@ def test_a_round_whose_newer_fields_have_values_counts_as_it_is_written() -> Non
     )
     recovers = [Recovery("ns", "j", "u", 1, 1, "CardUnhealthy", "a chip is unhealthy", "pod", "force", [0], [0], 9)]
     for plain in (round_of(), round_of(None), round_of(NAMED), with_claims):
-        record = msgspec.structs.replace(plain, recoveries=recovers, corrections=[Correction("u", 1, [0], [[1]])])
+        record = msgspec.structs.replace(
+            plain, recoveries=recovers, corrections=[Correction("u", 1, [0], [[1]])], work_max=7
+        )
         assert digested_round(record, encode(record)) == encode(record)
 
 
 def test_a_round_without_recoveries_counts_as_release_0_4_writes_it() -> None:
     for record in (round_of(), round_of(None), round_of(NAMED)):
         said = msgspec.msgpack.decode(open_envelope(digested_round(record, encode(record))).body)
-        assert [*said, [], [], []] == msgspec.msgpack.decode(msgspec.msgpack.encode(record))
+        assert [*said, [], [], [], 0] == msgspec.msgpack.decode(msgspec.msgpack.encode(record))
 
 
 def test_a_placement_without_claims_counts_as_release_0_4_writes_it() -> None:
@@ -59,7 +61,7 @@ def test_a_placement_without_claims_counts_as_release_0_4_writes_it() -> None:
         assert [*said[at][0][placement], []] == whole[at][0][placement]
         assert said[at][1] == whole[at][1]
         said[at][0][placement] = whole[at][0][placement]
-    assert [*said, [], [], []] == whole
+    assert [*said, [], [], [], 0] == whole
 
 
 def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it() -> None:
@@ -69,9 +71,9 @@ def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it() -> None:
     at = Round.__struct_fields__.index("verdicts")
     refusal = Verdict.__struct_fields__.index("refusal")
     assert len(said[at][0][refusal]) == 18
-    assert whole[at][0][refusal] == [*said[at][0][refusal], [], False]
+    assert whole[at][0][refusal] == [*said[at][0][refusal], [], False, 0, 0]
     assert said[at][1:] == whole[at][1:]
-    assert [*said[:at], *said[at + 1 :], [], [], []] == whole[:at] + whole[at + 1 :]
+    assert [*said[:at], *said[at + 1 :], [], [], [], 0] == whole[:at] + whole[at + 1 :]
 
 
 def test_what_a_constraint_names_counts() -> None:
@@ -92,5 +94,5 @@ def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it_beside_reco
     said = msgspec.msgpack.decode(open_envelope(digested_round(record, encode(record))).body)
     whole = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
     at, refusal = Round.__struct_fields__.index("verdicts"), Verdict.__struct_fields__.index("refusal")
-    assert whole[at][0][refusal] == [*said[at][0][refusal], [], False]
-    assert [*said[at + 1 :], []] == whole[at + 1 :]
+    assert whole[at][0][refusal] == [*said[at][0][refusal], [], False, 0, 0]
+    assert [*said[at + 1 :], [], 0] == whole[at + 1 :]

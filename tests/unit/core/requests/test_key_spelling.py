@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.core.requests.key_spelling import _OTHERS, near_key, spelling_warnings
+from berth.core.requests.key_spelling import _OTHERS, KEY_MAX, KEYS_MAX, misspelled, near_key, spelling_warnings
 from berth.formats.ascend.pod_annotations import DISTRIBUTED_JOB
 from berth.formats.gang_keys import GROUP_MIN_MEMBER
 from berth.formats.manifests.batch_job import QUEUE_NAME
@@ -60,3 +60,26 @@ def test_a_request_has_a_warning_for_each_key() -> None:
         "annotation 'sp-blok' is not known, and is close to 'sp-block'",
     ]
     assert spelling_warnings(a_job("j")) == []
+
+
+def test_many_keys_spelling() -> None:
+    """Of any number of keys few are compared; see cases/security/many_keys_spelling.py."""
+    wrong = [f"huawei.com/schedule_policy{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    wrong += [f"{key}x" for key in wrong]
+    assert len(misspelled(wrong)) == KEYS_MAX < len(wrong)
+    before = near_key.cache_info().misses
+    request = msgspec.structs.replace(
+        a_job("j"), annotations={f"huawei.com/sched{number:05}": "" for number in range(16_000)}
+    )
+    assert spelling_warnings(request) == []
+    assert near_key.cache_info().misses - before <= KEYS_MAX
+
+
+def test_keys_of_others_take_no_place_among_those_that_are_compared() -> None:
+    others = [f"example.com/key-{number}" for number in range(1_000)]
+    assert misspelled([*others, "sp-blok"]) == {"sp-blok": "sp-block"}
+
+
+def test_a_long_key_is_not_compared() -> None:
+    assert near_key("huawei.com/schedule_policy" + "x" * KEY_MAX) == ""
+    assert misspelled(["x" * 20_000, "sp-blok"]) == {"sp-blok": "sp-block"}

@@ -148,6 +148,20 @@ def test_under_fifo_a_head_that_is_larger_than_what_is_left_of_the_cluster_lets_
         assert one.round() is None
 
 
+def test_who_was_larger_than_the_cluster_waits_for_its_turn_once_the_cluster_has_grown_by_nodes_without_room() -> None:
+    """Under fifo nobody passes it from then on; at first the node that came takes no work."""
+    seat = Seat("a", queue_policy="fifo", corrections=1)
+    seat.job(a_job("large", chips=8, replicas=2))
+    assert told(seat.round()) == {"large": ("larger-than-cluster", 0)}
+    seat.ill("b", NodeHealth.NO_NEW_WORK)
+    seat.fact("node.leaf-b", pack_nodes("leaf-b", [a_node("b", leaf="b")], at_ms=2))
+    seat.job(a_job("small", chips=8))
+    other = restarted(seat)
+    for one in (seat, other):
+        assert told(one.round()) == {"large": ("no-room", 0), "small": ("behind", 0)}
+        assert one.round() is None
+
+
 def test_what_is_given_back_on_a_node_that_is_gone_lets_go_of_whom_a_restart_would_let_go_of() -> None:
     """Of a node that is gone a reader of a snapshot knows nothing, nor what it had."""
     for policy in ("easy", "conservative"):

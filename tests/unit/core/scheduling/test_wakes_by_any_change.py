@@ -194,9 +194,10 @@ def test_a_class_whose_tasks_stand_in_the_way_of_one_another_sleeps_while_chips_
 
 def test_only_pods_that_find_no_node_behind_others_make_their_class_wake_by_any_change() -> None:
     """Of those that get their nodes first nobody stands in the way, and less room never helps them."""
-    seat = Seat("a", corrections=1)
-    seat.job(a_job("runs", chips=4))
-    seat.round()
+    seat = Seat("a", "b", corrections=1)
+    for chips in (8, 4):
+        seat.job(a_job(f"runs-{chips}", chips=chips))
+        seat.round()
     seat.job(a_job("first", tasks=[Task("one", 2, 4), Task("two", 1, 1)]))
     seat.job(a_job("second", tasks=[Task("one", 1, 4), Task("two", 1, 1)]))
     seat.job(a_job("alike", tasks=[Task("one", 1, 4), Task("two", 1, 4)]))

@@ -7,6 +7,7 @@ from berth.core.state.admission import RECORD_BYTES_MAX, Holder, Receipt, admit,
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job
 
 SETTINGS = Settings()
@@ -150,3 +151,34 @@ def test_a_gang_is_as_large_as_a_record_holds_and_no_larger(more: int, code: str
     assert pods * 80 == RECORD_BYTES_MAX
     job = accepted(a_job("j", product="module910bx16", chips=16, replicas=pods + more))
     assert (job.refusal.code if job.refusal is not None else None) == code, job.refusal
+
+
+def test_a_request_above_a_bound_is_rejected_and_is_not_kept() -> None:
+    job = accepted(a_job("j", annotations={f"key-{number}": "" for number in range(16_000)}))
+    assert (job.state, job.request, job.warnings) == ("rejected", None, [])
+    assert job.refusal is not None
+    assert (job.refusal.code, job.refusal.field, job.refusal.value) == ("too-large", "annotations", "16000 annotations")
+
+
+def test_a_request_for_which_too_many_wait_is_rejected_unless_it_is_wrong_anyway() -> None:
+    crowd = Refusal("too-many", field="namespace", value="full", expected="fewer")
+    job = admit(a_job("j"), RECEIPT, Holder(), SETTINGS, crowd)
+    assert (job.state, job.refusal) == ("rejected", crowd)
+    wrong = admit(a_job("j", chips=9), RECEIPT, Holder(), SETTINGS, crowd)
+    assert wrong.refusal is not None
+    assert wrong.refusal.field == "tasks[0].chips"
+
+
+def test_a_larger_request_of_a_job_that_waits_is_refused_beside_it_where_too_many_wait() -> None:
+    crowd = Refusal("too-many", field="namespace", value="full", expected="fewer")
+    job = admit(a_job("j", replicas=9), LATER, Holder(accepted(), is_over=False), SETTINGS, crowd)
+    assert (job.state, job.request) == ("accepted", a_job("j"))
+    assert job.rejection is not None
+    assert job.rejection.refusal == crowd
+
+
+def test_keys_that_are_probably_misspelled_are_in_the_verdict_as_they_are_now() -> None:
+    first = accepted(a_job("j", labels={"tor-afinity": "normal-schema"}))
+    assert first.warnings == ["label 'tor-afinity' is not known, and is close to 'tor-affinity'"]
+    second = admit(a_job("j", chips=2), LATER, Holder(first, is_over=False), SETTINGS)
+    assert (second.request, second.warnings) == (a_job("j", chips=2), [])

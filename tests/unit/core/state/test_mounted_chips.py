@@ -20,6 +20,7 @@ from tests.support.gang_lifecycle import Life
 
 P = PodPhase
 RUN = (P.RUNNING, P.RUNNING)
+HALF = Share(50, 1024, "elastic")
 
 
 class Node(Life):
@@ -183,11 +184,57 @@ def test_a_pod_of_a_step_that_the_ledger_does_not_know_is_not_corrected() -> Non
     assert (due.corrections, [one.step for one in due.recoveries]) == ([], [1])
 
 
-def test_ranks_that_share_chips_are_left() -> None:
+def test_a_rank_with_a_part_of_a_chip_goes_to_the_chip_that_its_pod_has() -> None:
     life = Node()
-    life.hold("k", 2, share=Share(50, 1024, "elastic"))
+    life.hold("k", 2, share=HALF)
     life.says("k", 3)
-    assert life.due().corrections == []
+    due = life.carry_out()
+    assert due.corrections == [Correction("uid-k", 1, [0], [[3]])]
+    assert (life.has("k"), life.settle(), life.state.held("a")) == ((3,), 0, 0b1001)
+
+
+def test_ranks_with_parts_of_chips_change_places() -> None:
+    life = Node()
+    most = Share(60, 1024, "elastic")
+    life.hold("k", 2, share=most)
+    life.hold("l", 3, share=most)
+    life.says("k", 3)
+    assert (life.settle(), life.has("k")) == (0, (2,)), "there is no room for it beside the other"
+    life.says("l", 2)
+    assert (life.settle(), life.has("k"), life.has("l")) == (1, (3,), (2,))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Share(51, 1024, "elastic"), Share(10, 1024, "fixed-share"), None],
+    ids=["too much", "another policy", "a whole chip"],
+)
+def test_a_rank_with_a_part_of_a_chip_stays_where_the_other_chip_has_no_room_until_it_has(other: Share | None) -> None:
+    life = Node()
+    life.hold("k", 2, share=HALF)
+    life.hold("l", 3, share=other)
+    life.says("k", 3)
+    assert (life.settle(), life.has("k")) == (0, (2,))
+    life.says("l", 3, phase=P.SUCCEEDED)
+    assert (life.settle(), life.has("k")) == (2, (3,))
+
+
+def test_of_ranks_that_name_one_chip_as_many_go_there_as_fit() -> None:
+    life = Node()
+    for name, chip in (("k", 2), ("l", 3), ("m", 4)):
+        life.hold(name, chip, share=HALF)
+        life.says(name, 5)
+    assert life.settle() == 1
+    assert [life.has(name) for name in "klm"] == [(5,), (5,), (4,)]
+
+
+def test_a_part_and_a_whole_chip_are_not_given_of_one_chip_by_one_record() -> None:
+    life = Node()
+    life.hold("k", 2)
+    life.hold("l", 3, share=HALF)
+    life.says("k", 5)
+    life.says("l", 5)
+    assert (life.settle(), life.has("k"), life.has("l")) == (1, (5,), (3,))
 
 
 def test_chips_of_a_pod_that_ends_are_marked_where_it_has_them() -> None:

@@ -29,7 +29,7 @@ class Reader:
         self.follower: NatsFollower
 
     async def start(self, *, start_seq: int = 1, filters: tuple[str, ...] = (), is_latest: bool = False) -> None:
-        inbox = Inbox(self.wire)
+        inbox = Inbox(self.wire, self.wire.deliveries())
         await inbox.open()
         wanted = Wanted(
             name=StreamName.LEDGER,
@@ -234,7 +234,7 @@ async def test_an_empty_replica_that_answers_while_nobody_leads_is_no_gap() -> N
 async def test_what_a_stream_has_is_told_by_its_leader_alone() -> None:
     wire = FakeWire()
     wire.store(2)
-    inbox = Inbox(wire)
+    inbox = Inbox(wire, wire.deliveries())
     await inbox.open()
     api = Api(inbox)
     wire.has_leader = False

@@ -10,7 +10,7 @@ from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
 from berth.schemas.placement import Run, SwitchPart, placement_of
 from berth.services.binder.cluster import Gang
-from berth.services.binder.leaf_annotations import leaf_annotations_of
+from berth.services.binder.topology_annotations import leaf_annotations_of
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 

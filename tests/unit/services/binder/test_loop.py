@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from berth.runtime.bus.port import Stored
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
-from berth.schemas.facts import OutcomeSeen, RankFailure
+from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
+from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.subjects import StreamName
@@ -32,11 +34,13 @@ class Cluster(FactlessCluster):
         self.answer = BindResult(2)
         self.errors: list[Exception] = []
         self.asked: list[str] = []
+        self.run_ms: list[int] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def bind(self, gang: Gang) -> BindResult:
         self.asked.append(f"bind {gang.uid}")
+        self.run_ms.append(gang.run_ms)
         await self.gate.wait()
         if self.errors:
             raise self.errors.pop(0)
@@ -60,12 +64,24 @@ class NotedLoop(Loop):
         self.waits.append((key[0], wait_s))
 
 
+class NotingBus(FakeBus):
+    """Notes of which subjects the last message is read."""
+
+    def __init__(self, server: FakeServer, cell: str) -> None:
+        super().__init__(server, cell)
+        self.read_last: list[str] = []
+
+    async def last(self, stream: StreamName, subject: str) -> Stored | None:
+        self.read_last.append(subject)
+        return await super().last(stream, subject)
+
+
 class Binder:
     """A loop, the ledger that it works from, and a bus for its outcomes."""
 
-    def __init__(self, kind: type[Loop] = Loop, **settings: object) -> None:
+    def __init__(self, kind: type[Loop] = Loop, bus: type[FakeBus] = FakeBus, **settings: object) -> None:
         self.server = FakeServer(ManualClock())
-        self.bus = FakeBus(self.server, "cell")
+        self.bus = bus(self.server, "cell")
         self.cluster = Cluster()
         config = BinderConfig(**settings)  # type: ignore[arg-type]  # fields of the settings
         self.instruments = Instruments.make(BinderMetrics)
@@ -118,6 +134,22 @@ async def test_what_was_done_begins_anew_with_its_tries() -> None:
     assert binder.loop._tries == {KEY: 1}
     await binder.loop._advance(KEY)
     assert binder.loop._tries == {}
+    binder.loop._waiting[KEY].cancel()
+    await binder.bus.close()
+
+
+async def test_the_accepted_request_is_read_once_for_all_tries_of_an_attempt() -> None:
+    binder = await Binder(bus=NotingBus).open()
+    assert isinstance(binder.bus, NotingBus)
+    request = JobRequest("ns", "job-a", "a", "huawei.com/Ascend910", [], run_ms=700)
+    subject = binder.bus.subjects.fact_job("ns", "job-a")
+    await binder.bus.publish(subject, encode(JobSeen("ns", "job-a", "a", "accepted", 1, request=request)))
+    binder.record("a")
+    binder.cluster.errors = [NotYetError("no pods yet", retry_after_s=600) for _ in range(3)]
+    for _ in range(4):
+        await binder.loop._advance(KEY)
+    assert binder.cluster.run_ms == [700] * 4
+    assert binder.bus.read_last == [subject]
     binder.loop._waiting[KEY].cancel()
     await binder.bus.close()
 

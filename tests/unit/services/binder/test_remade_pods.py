@@ -62,6 +62,11 @@ async def test_an_event_of_every_pod_says_once_what_is_refused_and_why_pods_stay
 
 
 POLICY = {"event": "PodEvicted", "action": "RestartJob"}
+TORCH: dict[str, Any] = {
+    "kind": "PyTorchJob",
+    "version": "kubeflow.org/v1",
+    "pytorchReplicaSpecs": {"Master": {}, "Worker": {"restartPolicy": "OnFailure"}},
+}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +78,17 @@ POLICY = {"event": "PodEvicted", "action": "RestartJob"}
         (
             {"kind": "Job", "version": "batch.volcano.sh/v1alpha1", "tasks": [{"policies": [{"events": ["*"]}]}]},
             "a policy of Job owner acts on deleted pods",
+        ),
+        ({"kind": "TFJob", "version": "kubeflow.org/v1"}, "TFJob owner counts a deleted pod as failed"),
+        ({"kind": "MPIJob", "version": "kubeflow.org/v2beta1"}, "it is not known whether MPIJob owner makes"),
+        (TORCH | {"runPolicy": {"backoffLimit": 3}}, r"PyTorchJob owner counts a deleted pod \(backoffLimit 3\)"),
+        (
+            TORCH | {"pytorchReplicaSpecs": {"Master": {}, "Worker": {"restartPolicy": "Never"}}},
+            r"PyTorchJob owner does not restart Worker pods \(Never\)",
+        ),
+        (
+            TORCH | {"pytorchReplicaSpecs": {"Worker": {"restartPolicy": "ExitCode"}}},
+            r"PyTorchJob owner does not restart Worker pods \(ExitCode\)",
         ),
     ],
 )
@@ -102,6 +118,10 @@ async def test_pods_stay_whose_owner_is_gone(world: World) -> None:
         {"kind": "StatefulSet"},
         {"kind": "Job", "version": "batch.volcano.sh/v1alpha1", "policies": [{"event": "PodFailed"}]},
         {"kind": "AscendJob", "version": "mindxdl.gitee.com/v1"},
+        {"kind": "RayCluster", "version": "ray.io/v1"},
+        {"kind": "RayCluster", "version": "ray.io/v1alpha1"},
+        TORCH,
+        {"kind": "PaddleJob", "version": "kubeflow.org/v1", "paddleReplicaSpecs": {"Worker": {}}},
     ],
 )
 async def test_a_gang_is_undone_whose_pods_are_made_anew(world: World, owner: dict[str, Any]) -> None:

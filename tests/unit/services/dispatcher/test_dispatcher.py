@@ -621,3 +621,33 @@ def test_settings_of_decisions_have_the_defaults_of_the_epoch_record() -> None:
     assert DecisionConfig().to_settings() == Settings(
         skims_classes=True, corrections=1, plain_pods=True, constraints=3, drains=1, chain=1
     ), "what old records do not say was off"
+
+
+async def test_of_many_small_jobs_those_beyond_the_bound_of_their_namespace_are_rejected_and_no_other() -> None:
+    cell = await Cell(waiting_jobs_max=3).open()
+    await cell.submit(*(a_job(f"many-{number}", chips=8) for number in range(5)), a_job("mine", chips=8, namespace="b"))
+    await cell.turns(4)
+    assert [await phase(cell, f"many-{number}") for number in range(5)] == ["waiting"] * 3 + ["rejected"] * 2
+    refused = await status(cell, "many-3")
+    assert refused.sentence.startswith("namespace is one with 3 waiting jobs, expected at most 3 with this one")
+    assert cell.dispatcher.state.jobs["b", "mine"].state == "accepted"
+    # a place is free when a job is placed, and when one is cancelled
+    await cell.nodes([a_node("n0")])
+    await cell.cancel("many-1")
+    await cell.turns(4)
+    await cell.submit(*(a_job(f"later-{number}", chips=8) for number in range(3)))
+    await cell.turns(4)
+    assert [await phase(cell, f"later-{number}") for number in range(3)] == ["waiting"] * 2 + ["rejected"]
+    await cell.close()
+
+
+async def test_a_leader_that_begins_counts_the_jobs_that_wait() -> None:
+    cell = await Cell(waiting_jobs_max=1).open()
+    await cell.submit(a_job("first", chips=8))
+    await cell.turns(3)
+    await cell.dispatcher.stop()
+    await cell.start_dispatcher()
+    await cell.submit(a_job("second", chips=8))
+    await cell.turns(3)
+    assert (await phase(cell, "first"), await phase(cell, "second")) == ("waiting", "rejected")
+    await cell.close()

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 
+from berth.core.scheduling.turn import Opening
 from berth.core.state.cell import State
+from berth.core.state.lifecycle import Due
 from berth.runtime.bus.port import Gathered
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.offers import Shape
@@ -60,7 +62,7 @@ def rounds(
     line.asked.clear()
     began_s = clock.monotonic_s()
     for number in range(count):
-        asyncio.run(scatter.gather(None, {SHAPE: 1}, number=number))  # type: ignore[arg-type]  # shards score
+        asyncio.run(scatter.gather(None, {SHAPE: 1}, Opening(number, 0, (), Due(), {SHAPE: 1})))  # type: ignore[arg-type]  # shards score
     return line.asked, clock.monotonic_s() - began_s
 
 

@@ -53,10 +53,9 @@ async def cell() -> AsyncIterator[tuple[FakeBus, Api, CellRequests, ManualClock]
     """A bus with a service that knows rights, and the requests of a gateway."""
     bus, api, clock = FakeBus(FakeServer(), "x"), Api(), ManualClock()
     await bus.ensure_streams()
-    await bus.serve(f"{bus.subjects.api('rights')}.*", api.handle)
-    await bus.serve(bus.subjects.api("rights"), api.handle)
+    await bus.serve(bus.subjects.gate_any("rights"), api.handle)
     try:
-        yield bus, api, CellRequests(bus, clock, timeout_s=5, at_once=4), clock
+        yield bus, api, CellRequests(bus, clock, timeout_s=5, at_once=4, each=2), clock
     finally:
         await bus.close()
 
@@ -107,11 +106,27 @@ async def test_others_get_their_answer_when_the_first_who_asked_has_gone() -> No
         assert first.cancelled()
 
 
+async def test_no_identity_has_more_than_its_share_of_the_requests_that_wait() -> None:
+    async with cell() as (_, api, requests, _):
+        api.may_answer.clear()
+        loop = asyncio.get_running_loop()
+        waiting = [loop.create_task(requests.ask("rights", "bob", b"{}"), name="ask") for _ in range(2)]
+        await until(lambda: api.asked > 0, deadline_s=5, what="a request")
+        with pytest.raises(RequestError, match="requests at once of bob is 2, expected fewer than 2") as caught:
+            await requests.ask("rights", "bob", b"{}")
+        assert caught.value.code == "too-many"
+        eve = loop.create_task(requests.ask("rights", "eve", b"{}"), name="ask")
+        api.may_answer.set()
+        for task in (*waiting, eve):
+            await task
+        await requests.ask("rights", "bob", b"{}")
+
+
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
 async def test_a_stream_that_has_ended_leaves_no_reader(method: str) -> None:
     async with cell() as (bus, _, requests, clock):
         metrics, stop, hub = GatewayMetrics(MetricsRegistry()), asyncio.Event(), EventHub(bus, DEFAULT_LOG)
-        streams = Streams(StreamLimits(events_max=4, keepalive_s=30), OpenStreams(3, metrics), clock, metrics)
+        streams = Streams(StreamLimits(events_max=4, keepalive_s=30), OpenStreams(3, 3, metrics), clock, metrics)
         routes = EventRoutes(bus, requests, hub, streams, Guard(GatewayConfig(access="open"), clock))
         following = asyncio.get_running_loop().create_task(hub.run(stop), name="hub")
         scope: dict[str, Any] = {
@@ -138,3 +153,11 @@ async def test_a_stream_that_has_ended_leaves_no_reader(method: str) -> None:
         assert metrics.streams._value.get() == 0
         stop.set()
         await following
+
+
+async def test_a_caller_that_asks_too_often_is_told_when_to_ask_again() -> None:
+    async with cell() as (_, api, requests, _):
+        api.answer = ErrorReply(error="identity is too quick", code="too-many", retry_after_ms=1_200)
+        with pytest.raises(RequestError) as caught:
+            await requests.ask("rights", "portal", b"{}")
+        assert (caught.value.status, caught.value.all_headers()["Retry-After"]) == (503, "2")

@@ -36,6 +36,12 @@ def refused_node(status: object, **fields: object) -> str:
     return go_text({"NodeInfo": {"FaultDevList": [], "NodeStatus": status, **fields}, "CheckCode": WRONG})
 
 
+async def is_read(world: World, chip: int) -> None:
+    """All that was said before is read: so is a chip of another node of the domain."""
+    world.device("b", unhealthy=[chip])
+    await world.has("b", unhealthy=1 << chip)
+
+
 def makes_faulty(row: NodeCondition) -> bool:
     """Whether pods of a node may be faulty by its condition."""
     return bool(row.unhealthy or row.recovering or row.sub_healthy or row.sources) or row.level in {SUB, EVICT}
@@ -221,6 +227,45 @@ async def test_after_a_restart_the_last_valid_level_of_noded_counts_beside_a_ref
         assert row.sources == HealthSource.NODED
         world.noded("a", node_cfg("Healthy"))
         await world.has("a", level=OK, reason="")
+
+
+@pytest.mark.parametrize("status", ["UnHealthy", "SubHealthy"])
+async def test_after_a_restart_the_last_valid_level_of_the_switch_counts_beside_a_refused_one(
+    world: World, status: str
+) -> None:
+    level = EVICT if status == "UnHealthy" else SUB
+    world.device("a", switch=json.dumps(switch_entry(status, "Separate", world.now_s)))
+    async with world.service():
+        await world.has("a", level=level)
+        world.device("a", switch="{")
+        await is_read(world, 1)
+    for chip in (2, 3):
+        async with world.service():
+            await is_read(world, chip)
+            row = await world.has("a", level=level)
+            assert row.sources == HealthSource.DEVICE_PLUGIN
+            assert "switch is suspect" in row.reason
+    async with world.service():
+        world.device("a", switch="")
+        await world.has("a", level=OK, reason="")
+        world.device("a", switch="{")
+        row = await world.has("a", level=NO_NEW)
+        assert not makes_faulty(row), "what the earlier run knew is over"
+
+
+async def test_after_a_restart_the_level_by_noded_is_its_own(world: World) -> None:
+    """The switch had made the node unhealthy, and does no longer."""
+    world.noded("a", node_cfg("PreSeparate"))
+    world.device("a", switch=json.dumps(switch_entry("UnHealthy", "Separate", world.now_s)))
+    async with world.service():
+        await world.has("a", level=EVICT)
+        world.noded("a", refused_node("Healthy"))
+        await is_read(world, 1)
+    world.device("a", switch="")
+    async with world.service():
+        await is_read(world, 2)
+        row = await world.has("a", level=NO_NEW)
+        assert "NodeD: level no-new-work by its last valid report" in row.reason
 
 
 async def test_what_an_agent_said_of_chips_that_it_has_counts_though_the_report_is_refused(world: World) -> None:

@@ -1,5 +1,8 @@
 """A scorer answers at the sequences that are asked, or says that it cannot."""
 
+import asyncio
+
+import msgspec
 import pytest
 
 from berth.core.cluster.domains import shard_of
@@ -11,6 +14,7 @@ from berth.schemas.ledger import Settings
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
 from berth.services.scorer.loop import Shard
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.clock import ManualClock
 
 VOID = encode(TimerSeen(0))
 """A message that is no record of the ledger."""
@@ -28,7 +32,7 @@ async def a_cell(*, nodes: int = 3) -> Cell:
 
 async def ask(shard: Shard, facts_seq: int, ledger_seq: int = 1, *, wait_ms: int = 1) -> Offer:
     request = ScoreRequest(5, 1, facts_seq, ledger_seq, [Ask(SHAPE, 10)], wait_ms)
-    return decode(await shard.answer(encode(request)), Offer)
+    return decode(await shard.answer(encode(request)) or b"", Offer)
 
 
 def names(offer: Offer) -> list[str]:
@@ -181,4 +185,56 @@ async def test_what_is_no_request_is_poison(data: bytes) -> None:
         await cell.shards[0].answer(data)
     with pytest.raises(PoisonError):
         await cell.shards[0].advance(b"rubbish")
+    await cell.close()
+
+
+async def answers(shard: Shard, *requests: bytes) -> list[bytes | None]:
+    """Answers to requests that come at the same time."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(shard.answer(request)) for request in requests]
+    return [task.result() for task in tasks]
+
+
+class TickingClock(ManualClock):
+    """A clock on which each look takes a while, as scoring does."""
+
+    tick_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.advance(self.tick_s)
+        return super().monotonic_s()
+
+
+async def test_a_request_for_which_nobody_waits_any_more_is_dropped() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    clock = shard.clock = TickingClock()
+    asks = [Ask(msgspec.structs.replace(SHAPE, cpu_milli=cpu), 10) for cpu in range(1, 101)]
+    request = encode(ScoreRequest(5, 1, 3, 1, asks, 1, keep_ms=500))
+    answer = await shard.answer(request)
+    assert answer is not None
+    clock.tick_s = 0.02
+    began_s = clock.monotonic_s()
+    assert await shard.answer(request) is None, "it ends in the middle"
+    assert clock.monotonic_s() - began_s < 1.0
+    following = encode(ScoreRequest(6, 1, 3, 1, asks[:3], 1, keep_ms=2_000))
+    late, answer = await answers(shard, request, following)
+    assert late is None
+    assert answer is not None
+    assert decode(answer, Offer).round == 6
+    assert (shard.answered, shard.late) == (4, 0), "the last one was asked within its time"
+    await cell.close()
+
+
+async def test_a_request_that_waited_longer_than_its_time_is_not_begun() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    clock = shard.clock = TickingClock()
+    clock.tick_s = 0.02
+    asks = [Ask(msgspec.structs.replace(SHAPE, cpu_milli=cpu), 10) for cpu in range(1, 101)]
+    requests = (ScoreRequest(5, 1, 3, 1, asks, 1, keep_ms=60_000), ScoreRequest(6, 1, 3, 1, asks[:1], 1, keep_ms=100))
+    first, second = await answers(shard, *map(encode, requests))
+    assert first is not None
+    assert second is None
+    assert shard.answered == 1
     await cell.close()

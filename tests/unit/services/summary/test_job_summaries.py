@@ -8,7 +8,7 @@ import pytest
 from berth.formats.ascend.rank_table import INITIALIZING
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
-from berth.services.binder.leaf_annotations import leaf_annotations_of
+from berth.services.binder.topology_annotations import leaf_annotations_of
 from berth.services.summary.job_summaries import Change, JobSummaries
 from berth.services.summary.record import Chunk
 from berth.services.summary.views import SOFT_SHARE

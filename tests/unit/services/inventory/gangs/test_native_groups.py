@@ -69,6 +69,28 @@ def test_a_group_without_room_for_all_starts_with_those_that_must_start_together
     assert [one.min_available for one in world.published] == [4, 2, 1, 1]
 
 
+def test_a_group_that_starts_anew_asks_for_all_of_its_pods_again() -> None:
+    """That there was no room for all of them is of the start before."""
+    world = a_world(GANG, *pods(4))
+    world.verdict("native.g", accepted_seq=7)
+    world.status("native.g", "waiting", code="no-room")
+    world.settle()
+    world.verdict("native.g")
+    world.status("native.g", "placed")
+    world.pods(*pods(4, node="n1", phase="Running"))
+    world.outcome("native.g")
+    world.status("native.g", "running")
+    world.settle()
+    before = len(world.published)
+    for index in range(4):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    for name in {one.name for one in world.published}:
+        world.status(name, "failed")
+    world.pods(*pods(4, 4))
+    world.settle()
+    assert [one.min_available for one in world.published[before:]] == [4]
+
+
 def test_a_pod_that_comes_later_joins_the_group_with_the_next_rank() -> None:
     world = a_world(GANG, *pods(2))
     world.verdict("native.g")

@@ -200,6 +200,56 @@ def test_pods_of_owners_without_turns_keep_their_blocks(kind: OwnerKind) -> None
     assert [(one.min_available, one.annotations["sp-block"]) for one in world.published] == [(2, "32")]
 
 
+def a_group_of_a_set(policy: str | None) -> GangWorld:
+    """A PodGroup of the user with the first pod of a StatefulSet; without a policy the set may not be read."""
+    key = OwnerKey("StatefulSet", "ns", "db")
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=4))
+    world.pods(a_pod("db-0", owner=STS, group="pg"))
+    world.settle()
+    assert world.looks == [key]
+    spec = {"replicas": 4, "podManagementPolicy": policy}
+    world.gangs.set_owner(key, facts_of(key, spec) if policy is not None else None)
+    world.settle()
+    return world
+
+
+def test_pods_of_a_group_over_a_set_that_makes_them_in_turn_start_one_by_one() -> None:
+    world = a_group_of_a_set("OrderedReady")
+    start(world, "podgroup.pg", a_pod("db-0", owner=STS, group="pg", node="n0", phase="Running"))
+    world.pods(a_pod("db-1", owner=STS, group="pg"))
+    world.settle()
+    assert [request.min_available for request in world.published] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        ("Parallel", ""),
+        (
+            None,
+            "; StatefulSet db makes no further pod before this one is ready, unless its podManagementPolicy is Parallel",
+        ),
+    ],
+)
+def test_pods_of_a_group_over_another_set_wait_for_one_another(policy: str | None, why: str) -> None:
+    world = a_group_of_a_set(policy)
+    assert world.hold("podgroup.pg") == f"1 of at least 4 pods exists{why}"
+    world.pods(a_pod("db-1", owner=STS, group="pg"))
+    world.settle()
+    assert world.hold("podgroup.pg") == "2 of at least 4 pods exist"
+
+
+def test_a_native_group_over_a_set_that_may_make_its_pods_in_turn_names_the_field() -> None:
+    group = OwnerKey("NativePodGroup", "ns", "g")
+    world = GangWorld()
+    world.pods(a_pod("db-0", owner=STS, spec={"schedulingGroup": {"podGroupName": "g"}}))
+    world.settle()
+    world.gangs.set_owner(group, facts_of(group, {"schedulingPolicy": {"gang": {"minCount": 2}}}))
+    world.settle()
+    assert world.hold("native.g").startswith("1 of at least 2 pods exists; StatefulSet db makes no further pod before")
+
+
 def test_the_name_of_a_later_request_is_not_that_of_the_gang() -> None:
     world = a_leader_that_waits(READY)
     start(world, "lws.serve-0", of_lws(0, node="n0", phase="Running"))

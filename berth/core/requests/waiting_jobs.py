@@ -1,0 +1,101 @@
+"""How many jobs and pods wait in each namespace, and of each program that submits jobs."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from berth.core.changes import JobKey
+from berth.core.requests.gangs import is_fragile
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Code, Refusal
+
+TOO_MANY: Final[Code] = "too-many"
+_Group = tuple[str, str]
+"""``namespace`` or ``identity``, and its name."""
+
+
+class _Waiting(NamedTuple):
+    """A job that waits."""
+
+    request: JobRequest
+    pods: int
+
+
+class WaitingJobs:
+    """Jobs that wait, kept up to date job by job: a look at one costs nothing by their number."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobKey, _Waiting] = {}
+        self._counts: dict[_Group, list[int]] = {}
+        """Jobs and pods of each group."""
+
+    def replace(self, jobs: Iterable[tuple[JobKey, JobSeen, str]]) -> None:
+        """Take all jobs, each as :meth:`note` does."""
+        self._jobs.clear()
+        self._counts.clear()
+        for key, job, phase in jobs:
+            self.note(key, job, phase)
+
+    def note(self, key: JobKey, job: JobSeen | None, phase: str) -> None:
+        """Take the state of the job that has a name.
+
+        Args:
+            key: Namespace and name.
+            job: The verdict; None if no job has the name.
+            phase: Phase of the job in the ledger; empty if it is not there.
+        """
+        is_waiting = job is not None and job.state == "accepted" and phase in {"", "waiting"}
+        request = job.request if job is not None and is_waiting else None
+        before = self._jobs.get(key)
+        if before is not None and before.request is request:
+            return
+        if before is not None:
+            del self._jobs[key]
+            self._add(before, -1)
+        if request is not None:
+            found = self._jobs[key] = _Waiting(request, sum(task.replicas for task in request.tasks))
+            self._add(found, 1)
+
+    def refusal_of(self, request: JobRequest, settings: Settings) -> Refusal | None:
+        """Refusal of a request for which too many others wait; None if there is room.
+
+        A request in place of one that waits is counted once. Ranks that a running gang has lost have room: there are
+        no more of them than run.
+        """
+        if is_fragile(request):
+            return None
+        before = self._jobs.get((request.namespace, request.name))
+        own = (1, before.pods) if before is not None else (0, 0)
+        size = (1, sum(task.replicas for task in request.tasks))
+        most = (settings.waiting_jobs_max, settings.waiting_pods_max)
+        for group in _groups(request):
+            is_own = before is not None and group in _groups(before.request)
+            counts = self._counts.get(group, (0, 0))
+            for what, count, less, more, limit in zip(("jobs", "pods"), counts, own, size, most, strict=True):
+                waiting = count - less if is_own else count
+                if waiting + more > limit:
+                    return _refusal(group, what, waiting, limit)
+        return None
+
+    def _add(self, one: _Waiting, sign: int) -> None:
+        for group in _groups(one.request):
+            counts = self._counts.setdefault(group, [0, 0])
+            counts[0] += sign
+            counts[1] += sign * one.pods
+            if not counts[0]:
+                del self._counts[group]
+
+
+def _groups(request: JobRequest) -> list[_Group]:
+    found = [("namespace", request.namespace)]
+    return [*found, ("identity", request.submitted_by)] if request.submitted_by else found
+
+
+def _refusal(group: _Group, what: str, waiting: int, limit: int) -> Refusal:
+    return Refusal(
+        code=TOO_MANY,
+        field=group[0],
+        value=f"one with {waiting} waiting {what}",
+        expected=f"at most {limit} with this one (setting waiting_{what}_max); submit it again when some of them run",
+    )

@@ -1,0 +1,194 @@
+"""Gangs with many different tasks: each of these is scored on all nodes, so that one gang may take as long as a round.
+
+They have a lane of their own: other gangs wait behind none of them. A round takes some of both, decides them in their
+order, and asks for the shapes of heavy gangs last and in several requests. When these take too long, the round goes on
+without the gangs (refused as ``late``). A heavy gang that is refused is not tried again for a while, whatever changes:
+else it would take most of the time where much changes. That follows from the records alone, as the order does.
+"""
+
+import heapq
+import operator
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from berth.core.placement.round_demand import (
+    ROUND_WORK_MAX,
+    candidate_counts,
+    first_counts,
+    gangs_of_one_round,
+    offered_of,
+    work_of_gang,
+    work_of_shape,
+)
+from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.recoveries import asks_with
+from berth.core.scheduling.turn import Opening, most_of_a_class
+from berth.core.state.cell import State
+from berth.core.state.records.entries import GangRecord
+from berth.schemas.ledger import Round, Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import LATE, Refusal
+
+WORK_MAX_LEAST: Final = ROUND_WORK_MAX // 64
+"""Least bound of a round after many that were late."""
+_SHAPES_LEAST: Final = 16
+"""A gang with no more tasks is not heavy, however large the cell is."""
+_WORK_LEAST: Final = ROUND_WORK_MAX // 8
+_PORTION: Final = ROUND_WORK_MAX // 4
+"""Work of one request for shapes of heavy gangs."""
+_PAUSE_MS: Final = 1_000
+"""First pause after a refusal; it doubles ..."""
+_PAUSE_MAX_MS: Final = 10_000
+"""... up to this for want of room, and ..."""
+_LATE_MAX_MS: Final = 60_000
+"""... up to this for a gang that was late."""
+
+
+def is_heavy(request_class: ClassKey, nodes: int) -> bool:
+    """Whether gangs of a class are heavy in a cell of ``nodes``."""
+    if len(request_class) <= _SHAPES_LEAST or len(offered_of(request_class)) <= _SHAPES_LEAST:
+        return False
+    return work_of_gang(request_class, nodes) > _WORK_LEAST
+
+
+def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
+    """Gangs for a round, in queue order; those of the lane without chips come last.
+
+    Args:
+        state: The cell.
+        queue: Its queue.
+        work_max: Bound of the work for heavy gangs, and of that for others; one gang of each is taken in any case.
+    """
+    settings, nodes = state.fold.settings, len(state.table)
+    gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
+    # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before it.
+    skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
+    most = most_of_a_class(state) if skims else None
+
+    def taken(accepts: Callable[[ClassKey], bool] | None) -> Sequence[Gang]:
+        found = queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most, accepts=accepts)
+        return gangs_of_one_round(found, nodes=nodes, work_max=work_max)
+
+    many = [key for key in queue.tried() if len(key) > _SHAPES_LEAST]
+    heavy = {key for key in many if is_heavy(key, nodes)}
+    if not heavy or settings.queue_policy == "fifo":
+        found = list(taken(None))
+    else:
+        lanes = taken(lambda key: key not in heavy), taken(lambda key: key in heavy)
+        found = list(heapq.merge(*lanes, key=operator.attrgetter("order")))
+    return [*found, *queue.take(gangs_max=gangs_max, bytes_max=bytes_max, plain=True)]
+
+
+def with_asks(opening: Opening, *, nodes: int, full: int) -> Opening:
+    """A turn with the candidates that it asks for.
+
+    Args:
+        opening: The turn.
+        nodes: Nodes of the cell.
+        full: Nodes that take no further pod, whatever it is.
+    """
+    counts = candidate_counts([gang for gang in opening.gangs if not gang.invalid], full=full)
+    pods = [one.pods for one in opening.returning]
+    needs = asks_with(opening.faulty, counts, pods, full=full)
+    heavy = [gang for gang in opening.gangs if is_heavy(gang.request_class, nodes)]
+    only: frozenset[Shape] = frozenset()
+    if heavy:
+        others = shapes_of(gang for gang in opening.gangs if not is_heavy(gang.request_class, nodes))
+        only = shapes_of(heavy) - others - asks_with(opening.faulty, {}, pods, full=full).keys()
+    return opening._replace(asks=first_counts(needs), needs=needs, heavy=only)
+
+
+def without(opening: Opening, gangs: Container[str], *, nodes: int) -> Opening:
+    """A turn that leaves out some of its heavy gangs.
+
+    Args:
+        opening: The turn.
+        gangs: Gangs (uid); those that are not heavy stay.
+        nodes: Nodes of the cell.
+    """
+    late = [gang for gang in opening.gangs if gang.uid in gangs and is_heavy(gang.request_class, nodes)]
+    left = {gang.uid for gang in late}
+    stay = [gang for gang in opening.gangs if gang.uid not in left]
+    only = opening.heavy - shapes_of(stay)
+    asks = {shape: count for shape, count in opening.asks.items() if shape not in only}
+    return opening._replace(gangs=stay, asks=asks, heavy=opening.heavy - only, late=late)
+
+
+def shapes_of(gangs: Iterable[Gang]) -> frozenset[Shape]:
+    """Shapes of gangs."""
+    return frozenset(shape for gang in gangs for shape in offered_of(gang.request_class))
+
+
+def portions(asks: Mapping[Shape, int], heavy: frozenset[Shape], *, nodes: int) -> list[dict[Shape, int]]:
+    """Requests of a round: one for all shapes that are not heavy, then some for those that are.
+
+    Args:
+        asks: Candidates by shape.
+        heavy: Shapes that only heavy gangs need.
+        nodes: Nodes of the cell.
+    """
+    found: list[dict[Shape, int]] = [{shape: count for shape, count in asks.items() if shape not in heavy}]
+    left = 0
+    for shape, count in asks.items():
+        if shape not in heavy:
+            continue
+        work = work_of_shape(count, nodes)
+        if work > left:
+            found.append({})
+            left = _PORTION
+        found[-1][shape] = count
+        left -= work
+    return found
+
+
+def late_of(record: Round) -> list[str]:
+    """Gangs (uid) that a round left out because of their work."""
+    return [one.uid for one in record.verdicts if one.refusal is not None and one.refusal.code == LATE]
+
+
+def with_pauses(state: State, opening: Opening, verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Verdicts of a turn: refused heavy gangs get the time of their next try, and those that were left out a refusal.
+
+    Args:
+        state: The cell, as it was when the turn was opened.
+        opening: The turn.
+        verdicts: Verdicts on the gangs that were decided.
+    """
+    nodes, at_ms = len(state.table), opening.at_ms
+    paused: dict[str, Gang] = {}
+    if state.fold.settings.queue_policy == "skip":  # under the others it keeps its place, or its reservation
+        paused = {gang.uid: gang for gang in opening.gangs if is_heavy(gang.request_class, nodes)}
+
+    def next_try_ms(gang: Gang, longest_ms: int) -> int:
+        return at_ms + _pause_ms(state.fold.gangs.get(gang.uid), gang.attempt, longest_ms)
+
+    found: list[Verdict] = []
+    for one in verdicts:
+        gang = paused.get(one.uid)
+        if gang is not None and one.refusal is not None and not one.final:
+            refusal = msgspec.structs.replace(one.refusal, retry_ms=next_try_ms(gang, _PAUSE_MAX_MS))
+            found.append(msgspec.structs.replace(one, refusal=refusal))
+        else:
+            found.append(one)
+    for gang in opening.late:
+        refusal = Refusal(
+            code=LATE,
+            pods_need=gang.pods,
+            form=gang.form,
+            form_because=gang.form_because,
+            shapes=len(shapes_of([gang])),
+            retry_ms=next_try_ms(gang, _LATE_MAX_MS),
+        )
+        found.append(Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, None, refusal))
+    return found
+
+
+def _pause_ms(known: GangRecord | None, attempt: int, longest_ms: int) -> int:
+    """Pause of a gang before its next try: twice the one before."""
+    before = known.refusal if known is not None and known.attempt == attempt else None
+    if known is None or before is None or not before.retry_ms:
+        return _PAUSE_MS
+    return min(2 * max(before.retry_ms - known.at_ms, _PAUSE_MS), longest_ms)

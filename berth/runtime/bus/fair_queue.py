@@ -1,0 +1,86 @@
+"""Queues of several callers that take turns: however many entries one has, those of others come between them."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """Entries of callers: those of one caller in their order, the callers in turn."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, deque[T]] = {}
+        """Entries of each caller that has some; the caller whose turn is next comes first."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def count_of(self, caller: str) -> int:
+        """Number of entries of a caller."""
+        return len(self._of.get(caller, ()))
+
+    def append(self, caller: str, entry: T) -> None:
+        """Add an entry behind those of its caller."""
+        self._of.setdefault(caller, deque()).append(entry)
+        self._count += 1
+
+    def popleft(self) -> T:
+        """Take the next entry; its caller goes to the end.
+
+        Raises:
+            IndexError: There is none.
+        """
+        caller = next(iter(self._of), None)
+        if caller is None:
+            raise IndexError("no entry")
+        entries = self._of.pop(caller)
+        found = entries.popleft()
+        if entries:
+            self._of[caller] = entries
+        self._count -= 1
+        return found
+
+
+class FairTurns:
+    """Lets one caller work at a time, and the callers in turn."""
+
+    def __init__(self) -> None:
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
+        self._is_taken = False
+
+    @asynccontextmanager
+    async def of(self, caller: str) -> AsyncIterator[None]:
+        """Wait for the turn of a caller; it lasts as long as the block.
+
+        Raises:
+            CancelledError: The caller gave up.
+        """
+        if self._is_taken:
+            own: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(caller, own)
+            try:
+                await own
+            except asyncio.CancelledError:
+                if own.done() and not own.cancelled():
+                    self._pass_on()  # the turn came, and nobody takes it
+                raise
+        self._is_taken = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the turn to the next caller that still waits."""
+        self._is_taken = False
+        while self._waiting:
+            found = self._waiting.popleft()
+            if not found.done():
+                self._is_taken = True
+                found.set_result(None)
+                return

@@ -1,0 +1,95 @@
+"""How often each program may ask: a bucket of tokens for each identity, which fills steadily."""
+
+import math
+from typing import Final
+
+import msgspec
+
+from berth.runtime.clock import Clock
+from berth.schemas.programs.replies import NodesReply
+from berth.schemas.programs.shape import Reply
+from berth.services.api.request_errors import RequestError
+
+_BYTES_A_TOKEN: Final = 4_096
+_OBJECTS_A_TOKEN: Final = 8
+"""A request costs one token, and one more for each of so many bytes and of so many objects in it: about a millisecond
+of work each."""
+_KEPT_MAX: Final = 10_000
+"""Identities whose buckets are kept; those that are full are forgotten first."""
+
+
+class _Bucket(msgspec.Struct, gc=False):
+    """Tokens of an identity, as of a moment."""
+
+    tokens: float
+    at_s: float
+
+
+class Rates:
+    """Takes a token for each request, and refuses it when there is none.
+
+    Args:
+        clock: Of the process.
+        per_s: Tokens that a bucket gets in a second.
+        burst: Tokens of a full bucket.
+    """
+
+    def __init__(self, clock: Clock, *, per_s: float, burst: int) -> None:
+        self._clock = clock
+        self._per_s = per_s
+        self._burst = burst
+        self._buckets: dict[str, _Bucket] = {}
+
+    def take(self, identity: str, data: bytes) -> None:
+        """Take the tokens of a request; one that costs more than a full bucket takes all of it.
+
+        Args:
+            identity: The caller; those without one share a bucket.
+            data: The request.
+
+        Raises:
+            RequestError: They are not there yet; the error says when they will be.
+        """
+        cost = min(1 + len(data) // _BYTES_A_TOKEN + data.count(b"{") // _OBJECTS_A_TOKEN, self._burst)
+        bucket = self._filled(identity)
+        if bucket.tokens < cost:
+            wait_s = (cost - bucket.tokens) / self._per_s
+            raise RequestError(
+                "identity",
+                f"{identity!r} with more than {self._per_s:g} requests a second",
+                f"fewer: try again in {wait_s:.3g} s",
+                code="too-many",
+                retry_after_ms=math.ceil(wait_s * 1000),
+            )
+        bucket.tokens -= cost
+
+    def charge(self, identity: str, reply: Reply) -> None:
+        """Take the tokens of a reply about nodes, which was made before their number was known; others are short.
+
+        Args:
+            identity: The caller.
+            reply: The reply.
+        """
+        if isinstance(reply, NodesReply):
+            self._filled(identity).tokens -= len(reply.nodes) // _OBJECTS_A_TOKEN
+
+    def _filled(self, identity: str) -> _Bucket:
+        """The bucket of an identity, as of now."""
+        now_s = self._clock.monotonic_s()
+        bucket = self._buckets.get(identity)
+        if bucket is None:
+            if len(self._buckets) >= _KEPT_MAX:
+                self._forget_full(now_s)
+            bucket = self._buckets[identity] = _Bucket(self._burst, now_s)
+        bucket.tokens, bucket.at_s = self._tokens(bucket, now_s), now_s
+        return bucket
+
+    def _tokens(self, bucket: _Bucket, now_s: float) -> float:
+        return min(bucket.tokens + (now_s - bucket.at_s) * self._per_s, self._burst)
+
+    def _forget_full(self, now_s: float) -> None:
+        """Forget full buckets, which say nothing; without one the fullest half."""
+        kept = sorted(self._buckets.items(), key=lambda item: self._tokens(item[1], now_s))
+        self._buckets = {
+            name: bucket for name, bucket in kept[: _KEPT_MAX // 2] if self._tokens(bucket, now_s) < self._burst
+        }

@@ -1,0 +1,78 @@
+"""How many jobs wait in a namespace, and which request is one too many."""
+
+import pytest
+
+from berth.core.requests.waiting_jobs import WaitingJobs
+from berth.schemas.facts import JobSeen, JobState
+from berth.schemas.intake import FROM_PODS, JobRequest
+from berth.schemas.ledger import Settings
+from tests.support.cells import a_job
+
+TWO = Settings(waiting_jobs_max=2, waiting_pods_max=10)
+
+
+def seen(request: JobRequest, state: JobState = "accepted") -> JobSeen:
+    return JobSeen(request.namespace, request.name, request.uid, state, 1, request=request)
+
+
+def waiting(*requests: JobRequest) -> WaitingJobs:
+    found = WaitingJobs()
+    found.replace(((one.namespace, one.name), seen(one), "") for one in requests)
+    return found
+
+
+def test_a_request_beyond_the_jobs_of_a_namespace_is_refused_and_others_are_not() -> None:
+    jobs = waiting(a_job("a"), a_job("b"))
+    refusal = jobs.refusal_of(a_job("c"), TWO)
+    assert refusal is not None
+    assert (refusal.code, refusal.field, refusal.value) == ("too-many", "namespace", "one with 2 waiting jobs")
+    assert refusal.expected.startswith("at most 2 with this one (setting waiting_jobs_max)")
+    assert jobs.refusal_of(a_job("c", namespace="other"), TWO) is None
+
+
+def test_a_request_beyond_the_pods_of_a_namespace_is_refused() -> None:
+    jobs = waiting(a_job("a", replicas=8))
+    assert jobs.refusal_of(a_job("b", replicas=2), TWO) is None
+    refusal = jobs.refusal_of(a_job("b", replicas=3), TWO)
+    assert refusal is not None
+    assert (refusal.code, refusal.value) == ("too-many", "one with 8 waiting pods")
+
+
+def test_a_program_has_its_bound_over_all_namespaces() -> None:
+    jobs = waiting(*(a_job("a", namespace=name, submitted_by="portal") for name in ("one", "two")))
+    refusal = jobs.refusal_of(a_job("b", namespace="three", submitted_by="portal"), TWO)
+    assert refusal is not None
+    assert refusal.field == "identity"
+    assert jobs.refusal_of(a_job("b", namespace="three", submitted_by="other"), TWO) is None
+
+
+@pytest.mark.parametrize("state", ["cancelled", "rejected", "tombstone"])
+def test_a_job_that_does_not_wait_any_more_has_no_place(state: JobState) -> None:
+    jobs = waiting(a_job("a"), a_job("b"))
+    jobs.note(("default", "a"), seen(a_job("a"), state), "")
+    assert jobs.refusal_of(a_job("c"), TWO) is None
+
+
+def test_a_job_that_is_placed_does_not_wait_and_waits_again_when_it_starts_anew() -> None:
+    jobs, key = waiting(a_job("a"), a_job("b")), ("default", "a")
+    jobs.note(key, seen(a_job("a")), "placed")
+    assert jobs.refusal_of(a_job("c"), TWO) is None
+    jobs.note(key, seen(a_job("a")), "waiting")
+    assert jobs.refusal_of(a_job("c"), TWO) is not None
+
+
+def test_another_request_of_a_job_that_waits_takes_its_place() -> None:
+    jobs = waiting(a_job("a"), a_job("b", replicas=8))
+    assert jobs.refusal_of(a_job("b", replicas=9), TWO) is None
+    assert jobs.refusal_of(a_job("b", replicas=10), TWO) is not None
+
+
+def test_ranks_that_a_running_gang_has_lost_have_room() -> None:
+    jobs = waiting(a_job("a"), a_job("b"))
+    assert jobs.refusal_of(a_job("c", origin=FROM_PODS, is_fragile=True), TWO) is None
+
+
+def test_all_jobs_gone_leave_nothing() -> None:
+    jobs = waiting(a_job("a", submitted_by="portal"))
+    jobs.note(("default", "a"), None, "")
+    assert (jobs._jobs, jobs._counts) == ({}, {})

@@ -1,0 +1,61 @@
+"""Queues of several callers that take turns."""
+
+import asyncio
+
+import pytest
+
+from berth.runtime.bus.fair_queue import FairQueue, FairTurns
+
+
+def test_callers_take_turns_and_each_has_its_order() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for number in range(4):
+        queue.append("many", f"many-{number}")
+    queue.append("few", "few-0")
+    queue.append("some", "some-0")
+    queue.append("some", "some-1")
+    assert (len(queue), queue.count_of("many"), queue.count_of("nobody")) == (7, 4, 0)
+    taken = [queue.popleft() for _ in range(len(queue))]
+    assert taken == ["many-0", "few-0", "some-0", "many-1", "some-1", "many-2", "many-3"]
+
+
+def test_an_empty_queue_has_no_entry() -> None:
+    queue: FairQueue[str] = FairQueue()
+    with pytest.raises(IndexError):
+        queue.popleft()
+    queue.append("a", "x")
+    queue.popleft()
+    assert (len(queue), bool(queue), queue.count_of("a")) == (0, False, 0)
+
+
+async def test_one_works_at_a_time_and_another_caller_waits_for_one_turn_of_many() -> None:
+    turns, order = FairTurns(), []
+
+    async def work(caller: str, number: int) -> None:
+        async with turns.of(caller):
+            order.append(f"{caller}-{number}")
+            await asyncio.sleep(0)
+            order.append("end")
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(3):
+            group.create_task(work("many", number))
+        group.create_task(work("few", 0))
+    assert order == ["many-0", "end", "many-1", "end", "few-0", "end", "many-2", "end"]
+
+
+async def test_a_turn_of_a_caller_that_gave_up_goes_to_the_next() -> None:
+    turns, done = FairTurns(), asyncio.Event()
+
+    async def work() -> None:
+        async with turns.of("a"):
+            done.set()
+
+    async with turns.of("a"):
+        before, waits, behind = (asyncio.get_running_loop().create_task(work()) for _ in range(3))
+        await asyncio.sleep(0)
+        before.cancel()  # while it waits
+        await asyncio.sleep(0)
+    waits.cancel()  # when its turn has come
+    await asyncio.wait([before, waits, behind])
+    assert (before.cancelled(), waits.cancelled(), behind.cancelled(), done.is_set()) == (True, True, False, True)
