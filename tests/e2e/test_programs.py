@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 import nats
+import nats.aio.client
 import pytest
 
 from berth.client import Client
@@ -150,17 +151,36 @@ def rights_of_a_program(cell: str) -> Rights:
     return Rights(tuple(found["publish"]), tuple(found["subscribe"]))
 
 
-async def first_event(url: str, bus: NatsBus, namespace: str) -> dict[str, Any]:
-    """Reply with the first event of a namespace to a client that does not know Berth, or with why there is none."""
+@asynccontextmanager
+async def plain_client(url: str) -> AsyncIterator[nats.aio.client.Client]:
+    """A connection of the program that does not know Berth."""
     inbox = f"_INBOX.{PROGRAM}.r".encode()
     client = await nats.connect(url, user=PROGRAM, password=f"of-{PROGRAM}", inbox_prefix=inbox)
     try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def have_the_server_write(url: str, bus: NatsBus, target: str) -> None:
+    """Ask JetStream for an answer, and for the messages of a consumer, on a subject of a stream."""
+    stream = bus.subjects.stream(StreamName.EVENTS)
+    events = f"{bus.subjects.root}event.job.team-a.>"
+    consumer = {"name": PROGRAM, "deliver_subject": target, "filter_subject": events, "ack_policy": "none"}
+    create = msgspec.json.encode({"stream_name": stream, "config": consumer, "action": "create"})
+    async with plain_client(url) as client:
+        await client.publish(f"$JS.API.STREAM.INFO.{stream}", b"", reply=target)
+        await client.publish(f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{events}", create, reply=target)
+        await client.flush()
+
+
+async def first_event(url: str, bus: NatsBus, namespace: str) -> dict[str, Any]:
+    """Reply with the first event of a namespace to a client that does not know Berth, or with why there is none."""
+    async with plain_client(url) as client:
         wanted = msgspec.json.encode({"namespace": namespace, "limit": 1})
         answer = await client.request(bus.subjects.api_as("events", PROGRAM), wanted, timeout=5)
         reply: dict[str, Any] = msgspec.json.decode(answer.data)
         return reply
-    finally:
-        await client.close()
 
 
 @asynccontextmanager
@@ -221,6 +241,7 @@ async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Pat
             async with await NatsBus.connect(url, cell, name=PROGRAM, access=access) as bus:
                 with pytest.raises(TransientError):
                     await bus.request(forbidden, b"{}", timeout_s=1)
+        await have_the_server_write(url, bus, subjects.intake_request("team-b", "x"))
         me, inbox = access_of_user(PEOPLE), inbox_of_person(PEOPLE)
         async with await NatsBus.connect(url, cell, name=PEOPLE, inbox=inbox, access=me) as bus:
             (intake,) = await bus.read(StreamName.INTAKE)
