@@ -16,6 +16,7 @@ TLS: Final = ".Values.nats.tls.enabled"
 GATEWAY: Final = ".Values.gateway.enabled"
 STORED: Final = ".Values.nats.storage.enabled"
 ONE: Final = ".Values.oneProcess.enabled"
+HAS_POLICIES: Final = 'semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version'
 POD: Final = "spec template spec"
 CONTAINER: Final = f"{POD} containers *"
 
@@ -65,6 +66,8 @@ class Field:
                 return Given(f"with {path}", Block("toYaml ."))
             case "optional text":
                 return Given(f"with {path}", Value("."))
+            case "lines":
+                return Value(f"toJson {path}")
             case _:
                 return Value(path)
 
@@ -97,6 +100,8 @@ FIELDS: Final = (
     Field(Place("StatefulSet", "nats", f"{CONTAINER} env OF_* valueFrom secretKeyRef name"), "nats.auth.secret"),
     Field(Place("*", "*", f"{POD} volumes ca secret secretName"), "nats.tls.secret"),
     Field(Place("StatefulSet", "nats", f"{POD} volumes tls secret secretName"), "nats.tls.secret"),
+    Field(Place("ConfigMap", "berth-policies", "data chip-writers"), "policies.chipWriters", "lines"),
+    Field(Place("ConfigMap", "berth-policies", "data scheduler-names"), "policies.schedulerNames", "lines"),
     Field(Place("PriorityClass", "*", "metadata name"), "priorityClass.name"),
     Field(Place("PriorityClass", "*", "value"), "priorityClass.value", "number"),
 )
@@ -155,6 +160,9 @@ OBJECTS: Final = (
         for service in SERVICES
         for kind, before in (*((kind, "") for kind in _OF_SERVICES), ("ConfigMap", "berth-"))
     ),
+    (Place("ValidatingAdmissionPolicyBinding", "*", ""), f"and .Values.policies.enabled ({HAS_POLICIES})"),
+    (Place("ValidatingAdmissionPolicy", "*", ""), HAS_POLICIES),
+    (Place("*", "berth-binder-volumes", ""), ".Values.volumes.enabled"),
     (Place("Namespace", "berth-system", ""), ".Values.namespace.create"),
     (Place("PriorityClass", "*", ""), ".Values.priorityClass.create"),
     (Place("NetworkPolicy", "nats", ""), "and .Values.networkPolicies.enabled .Values.nats.embedded"),
