@@ -13,6 +13,7 @@ from tests.chart.text import Block, Given, Items, Node, Value
 
 AUTH: Final = ".Values.nats.auth.enabled"
 TLS: Final = ".Values.nats.tls.enabled"
+MARKS: Final = ".Values.marks.enabled"
 GATEWAY: Final = ".Values.gateway.enabled"
 STORED: Final = ".Values.nats.storage.enabled"
 ONE: Final = ".Values.oneProcess.enabled"
@@ -100,6 +101,7 @@ FIELDS: Final = (
     Field(Place("StatefulSet", "nats", f"{CONTAINER} env OF_* valueFrom secretKeyRef name"), "nats.auth.secret"),
     Field(Place("*", "*", f"{POD} volumes ca secret secretName"), "nats.tls.secret"),
     Field(Place("StatefulSet", "nats", f"{POD} volumes tls secret secretName"), "nats.tls.secret"),
+    Field(Place("Deployment", "*", f"{POD} volumes marks secret secretName"), "marks.secret"),
     Field(Place("ConfigMap", "berth-policies", "data chip-writers"), "policies.chipWriters", "lines"),
     Field(Place("ConfigMap", "berth-policies", "data scheduler-names"), "policies.schedulerNames", "lines"),
     Field(Place("PriorityClass", "*", "metadata name"), "priorityClass.name"),
@@ -118,6 +120,8 @@ CONDITIONS: Final = (
     (Place("StatefulSet", "nats", f"{CONTAINER} env ROUTE_*"), AUTH),
     (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth-ca"), TLS),
     (Place("*", "*", f"{POD} volumes ca"), TLS),
+    (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth-marks"), MARKS),
+    (Place("*", "*", f"{POD} volumes marks"), MARKS),
     (Place("StatefulSet", "nats", f"{CONTAINER} volumeMounts /etc/nats-tls"), TLS),
     (Place("StatefulSet", "nats", f"{POD} volumes tls"), TLS),
     (Place("StatefulSet", "nats", "spec volumeClaimTemplates"), STORED),
@@ -134,7 +138,11 @@ OF_ONE_PROCESS: Final = (
 )
 """Fields that are something else where all services are one process."""
 
+_MARKS_MOUNT: Final = {"name": "marks", "mountPath": "/run/secrets/berth-marks", "readOnly": True}
+_MARKS_VOLUME: Final = {"name": "marks", "secret": {"secretName": Value(".Values.marks.secret"), "defaultMode": 0o440}}
 ADDED: Final = (
+    (Place("Deployment", "cell", f"{CONTAINER} volumeMounts"), "", Given(f"if {MARKS}", _MARKS_MOUNT)),
+    (Place("Deployment", "cell", f"{POD} volumes"), "", Given(f"if {MARKS}", _MARKS_VOLUME)),
     (Place("Deployment", "*", POD), "nodeSelector", Given("with .Values.nodeSelector", Block("toYaml ."))),
     (Place("StatefulSet", "scorer", POD), "nodeSelector", Given("with .Values.nodeSelector", Block("toYaml ."))),
     (Place("StatefulSet", "nats", POD), "nodeSelector", Given("with .Values.nats.nodeSelector", Block("toYaml ."))),
@@ -183,6 +191,7 @@ ENVIRONMENT: Final = {
     "BERTH_BUS__REPLICAS",
     "BERTH_BUS__PASSWORD_FILE",
     "BERTH_BUS__TLS_CA_FILE",
+    "BERTH_MARKS_FILE",
     "BERTH_SHARDS",
     "BERTH_PROBES__HOST",
     "BERTH_PROBES__PORT",
