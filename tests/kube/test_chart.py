@@ -54,6 +54,8 @@ scorer: {replicas: 4}
 api: {replicas: 1}
 gateway: {enabled: true, replicas: 5, tokens: {secret: digests}}
 networkPolicies: {egress: [{ports: [{protocol: UDP, port: 5353}]}]}
+marks: {secret: other-marks}
+policies: {chipWriters: "system:serviceaccount:kube-system:plug-in\\n", schedulerNames: "berth\\nvolcano\\n"}
 """
 """Something else than the default for every value, apart from switches."""
 OPEN: Final = "auth: {enabled: false}, tls: {enabled: false}"
@@ -242,6 +244,18 @@ def test_without_tls_nothing_asks_for_its_secret(helm: Helm) -> None:
     assert "PASSWORD_API" in maps["nats"]["access.conf"]
 
 
+def test_an_older_server_gets_no_policies_and_volumes_no_rights_where_they_are_off(helm: Helm) -> None:
+    kinds = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert kinds <= {one["kind"] for one in helm.template()}
+    assert not kinds & {one["kind"] for one in helm.template("--kube-version", "1.29.0")}
+    off = helm.template("--set", "policies.enabled=false,volumes.enabled=false,marks.enabled=false")
+    assert {one["kind"] for one in off} & kinds == {"ValidatingAdmissionPolicy"}
+    names = {one["metadata"]["name"] for one in off}
+    assert "berth-binder" in names
+    assert "berth-binder-volumes" not in names
+    assert not any("berth-marks" in str(one) for one in off if one["kind"] == "Deployment")
+
+
 async def test_a_server_takes_the_chart_with_other_values(
     helm: Helm, kube_api: KubeApi, namespace: str, tmp_path: Path
 ) -> None:
@@ -273,7 +287,13 @@ async def test_a_server_takes_the_chart_with_other_values(
     )
     for spec in specs.values():
         secrets = {one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one}
-        assert "certificate-of-nats" in secrets <= {"other", "certificate-of-nats"}
+        assert "certificate-of-nats" in secrets <= {"other", "certificate-of-nats", "other-marks"}
+    (parameter,) = [one for one in made if one["metadata"]["name"] == "berth-policies"]
+    assert parameter["data"]["scheduler-names"].splitlines() == ["berth", "volcano"]
+    policies = [one for one in made if one["kind"] == "ValidatingAdmissionPolicy"]
+    conditions = " ".join(one["spec"]["matchConditions"][0]["expression"] for one in policies)
+    assert f"'system:serviceaccount:{namespace}:binder'" in conditions
+    assert NAMESPACE not in conditions
     tokens = next(one for one in specs["gateway"]["containers"][0]["env"] if one["name"] == "BERTH_TOKENS")
     assert tokens["valueFrom"]["secretKeyRef"]["name"] == "digests"
     claim = workloads(made)["nats"]["spec"]["volumeClaimTemplates"][0]["spec"]
