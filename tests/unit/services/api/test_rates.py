@@ -6,7 +6,7 @@ from berth.services.api.config import ApiConfig
 from berth.services.api.rates import _KEPT_MAX, Rates
 from berth.services.api.request_errors import RequestError
 from tests.support.clock import ManualClock
-from tests.support.programs import programs
+from tests.support.programs import job_file, programs
 
 
 def refused(rates: Rates, identity: str, data: bytes = b"") -> RequestError | None:
@@ -44,6 +44,15 @@ async def test_a_reply_about_many_nodes_counts_by_their_number() -> None:
     async with programs(nodes=40, is_started=False) as told:
         await told.start(ApiConfig(requests_per_s=0.01, requests_burst=4))
         assert len((await told.ask("nodes", {"limit": 40}, identity="portal"))["nodes"]) == 40
+        assert (await told.ask("rights", {}, identity="portal"))["code"] == "too-many"
+
+
+async def test_a_job_of_many_tasks_counts_by_their_number() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(ApiConfig(requests_per_s=0.01, requests_burst=100))
+        tasks = [{"name": f"t{number}", "chips": 1} for number in range(200)]
+        job = job_file("many", product="module910bx8", tasks=tasks)
+        assert (await told.ask("submit", {"job": job}, identity="portal"))["ok"]
         assert (await told.ask("rights", {}, identity="portal"))["code"] == "too-many"
 
 
