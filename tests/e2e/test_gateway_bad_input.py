@@ -2,16 +2,13 @@
 
 import asyncio
 import json
-import os
 import re
 import resource
-import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -299,35 +296,6 @@ async def test_connections_beyond_the_limit_are_told_so(nats_server: str, cell: 
             assert answer.startswith(b"HTTP/1.1 503")
             assert b'"too-many"' in answer
         await answering(gateway)
-
-
-async def test_what_one_identity_takes_leaves_room_for_others(nats_server: str, cell: str, tmp_path: Path) -> None:
-    shares = {"streams_per_identity": 2, "requests_per_identity": 2, "answer_timeout_s": 20}
-    events, state = f"{JOBS}/team-a/train/events", f"{JOBS}/team-a/train"
-    async with gateway_cell(tmp_path, nats_server, cell, nodes=False, **shares) as (gateway, services_by_name):
-        async with gateway.stream(events, identity="portal"), gateway.stream(events, identity="portal"):
-            over = await gateway.ask("GET", events, identity="portal")
-            assert code_of(over) == (503, "too-many")
-            assert "open streams of portal is 2" in over.json["error"]
-            assert over.headers["Retry-After"] == "1"
-            async with gateway.stream(events, identity="viewer"):
-                pass
-        api = services_by_name["api"]
-        assert api.pid is not None
-        os.kill(api.pid, signal.SIGSTOP)
-        try:
-            async with asyncio.TaskGroup() as group:
-                ask = partial(gateway.ask, "GET", state)
-                waiting = [group.create_task(ask(identity="portal"), name="ask") for _ in range(3)]
-                refused, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                other = group.create_task(ask(identity="viewer"), name="ask")
-                os.kill(api.pid, signal.SIGCONT)
-        finally:
-            os.kill(api.pid, signal.SIGCONT)
-        (over,) = [task.result() for task in refused]
-        assert code_of(over) == (503, "too-many")
-        assert "requests at once of portal is 2" in over.json["error"]
-        assert sorted(task.result().status for task in (*waiting, other)) == [404, 404, 404, 503]
 
 
 async def test_a_slow_reader_is_ended_and_others_miss_nothing(nats_server: str, cell: str, tmp_path: Path) -> None:
