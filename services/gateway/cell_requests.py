@@ -1,7 +1,8 @@
 """Requests to the service ``api`` under the identity of a caller, and what the caller may do."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -61,17 +62,12 @@ class CellRequests:
         Raises:
             RequestError: It was not carried out.
         """
-        if self._waiting >= self._at_once:
-            raise RequestError(
-                f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
-            )
         subjects = self._bus.subjects
         subject = subjects.api_as(verb, identity) if identity else subjects.api(verb)
         data = request if isinstance(request, bytes) else msgspec.json.encode(request)
-        self._shares.take(identity)
-        self._waiting += 1
         try:
-            reply = await self._bus.request(subject, data, timeout_s=self._timeout_s)
+            with self.waiting(identity):
+                reply = await self._bus.request(subject, data, timeout_s=self._timeout_s)
         except OversizeError as error:
             raise RequestError(
                 f"request is {error.size_bytes} bytes, expected at most {error.limit_bytes}", "too-large"
@@ -80,13 +76,29 @@ class CellRequests:
             raise RequestError(_unavailable(error.reason), "unavailable") from error
         except (PoisonError, FatalError) as error:
             raise RequestError(_unavailable(str(error)), "unavailable") from error
-        finally:
-            self._waiting -= 1
-            self._shares.give_back(identity)
         outcome = msgspec.json.decode(reply, type=_Outcome)
         if not outcome.ok:
             raise RequestError(outcome.error, outcome.code)
         return reply
+
+    @contextmanager
+    def waiting(self, identity: str) -> Iterator[None]:
+        """Count a request as one that waits, as long as the block runs.
+
+        Raises:
+            RequestError: Too many wait, or too many of this identity.
+        """
+        if self._waiting >= self._at_once:
+            raise RequestError(
+                f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
+            )
+        self._shares.take(identity)
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._shares.give_back(identity)
 
     async def rights(self, identity: str) -> RightsReply:
         """What a caller may do, as ``api`` said in the last seconds.
