@@ -58,14 +58,16 @@ class EventRoutes:
         after = _position("after", found.get("after", "0"))
         if (last_id := request.headers.get("last-event-id")) is not None:
             after = _position("header Last-Event-ID", last_id)
-        await self._cell.see_reader(identity_of(request), namespace)
+        identity = identity_of(request)
+        await self._cell.see_reader(identity, namespace)
         subject = self._bus.subjects.event_job(namespace, name)
-        reader = self._streams.open(identity_of(request))
+        reader = self._streams.open(identity)
         try:
             if follows:
                 await self._until_following()
                 self._hub.add(subject, reader)
-            stored = await self._stored(subject, after)
+            with self._cell.waiting(identity):
+                stored = await self._stored(subject, after)
         except BaseException:
             self._hub.remove(subject, reader)
             self._streams.close(reader)

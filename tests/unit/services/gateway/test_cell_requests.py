@@ -9,11 +9,14 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
+from berth.runtime.bus.port import Stored
+from berth.runtime.errors import TransientError
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.programs.replies import ErrorReply, RightsReply
 from berth.schemas.programs.shape import Reply
 from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.cell_routes import CellRoutes
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.event_hub import EventHub
@@ -120,6 +123,54 @@ async def test_no_identity_has_more_than_its_share_of_the_requests_that_wait() -
         for task in (*waiting, eve):
             await task
         await requests.ask("rights", "bob", b"{}")
+
+
+class Broken(FakeBus):
+    """Has no letters to read, after a while.
+
+    Attributes:
+        reads: How often they were asked for.
+        may_end: Set when the answer may come.
+    """
+
+    def __init__(self, server: FakeServer, cell: str) -> None:
+        super().__init__(server, cell)
+        self.reads = 0
+        self.may_end = asyncio.Event()
+
+    async def read(self, *words: object, **more: object) -> list[Stored]:
+        self.reads += 1
+        await self.may_end.wait()
+        raise TransientError(f"no answer about {words}, {more}")
+
+
+async def test_a_document_that_cannot_be_read_is_asked_for_once_and_those_who_wait_are_bounded() -> None:
+    async with cell() as (bus, api, requests, clock):
+        api.answer = RightsReply(identity="", read=["*"], submit=[])
+        broken = Broken(bus.server, "x")
+        routes = CellRoutes(requests, broken, clock)
+
+        def ask(identity: str) -> asyncio.Task[Any]:
+            scope = {"type": "http", "method": "GET", "query_string": b"", "headers": [], "caller": Caller(identity)}
+            return asyncio.get_running_loop().create_task(routes.dead(Request(scope)), name="ask")
+
+        for identity in ("bob", "eve"):
+            await requests.rights(identity)
+        waiting = [ask("bob"), ask("bob")]
+        await until(lambda: broken.reads > 0, deadline_s=5, what="letters are read")
+        with pytest.raises(RequestError, match="requests at once of bob is 2, expected fewer than 2"):
+            await ask("bob")
+        waiting.append(ask("eve"))
+        broken.may_end.set()
+        for task in waiting:
+            with pytest.raises(RequestError, match="dead is unavailable"):
+                await task
+        assert broken.reads == 1
+        clock.advance(2)
+        with pytest.raises(RequestError, match="dead is unavailable"):
+            await ask("bob")
+        assert broken.reads == 2
+        await broken.close()
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
