@@ -1,10 +1,10 @@
 """Watches of owners: one for each kind of which an object was read, in the version in which it was."""
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
-import pytest
 
 from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, OwnerObject, StatefulSet
 from berth.runtime.kube.port import Handler
@@ -27,33 +27,35 @@ class Watched:
         await asyncio.Event().wait()
 
 
-@pytest.fixture
-async def watched() -> Any:  # noqa: ANN401  # a generator
+@asynccontextmanager
+async def watching() -> AsyncIterator[Watched]:
     found = Watched()
-    task = asyncio.create_task(found.watches.run(found.start))
-    yield found
-    task.cancel()
-    await asyncio.wait([task])
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(found.watches.run(found.start), name="watches")
+        yield found
+        task.cancel()
 
 
 def a_set(name: str) -> StatefulSet:
     return msgspec.convert({"metadata": {"name": name, "namespace": "ns"}, "spec": {}}, StatefulSet)
 
 
-async def test_a_kind_is_watched_once_in_all_namespaces_and_replica_sets_never(watched: Watched) -> None:
-    for name in "ab":
-        watched.watches.need(OwnerKey("StatefulSet", "ns", name), f"/apis/apps/v1/namespaces/ns/statefulsets/{name}")
-        watched.watches.need(OwnerKey("ReplicaSet", "ns", name), f"/apis/apps/v1/namespaces/ns/replicasets/{name}")
-    other = "/apis/ray.io/v1alpha1"
-    watched.watches.need(OwnerKey("RayCluster", "x", "r"), f"{other}/namespaces/x/rayclusters/r")
-    paths = ["/apis/apps/v1/statefulsets", f"{other}/rayclusters"]
-    await until(lambda: sorted(watched.handlers) == paths, deadline_s=5, what="two watches")
+async def test_a_kind_is_watched_once_in_all_namespaces_and_replica_sets_never() -> None:
+    apps, other = "/apis/apps/v1", "/apis/ray.io/v1alpha1"
+    async with watching() as watched:
+        for name in "ab":
+            watched.watches.need(OwnerKey("StatefulSet", "ns", name), f"{apps}/namespaces/ns/statefulsets/{name}")
+            watched.watches.need(OwnerKey("ReplicaSet", "ns", name), f"{apps}/namespaces/ns/replicasets/{name}")
+        watched.watches.need(OwnerKey("RayCluster", "x", "r"), f"{other}/namespaces/x/rayclusters/r")
+        paths = [f"{apps}/statefulsets", f"{other}/rayclusters"]
+        await until(lambda: sorted(watched.handlers) == paths, deadline_s=5, what="two watches")
 
 
-async def test_all_that_a_watch_shows_is_passed_on(watched: Watched) -> None:
-    watched.watches.need(OwnerKey("StatefulSet", "ns", "a"), "/apis/apps/v1/namespaces/ns/statefulsets/a")
-    await until(lambda: watched.handlers, deadline_s=5, what="a watch")
-    (handler,) = watched.handlers.values()
-    handler.replace([a_set("a")])
-    handler.change([("MODIFIED", a_set("a")), ("DELETED", a_set("b"))])
+async def test_all_that_a_watch_shows_is_passed_on() -> None:
+    async with watching() as watched:
+        watched.watches.need(OwnerKey("StatefulSet", "ns", "a"), "/apis/apps/v1/namespaces/ns/statefulsets/a")
+        await until(lambda: watched.handlers, deadline_s=5, what="a watch")
+        (handler,) = watched.handlers.values()
+        handler.replace([a_set("a")])
+        handler.change([("MODIFIED", a_set("a")), ("DELETED", a_set("b"))])
     assert watched.seen == [("StatefulSet", "a", False), ("StatefulSet", "a", False), ("StatefulSet", "b", True)]
