@@ -23,6 +23,7 @@ PUBLISHERS: Final = (
     "OpenAPI,",
     "JSON Schema,",
     "JobSet,",
+    "Kubeflow",
     "Kubernetes",
     "LeaderWorkerSet,",
     "MindCluster,",

@@ -70,7 +70,7 @@ READERS = {
     "check-config": ["check-config dispatcher {settings}"],
 }
 """Words of each command that reads what others wrote."""
-FIXED = {"up", "demo", "keys", "token", "completion"}
+FIXED = {"up", "demo", "keys", "token", "completion", "streams"}
 """Commands that read nothing that others wrote."""
 WITHOUT_CELL = {"replay", "page", "what-if", "simulate", "check-config", "restore"}
 MANIFEST = {
