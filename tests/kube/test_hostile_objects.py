@@ -54,9 +54,9 @@ async def make(target: InvalidInputCell, groups: int, *, is_hostile: bool) -> No
             spec = spec_of(number) if is_hostile else a_spec(8)
             await target.pod(f"{name}-{number}", spec, annotations=annotations)
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for number in range(PODS):
-            group.create_task(one(number))
+            tasks.create_task(one(number))
 
 
 async def bind_one(target: InvalidInputCell, name: str) -> float:
