@@ -1,7 +1,7 @@
 """Nodes as the gangs of one round leave them, on top of a node table that stays as it is."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Final
 
 import msgspec
@@ -19,6 +19,9 @@ KeptRows = Mapping[int, tuple[int, int]]
 _LEFT: Final = ("free", "idle", "cpu_free", "memory_free", "no_cpu", "no_memory")
 """Columns of what a row has left, which are fields of :class:`RowState` too."""
 
+_MANY_LEAST: Final = 64
+_MANY_SHARE: Final = 32
+"""All rows are scored at once from so many touched rows on, and from such a part of the rows on."""
 _LEAST: Final = -(1 << 31)
 """Room that is kept may be more than a column holds."""
 
@@ -52,6 +55,10 @@ class RoundNodes:
         """... how many entries of the log it includes."""
         self._without_own: dict[int, SharedNode] = {}
         """Shared use of rows on which the current gang has pods already, without these."""
+
+    def are_many(self, rows: Sized, shape: Shape) -> bool:
+        """Whether all rows are scored for a shape sooner by :meth:`now` than these one by one."""
+        return len(rows) >= max(_MANY_LEAST, len(self.scorer.table) // _MANY_SHARE) and shape.share is None
 
     def now(self) -> Scorer:
         """Scoring on all rows at once, as the round leaves them; not for pods that share chips."""

@@ -6,7 +6,6 @@ node had been scored before every pod.
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
 import numpy as np
 
@@ -15,10 +14,6 @@ from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
-
-_MANY_LEAST: Final = 64
-_MANY_SHARE: Final = 32
-"""All rows are scored at once from so many touched rows on, and from such a part of the rows on."""
 
 
 class _Cursor:
@@ -92,7 +87,7 @@ class SinglePods:
         rule = scorer.rule(shape)
         rows = dict.fromkeys(nodes.log[cursor.seen :])
         cursor.seen = len(nodes.log)
-        if len(rows) >= max(_MANY_LEAST, len(scorer.table) // _MANY_SHARE) and shape.share is None:
+        if nodes.are_many(rows, shape):
             self._score_many(shape, cursor, rows)
             return
         for row in rows:
