@@ -15,6 +15,7 @@ from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.programs.replies import ErrorReply, RightsReply
 from berth.schemas.programs.shape import Reply
+from berth.schemas.subjects import StreamName
 from berth.services.gateway.cell_requests import CellRequests
 from berth.services.gateway.cell_routes import CellRoutes
 from berth.services.gateway.config import GatewayConfig
@@ -212,3 +213,88 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_ask_again() -> None:
         with pytest.raises(RequestError) as caught:
             await requests.ask("rights", "portal", b"{}")
         assert (caught.value.status, caught.value.all_headers()["Retry-After"]) == (503, "2")
+
+
+EVENTS = 600
+
+
+@asynccontextmanager
+async def stored_events(follows: bytes) -> AsyncIterator[tuple[FakeBus, EventRoutes, Request]]:
+    """Routes over a stream with many events of one job, and a request for them."""
+    async with cell() as (bus, _, requests, clock):
+        subjects = bus.subjects
+        for number in range(EVENTS):
+            for name in ("train", "other"):
+                await bus.publish(subjects.event_job("team", name), b"%d" % number)
+        metrics, stop, hub = GatewayMetrics(MetricsRegistry()), asyncio.Event(), EventHub(bus, DEFAULT_LOG)
+        streams = Streams(StreamLimits(events_max=4, keepalive_s=30), OpenStreams(3, 3, metrics), clock, metrics)
+        routes = EventRoutes(bus, requests, hub, streams, Guard(GatewayConfig(access="open"), clock))
+        following = asyncio.get_running_loop().create_task(hub.run(stop), name="hub")
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "query_string": b"follow=" + follows,
+            "headers": [],
+            "path_params": {"namespace": "team", "name": "train"},
+            "caller": Caller(),
+        }
+        yield bus, routes, Request(scope)
+        stop.set()
+        await following
+
+
+async def test_stored_events_come_in_pages_and_those_to_come_after_them() -> None:
+    async with stored_events(b"true") as (bus, routes, request):
+        response = await routes.events(request)
+        sent: list[bytes] = []
+        gone = asyncio.Event()
+
+        async def send(message: Any) -> None:  # noqa: ANN401  # as the server gives it
+            chunk = message.get("body", b"")
+            sent.append(chunk)
+            if chunk.endswith(b"data: %d\n\n" % (EVENTS - 1)):  # the last that was stored
+                await bus.publish(bus.subjects.event_job("team", "train"), b"%d" % EVENTS)
+            elif chunk.endswith(b"data: %d\n\n" % EVENTS):
+                gone.set()
+
+        async def receive() -> dict[str, Any]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async with asyncio.timeout(20):
+            await response(request.scope, receive, send)
+        data = [int(chunk.rpartition(b"data: ")[2]) for chunk in sent if b"data: " in chunk]
+        assert data == list(range(EVENTS + 1))
+
+
+async def test_no_more_events_are_read_for_a_client_that_has_gone() -> None:
+    async with stored_events(b"false") as (_, routes, request):
+        response = await routes.events(request)
+        sent: list[bytes] = []
+
+        async def send(message: Any) -> None:  # noqa: ANN401  # as the server gives it
+            sent.append(message.get("body", b""))
+            await asyncio.sleep(0)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async with asyncio.timeout(20):
+            await response(request.scope, receive, send)
+        assert 0 < sum(b"data: " in chunk for chunk in sent) < EVENTS
+
+
+async def test_a_stream_that_is_made_again_between_pages_ends_with_the_reason() -> None:
+    async with stored_events(b"false") as (bus, routes, request):
+        response = await routes.events(request)
+        bus.server.delete(bus.subjects.stream(StreamName.EVENTS))
+        await bus.ensure_streams()
+        sent: list[bytes] = []
+
+        async def send(message: Any) -> None:  # noqa: ANN401  # as the server gives it
+            sent.append(message.get("body", b""))
+
+        async with asyncio.timeout(20):
+            await response(request.scope, asyncio.Event().wait, send)  # type: ignore[arg-type]  # waits forever
+        assert sent[-2].startswith(b"event: end\n")
+        assert b"events-lost" in sent[-2]
