@@ -23,7 +23,6 @@ PUBLISHERS: Final = (
     "OpenAPI,",
     "JSON Schema,",
     "JobSet,",
-    "Kubeflow",
     "Kubernetes",
     "LeaderWorkerSet,",
     "MindCluster,",

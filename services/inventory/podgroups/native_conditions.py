@@ -26,7 +26,7 @@ _OLD_VERSIONS: Final = frozenset({"v1alpha1", "v1alpha2"})
 """Versions of ``scheduling.k8s.io`` with the type :data:`_SCHEDULED`; later ones have :data:`_INITIALLY`."""
 _MESSAGE_MAX: Final = 1_024
 _DONE: Final = "True"
-"""Status of the condition once enough pods run."""
+"""Status of the condition of a group that is scheduled, for good."""
 
 
 def condition_of(gang: Gang, facts: OwnerFacts, refused: str) -> GroupCondition | None:
