@@ -275,7 +275,7 @@ class Notices:
 
 
 class _Due:
-    """Jobs with something to write: the namespaces take turns, and in each those come first that have it for longest."""
+    """Jobs with something to write: namespaces take turns, and in each those come first that have it for longest."""
 
     def __init__(self) -> None:
         self._of: dict[str, dict[JobName, None]] = {}

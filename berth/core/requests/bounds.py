@@ -39,7 +39,7 @@ TOO_LARGE: Final[Code] = "too-large"
 _Count: TypeAlias = tuple[str, int, Bound]
 """A field, what it has of something that is bounded, and the bound."""
 _SMALL: Final = 16
-"""Tasks up to which a request with no more labels is certainly short enough."""
+"""Tasks, and labels with annotations, up to which no field that is counted makes a request long."""
 
 
 def above_bounds(request: JobRequest) -> Refusal | None:
@@ -48,6 +48,11 @@ def above_bounds(request: JobRequest) -> Refusal | None:
         if count > bound.most:
             return _refusal(field, count, bound)
     return None
+
+
+def above_bytes(size_bytes: int) -> Refusal | None:
+    """Refusal of a stored request of so many bytes if these are too many, whatever it says."""
+    return _refusal("job", size_bytes, BYTES) if size_bytes > BYTES.most else None
 
 
 def _refusal(field: str, count: int, bound: Bound) -> Refusal:
