@@ -19,7 +19,7 @@ KeptRows = Mapping[int, tuple[int, int]]
 _LEFT: Final = ("free", "idle", "cpu_free", "memory_free", "no_cpu", "no_memory")
 """Columns of what a row has left, which are fields of :class:`RowState` too."""
 
-_MANY_LEAST: Final = 64
+MANY_LEAST: Final = 64
 _MANY_SHARE: Final = 32
 """All rows are scored at once from so many touched rows on, and from such a part of the rows on."""
 _LEAST: Final = -(1 << 31)
@@ -58,7 +58,7 @@ class RoundNodes:
 
     def are_many(self, rows: Sized, shape: Shape) -> bool:
         """Whether all rows are scored for a shape sooner by :meth:`now` than these one by one."""
-        return len(rows) >= max(_MANY_LEAST, len(self.scorer.table) // _MANY_SHARE) and shape.share is None
+        return len(rows) >= max(MANY_LEAST, len(self.scorer.table) // _MANY_SHARE) and shape.share is None
 
     def now(self) -> Scorer:
         """Scoring on all rows at once, as the round leaves them; not for pods that share chips."""

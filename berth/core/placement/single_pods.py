@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.round_nodes import MANY_LEAST, RoundNodes
 from berth.core.placement.scoring import Candidates
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
@@ -87,7 +87,7 @@ class SinglePods:
         rule = scorer.rule(shape)
         rows = dict.fromkeys(nodes.log[cursor.seen :])
         cursor.seen = len(nodes.log)
-        if nodes.are_many(rows, shape):
+        if len(rows) >= MANY_LEAST and nodes.are_many(rows, shape):  # most often it is one
             self._score_many(shape, cursor, rows)
             return
         for row in rows:
