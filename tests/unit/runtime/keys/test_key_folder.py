@@ -74,8 +74,8 @@ def test_rights_are_those_of_the_page_about_trust() -> None:
     for command in COMMANDS:
         found = rights_of_person("some.cell", [command])
         assert sets(found) == sets(of_command("some.cell", command)), command
-    program = rights_of_program("some.cell", "por.tal", ["te.am"])
-    assert sets(program) == sets(of_page("some.cell", "a program", user="por.tal", namespace="te.am"))
+    program = rights_of_program("some.cell", "por.tal", ["the.am"])
+    assert sets(program) == sets(of_page("some.cell", "a program", user="por.tal", namespace="the.am"))
     agent = rights_of_agent("some.cell", "node.1")
     assert sets(agent) == sets(of_page("some.cell", "an agent", node="node.1"))
 
