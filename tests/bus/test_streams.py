@@ -129,7 +129,7 @@ async def test_streams_that_somebody_else_makes_are_waited_for_and_not_corrected
         await NatsBus.connect(nats_server, f"{cell}.w", name="makes") as makes,
         asyncio.TaskGroup() as group,
     ):
-        waiting = group.create_task(waits.ensure_streams(waits_for=tuple(StreamName)))
+        waiting = group.create_task(waits.ensure_streams(waits_for=list(StreamName)))
         with pytest.raises(TransientError):
             await waits.state(StreamName.INTAKE)
         assert not waiting.done()

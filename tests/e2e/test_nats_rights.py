@@ -176,7 +176,7 @@ async def test_a_service_reads_its_streams_and_asks_for_no_others(tmp_path: Path
         for name in SERVICES:
             may = rights(CELL)[name].publish
             async with await service(server, name) as bus:
-                await bus.ensure_streams(waits_for=StreamName)
+                await bus.ensure_streams(waits_for=list(StreamName))
                 for stream in StreamName:
                     if f"$JS.API.STREAM.MSG.GET.{bus.subjects.stream(stream)}" in may:
                         await bus.read(stream)
