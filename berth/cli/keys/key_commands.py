@@ -114,7 +114,7 @@ def add(
 
     def work() -> None:
         keys = KeyFolder.open(folder, _now_s)
-        expires_s = _now_s() + days_s(expires_in) if expires_in else 0
+        lasts_s = days_s(expires_in) if expires_in else 0
         was_there = any(user.name == name and not user.revoked_s for user in keys.users)
         user = keys.add(
             name,
@@ -122,7 +122,7 @@ def add(
             commands=may.command,
             namespaces=may.namespace,
             node=may.node,
-            expires_s=expires_s,
+            lasts_s=lasts_s,
             replaces=replace,
         )
         if (form or Form()).json:
@@ -154,17 +154,16 @@ def renew(
 
     def work() -> None:
         keys = KeyFolder.open(folder, _now_s)
-        now_s = _now_s()
         known = {user.name: user for user in keys.users if not user.revoked_s}
         for name in names:
             if name not in known:
                 raise KeysError(f"name is {name!r}, expected one of {', '.join(known)}")
         chosen = [known[name] for name in dict.fromkeys(names or known)]
         if within:
-            until_s = now_s + days_s(within, option="--within")
+            until_s = _now_s() + days_s(within, option="--within")
             chosen = [user for user in chosen if user.expires_s and user.expires_s <= until_s]
         lasts_s = days_s(expires_in) if expires_in else 0
-        renewed = [_renewed(keys, user, lasts_s or user.expires_s - user.issued_s, now_s) for user in chosen]
+        renewed = [_renewed(keys, user, lasts_s or _lasted_s(user)) for user in chosen]
         if (form or Form()).json:
             emit([_row(keys, user) for user in renewed])
             return
@@ -179,15 +178,20 @@ def renew(
     return _done(work)
 
 
-def _renewed(keys: KeyFolder, user: User, lasts_s: int, now_s: int) -> User:
-    """The user with a new key; ``lasts_s`` at most 0: they never expire."""
+def _lasted_s(user: User) -> int:
+    """Lifetime that the credentials of a user had; 0 for ever."""
+    return user.expires_s - user.issued_s if user.expires_s else 0
+
+
+def _renewed(keys: KeyFolder, user: User, lasts_s: int) -> User:
+    """The user with a new key."""
     return keys.add(
         user.name,
         user.kind,
         commands=user.commands,
         namespaces=user.namespaces,
         node=user.node,
-        expires_s=now_s + lasts_s if lasts_s > 0 else 0,
+        lasts_s=lasts_s,
         replaces=True,
     )
 

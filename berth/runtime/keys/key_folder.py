@@ -198,7 +198,7 @@ class KeyFolder:
         commands: Sequence[str] = (),
         namespaces: Sequence[str] = (),
         node: str = "",
-        expires_s: int = 0,
+        lasts_s: int = 0,
         replaces: bool = False,
     ) -> User:
         """Make a user and its credentials.
@@ -209,7 +209,7 @@ class KeyFolder:
             commands: Of a person: commands that need more rights; of a dispatcher: ``streams``, if it makes them.
             namespaces: Of a program: namespaces whose events it reads; ``*`` for all.
             node: Of an agent: the node on which it is.
-            expires_s: Time from which it does not count any more, in seconds since 1970; 0 for never.
+            lasts_s: Seconds from now after which it does not count any more; 0 for never.
             replaces: Whether it takes the place of a user of this name, which is revoked.
 
         Raises:
@@ -218,8 +218,8 @@ class KeyFolder:
         """
         _check(name, kind, commands, namespaces, node)
         now_s = self._now_s()
-        if expires_s and expires_s <= now_s:
-            raise KeysError(f"expiry is {expires_s}, expected a time after now, which is {now_s}")
+        if lasts_s < 0:
+            raise KeysError(f"lifetime is {lasts_s} s, expected 0 for ever, or more")
         with self._changing():
             key = user_key(secrets.token_bytes(_SEED_BYTES))
             user = User(
@@ -230,7 +230,7 @@ class KeyFolder:
                 namespaces=sorted(set(namespaces)),
                 node=node,
                 issued_s=now_s,
-                expires_s=expires_s,
+                expires_s=now_s + lasts_s if lasts_s else 0,
             )
             self._add(user, key, replaces=replaces)
             return user

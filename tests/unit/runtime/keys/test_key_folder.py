@@ -123,7 +123,7 @@ def test_an_opened_folder_goes_on_with_the_same_account(tmp_path: Path) -> None:
     first = claims(KeyFolder.make(tmp_path / "keys", "c", clock).credentials_file("api"))
     keys = KeyFolder.open(tmp_path / "keys", clock)
     clock.now_s += 10
-    user = keys.add("portal", "program", namespaces=["team-b", "team-a", "team-a"], expires_s=NOW_S + 100)
+    user = keys.add("portal", "program", namespaces=["team-b", "team-a", "team-a"], lasts_s=90)
     found = claims(keys.credentials_file("portal"))
     assert (found["iss"], found["exp"], found["iat"]) == (first["iss"], NOW_S + 100, NOW_S + 10)
     assert user.namespaces == ["team-a", "team-b"]
@@ -184,7 +184,7 @@ def test_a_revoked_user_stays_revoked_and_its_name_is_free(tmp_path: Path) -> No
             "namespace is 'a', expected none: it is no program",
         ),
         ({"name": "p", "kind": "program", "namespaces": [""]}, "namespace is '', expected the name of a namespace"),
-        ({"name": "p", "kind": "person", "expires_s": NOW_S}, "expiry is 1700000000, expected a time after now"),
+        ({"name": "p", "kind": "person", "lasts_s": -1}, "lifetime is -1 s, expected 0 for ever, or more"),
     ],
 )
 def test_a_wrong_value_is_named_and_changes_nothing(tmp_path: Path, values: dict[str, Any], complaint: str) -> None:
