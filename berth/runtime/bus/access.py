@@ -4,6 +4,7 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
+from berth.runtime.bus.signatures import Signatures, signatures_of
 from berth.runtime.config import BusConfig, ConfigError
 
 _SECURE_SCHEMES = ("tls://", "wss://")
@@ -14,7 +15,8 @@ class Access(NamedTuple):
 
     ``password`` belongs to ``user``; ``token`` stands alone; ``creds_file`` is read by the client at each connection.
     ``needs_tls`` rejects a server without encryption. ``tls_hostname`` is the name that its certificate must have, if
-    that is not the host name in the URL. ``has_certificate`` says that ``tls`` has one of the client.
+    that is not the host name in the URL. ``has_certificate`` says that ``tls`` has one of the client. ``signatures`` of
+    messages are made and checked apart from the server.
     """
 
     user: str = ""
@@ -25,6 +27,7 @@ class Access(NamedTuple):
     needs_tls: bool = False
     tls_hostname: str = ""
     has_certificate: bool = False
+    signatures: Signatures | None = None
 
     @property
     def is_anonymous(self) -> bool:
@@ -51,6 +54,7 @@ def access_of(config: BusConfig) -> Access:
         needs_tls=_has_tls(config),
         tls_hostname=config.tls_hostname,
         has_certificate=config.tls_cert_file is not None,
+        signatures=signatures_of(config),
     )
 
 

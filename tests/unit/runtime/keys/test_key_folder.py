@@ -20,6 +20,7 @@ from berth.runtime.keys.rights import (
     rights_of_person,
     rights_of_service,
 )
+from berth.runtime.keys.signing import own_key, verifiers
 from berth.runtime.keys.tokens import Key, user_key
 from tests.support.nats_rights import rights, rights_of_command
 
@@ -86,7 +87,7 @@ def test_new_keys_have_users_of_all_services_and_only_operators_read_them(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keys"]
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
     for path in (tmp_path / "keys").rglob("*"):
-        if path.is_file() and path != keys.access_file:
+        if path.is_file() and path not in {keys.access_file, keys.signers_file}:
             assert path.stat().st_mode & 0o777 == 0o600, path
     text = keys.access_file.read_text("utf-8")
     assert "SO" not in [line[:2] for line in text.split()], "no seed"
@@ -265,3 +266,45 @@ def test_the_name_of_a_cell_is_one_that_services_take(tmp_path: Path, cell: str)
     with pytest.raises(KeysError, match="expected 1 to 64 characters"):
         KeyFolder.make(tmp_path / "keys", cell, Clock())
     assert list(tmp_path.iterdir()) == []
+
+
+def signers(keys: KeyFolder) -> list[str]:
+    """Public keys that every process is to know."""
+    lines = keys.signers_file.read_text("utf-8").splitlines()
+    found = [line.split(" # ")[0] for line in lines if not line.startswith("#")]
+    assert list(verifiers(keys.signers_file.read_text("utf-8"))) == found
+    return found
+
+
+def public(keys: KeyFolder, name: str) -> str:
+    return next(user.public_key for user in keys.users if user.name == name)
+
+
+def test_those_who_write_the_ledger_are_signers(tmp_path: Path) -> None:
+    keys = KeyFolder.make(tmp_path / "keys", "c", Clock())
+    assert signers(keys) == [public(keys, "dispatcher")]
+    keys.add("reader", "person", commands=["dead"])
+    keys.add("surgeon", "person", commands=["repair"])
+    keys.add("carer", "person", commands=["restore", "dead"])
+    keys.add(ONE_PROCESS, "service")
+    assert signers(keys) == [public(keys, name) for name in ("carer", ONE_PROCESS, "dispatcher", "surgeon")]
+    own = own_key(keys.credentials_file("surgeon").read_text("utf-8"))
+    assert own.public == public(keys, "surgeon")
+
+
+def test_a_replaced_signer_is_one_until_the_next_and_a_revoked_one_is_none(tmp_path: Path) -> None:
+    clock = Clock()
+    keys = KeyFolder.make(tmp_path / "keys", "c", clock)
+    first = public(keys, "dispatcher")
+    second = keys.add("dispatcher", "service", replaces=True).public_key
+    assert signers(keys) == [second, first]
+    third = keys.add("dispatcher", "service", replaces=True).public_key
+    assert signers(keys) == [third, second]
+    keys.add("surgeon", "person", commands=["repair"])
+    keys.revoke("surgeon")
+    assert signers(keys) == [third, second]
+    again = keys.add("surgeon", "person", commands=["repair"], expires_s=NOW_S + 10).public_key
+    assert signers(keys) == [third, second, again], "the revoked key was stolen, perhaps"
+    clock.now_s += 10
+    keys.add("portal", "program")
+    assert signers(keys) == [third, second], "it has expired"
