@@ -76,6 +76,9 @@ class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """File that holds a token, for a server without users."""
     creds_file: Path | None = None
     """File with the JWT and key of a user, in the form of the tool ``nsc``."""
+    signers_file: Path | None = None
+    """File with the public keys of those who may write the ledger, as ``berth keys`` writes it; without it nothing is
+    signed or checked."""
     tls_ca_file: Path | None = None
     """CA certificates in PEM for the certificate of the server; without it those of the system."""
     tls_cert_file: Path | None = None

@@ -155,7 +155,7 @@ class Feed:
         """
         if self.gap is not None:
             gap, rest = self.gap, ""
-            if gap.reason is not GapReason.REPAIRED:
+            if gap.reason not in {GapReason.REPAIRED, GapReason.CONFIRMED}:
                 rest = f" was next, the stream has {gap.first_seq} to {gap.last_seq}"
             raise FatalError(f"{gap.stream}: {gap.reason}: sequence {gap.wanted}{rest}")
 

@@ -16,10 +16,10 @@ from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.logs import Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.waits import all_set
-from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
+from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
 from berth.schemas.fault_facts import ReplacementsSeen
-from berth.schemas.status import JobStatus
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
 from berth.services.binder.cluster import Cluster, SimCluster, gang_of
@@ -313,7 +313,7 @@ class _Intake:
     def take_status(self, stored: Stored) -> None:
         """Take a status; one that cannot be read changes nothing."""
         try:
-            status = decode(stored.data, JobStatus)
+            status = stored_status(stored.subject, stored.data)
         except DecodeError as error:
             self._log.error("status unreadable", subject=stored.subject, reason=error.reason)
             return

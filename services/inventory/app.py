@@ -39,7 +39,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
-from berth.schemas.status import JobStatus
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -379,7 +379,7 @@ class _Intake:
     def take_status(self, stored: Stored) -> None:
         """Take the status of a job, unless a newer one was taken before the history broke."""
         try:
-            status = decode(stored.data, JobStatus)
+            status = stored_status(stored.subject, stored.data)
         except DecodeError as error:
             self._log.error("status unreadable", subject=stored.subject, reason=error.reason)
             return

@@ -262,7 +262,8 @@ class SimBus(FakeBus):
             future.set_exception(error)
             return future
 
-    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
+    async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
+        del sequence  # nothing is signed here
         await asyncio.sleep(0)
         return self.submit(subject, data)
 

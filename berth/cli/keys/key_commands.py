@@ -85,6 +85,7 @@ def init(folder: Path, *, cell: str = "default", form: Form | None = None) -> in
         print_result(f"made {len(keys.users)} users: {', '.join(user.name for user in keys.users)}")
         print_result(f"include {keys.access_file} in the configuration of each NATS server")
         print_result(f"give each process its file of {keys.credentials_file('x').parent} as bus.creds_file")
+        print_result(f"give each process {keys.signers_file} as bus.signers_file")
 
     return _done(work)
 
@@ -131,6 +132,7 @@ def add(
         print_result(f"{name}: credentials in {keys.credentials_file(name)}")
         if was_there:
             _print_reload(keys)
+        _print_signers(keys, user)
 
     return _done(work)
 
@@ -213,6 +215,7 @@ def revoke(folder: Path, name: str, *, form: Form | None = None) -> int:
             return
         print_result(f"{name} is revoked")
         _print_reload(keys)
+        _print_signers(keys, user)
 
     return _done(work)
 
@@ -309,6 +312,11 @@ def _state(user: User) -> str:
 
 def _print_reload(keys: KeyFolder) -> None:
     print_result(f"copy {keys.access_file} to each NATS server, and reload it: nats-server --signal reload")
+
+
+def _print_signers(keys: KeyFolder, user: User) -> None:
+    if user.signs:
+        print_result(f"give each process the new {keys.signers_file} as bus.signers_file, and restart it")
 
 
 def _now_s() -> int:

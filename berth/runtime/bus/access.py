@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.runtime.bus.signatures import Signatures, signatures_of
 from berth.runtime.config import BusConfig, ConfigError
 
 _CLAIMS: Final = re.compile(r"-BEGIN NATS USER JWT-+\s+[\w-]+\.([\w-]+)\.[\w-]+\s")
@@ -33,6 +34,7 @@ class Access(NamedTuple):
     that is not the host name in the URL. ``has_certificate`` says that ``tls`` has one of the client. ``name`` is that
     of the user, from the settings or the credentials; empty if neither says it. ``payload_bytes`` is the longest
     message that the credentials permit, 0 if they do not say: the library does not take it from the server.
+    ``signatures`` of messages are made and checked apart from the server.
     """
 
     user: str = ""
@@ -45,6 +47,7 @@ class Access(NamedTuple):
     has_certificate: bool = False
     name: str = ""
     payload_bytes: int = 0
+    signatures: Signatures | None = None
 
     @property
     def is_anonymous(self) -> bool:
@@ -72,6 +75,7 @@ def access_of(config: BusConfig) -> Access:
         has_certificate=config.tls_cert_file is not None,
         name=claims.name,
         payload_bytes=max(claims.nats.payload, 0),
+        signatures=signatures_of(config),
     )
 
 

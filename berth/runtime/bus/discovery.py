@@ -49,12 +49,14 @@ class Followed(msgspec.Struct, frozen=True):
         sequence: Of the last message that it has received.
         waiting: Messages for it that it has not received, as far as it knows.
         is_filtered: Whether it follows some of the subjects only.
+        foreign: Messages that came to its inbox and that its consumer did not deliver; they were dropped.
     """
 
     stream: str
     sequence: int
     waiting: int
     is_filtered: bool
+    foreign: int = 0
 
 
 class OwnReport(msgspec.Struct, frozen=True):

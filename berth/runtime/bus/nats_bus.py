@@ -28,6 +28,7 @@ from berth.runtime.bus.inboxes import ANYBODY, DISCOVERERS, inbox_of
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
+from berth.runtime.bus.signatures import Signatures
 from berth.runtime.bus.stream_api import FLOOR, Api, StreamReport
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import DEFAULT_LOG, Logger
@@ -55,6 +56,7 @@ class NatsBus:
         self._followers: list[NatsFollower] = []
         self._served: list[NatsServed] = []
         self._is_open = False
+        self.signatures = Signatures()
 
     @classmethod
     async def connect(
@@ -101,6 +103,7 @@ class NatsBus:
         return bus
 
     async def _open(self, servers: list[str], name: str, inbox: str, access: Access, *, is_patient: bool) -> None:
+        self.signatures = access.signatures or self.signatures
         await self._wire.open(servers, name, inbox, access, is_patient=is_patient)
         self._inbox = Inbox(self._wire, self._wire.answers())
         self._from_server = Inbox(self._wire, self._wire.deliveries())
@@ -265,16 +268,24 @@ class NatsBus:
             headers["Nats-TTL"] = f"{ttl_s}s"
         if message_id:
             headers["Nats-Msg-Id"] = message_id
+        headers |= self.signatures.headers(self.subjects, subject, data, expected_subject_seq or 0)
         return await self._publisher.submit(subject, data, headers or None, timeout_s=timeout_s, awaited=True)
 
     def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
         """Store a message without waiting; the future gets its sequence."""
         return self._publisher.submit(subject, data)
 
-    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
-        """Do :meth:`submit`, after a wait until fewer messages are outstanding."""
+    async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
+        """Do :meth:`submit`, after a wait until fewer messages are outstanding.
+
+        Args:
+            subject: A subject of some stream.
+            data: The payload.
+            sequence: Sequence that the message will get, for the signature of a record; 0 for any.
+        """
         await self._publisher.wait_for_room()
-        return self._publisher.submit(subject, data, timeout_s=SUBMIT_TIMEOUT_S)
+        headers = self.signatures.headers(self.subjects, subject, data, sequence) or None
+        return self._publisher.submit(subject, data, headers, timeout_s=SUBMIT_TIMEOUT_S)
 
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         """Store messages of one stream, in order, with one acknowledgement."""
@@ -283,8 +294,10 @@ class NatsBus:
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         """Append a record to the ledger if ``expected_seq`` is its last sequence; returns its own sequence."""
-        headers = {"Nats-Expected-Last-Sequence": str(expected_seq)}
-        return await self._publisher.submit(self.subjects.ledger, data, headers, timeout_s=timeout_s, awaited=True)
+        subject = self.subjects.ledger
+        headers = self.signatures.headers(self.subjects, subject, data, expected_seq + 1)
+        headers["Nats-Expected-Last-Sequence"] = str(expected_seq)
+        return await self._publisher.submit(subject, data, headers, timeout_s=timeout_s, awaited=True)
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         """Latest message of a subject, read from the leader of the stream; None if there is none."""
@@ -292,14 +305,16 @@ class NatsBus:
         message = await self._api.last_message(name, subject)
         if message is None or (self._specs[stream].has_floor and message.seq < (await self._api.stream(name)).floor):
             return None
-        return Stored(message.subject, message.seq, message.data, message.at_ms)
+        return Stored(message.subject, message.seq, message.data, message.at_ms, message.headers)
 
     async def message(self, stream: StreamName, sequence: int) -> Stored | None:
         """Message with a sequence, read from the leader of the stream; None if there is none."""
         if sequence < 1:  # the server calls it a bad request
             return None
         message = await self._api.message(self.subjects.stream(stream), sequence)
-        return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
+        if message is None:
+            return None
+        return Stored(message.subject, message.seq, message.data, message.at_ms, message.headers)
 
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""

@@ -11,6 +11,7 @@ from berth.schemas.subjects import StreamName, Subjects
 
 if TYPE_CHECKING:
     from berth.runtime.bus.discovery import ProcessStats
+    from berth.runtime.bus.signatures import Signatures
 
 QUIET_S: Final = 0.3
 """How long nobody answers until those that did not are taken for absent."""
@@ -19,7 +20,7 @@ QUIET_S: Final = 0.3
 class Stored(NamedTuple):
     """A message in a stream.
 
-    ``at_ms`` is the time at which the server stored it, 0 if unknown. ``headers`` are given by followers alone.
+    ``at_ms`` is the time at which the server stored it, 0 if unknown. ``headers`` are None if it has none.
     """
 
     subject: str
@@ -59,6 +60,7 @@ class GapReason(StrEnum):
     TOO_OLD = "older than kept history"
     DELETED = "messages were deleted from it, use: berth repair"
     REPAIRED = "berth repair passes over a message that was read already; a new start reads the ledger without it"
+    CONFIRMED = "a signed record confirms a message that had no valid signature: bus.signers_file lacked its key"
 
 
 class Gap(NamedTuple):
@@ -137,6 +139,8 @@ class Bus(Protocol):
 
     subjects: Subjects
     lost: asyncio.Future[FatalError]
+    signatures: "Signatures"
+    """Those of this process. The bus signs records, leases and skips when it stores them; readers check them."""
 
     @property
     def connected(self) -> bool:

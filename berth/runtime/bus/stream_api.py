@@ -144,6 +144,14 @@ class _Message(msgspec.Struct, frozen=True):
     seq: int
     time: datetime
     data: bytes = b""
+    hdrs: bytes = b""
+
+    @property
+    def headers(self) -> dict[str, str] | None:
+        """Its headers; None without any."""
+        lines = self.hdrs.decode("utf-8", "replace").split("\r\n")[1:]
+        found = {name: value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
+        return found or None
 
     @property
     def at_ms(self) -> int:

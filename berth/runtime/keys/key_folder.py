@@ -1,5 +1,7 @@
 """A folder with the keys of a cell: secrets in ``keys.json``, ``access.conf`` for the servers, credentials of users.
 
+``signers`` is for all processes: public keys of those whose records of the ledger count.
+
 ``keys.json`` is written first, so every user that was ever given credentials is in it, and can be revoked. Who changes
 it holds a lock on the folder and reads it again, so that of two changes at the same time none is lost.
 """
@@ -31,6 +33,7 @@ from berth.runtime.keys.rights import (
     rights_of_program,
     rights_of_service,
 )
+from berth.runtime.keys.signing import signers_text
 from berth.runtime.keys.tokens import (
     Key,
     account_key,
@@ -45,7 +48,12 @@ from berth.runtime.keys.tokens import (
 Kind: TypeAlias = Literal["service", "person", "program", "agent"]
 _INDEX: Final = "keys.json"
 _ACCESS: Final = "access.conf"
+_SIGNERS: Final = "signers"
 _CREDENTIALS: Final = "creds"
+_WRITERS: Final = frozenset({"dispatcher", ONE_PROCESS})
+"""Services that write records of the ledger."""
+_WRITING: Final = frozenset({"repair", "restore"})
+"""Commands that write there."""
 _CELL_MAX: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SEED_BYTES: Final = 32
@@ -80,6 +88,13 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     """0: never."""
     revoked_s: int = 0
     """0: it is not."""
+    is_replaced: bool = False
+    """It was revoked because a new key took its place."""
+
+    @property
+    def signs(self) -> bool:
+        """Whether it writes records of the ledger, which readers take with its signature alone."""
+        return (self.kind == "service" and self.name in _WRITERS) or bool(_WRITING & set(self.commands))
 
     def rights(self, cell: str) -> Rights:
         """What it may do in a cell."""
@@ -186,6 +201,11 @@ class KeyFolder:
         """Part of the configuration of the servers."""
         return self._path / _ACCESS
 
+    @property
+    def signers_file(self) -> Path:
+        """Public keys of those who write records of the ledger, for all processes."""
+        return self._path / _SIGNERS
+
     def credentials_file(self, name: str) -> Path:
         """Credentials of a user."""
         return self._path / _CREDENTIALS / f"{name}.creds"
@@ -240,7 +260,7 @@ class KeyFolder:
         old = next((one for one in self.users if one.name == name and not one.revoked_s), None)
         if old is not None and not replaces:
             raise KeysError(f"name is {name!r}, expected a new one; to replace its key: berth keys add --replace")
-        before = [self._revoked(one, now_s) if one is old else one for one in self._index.users]
+        before = [self._revoked(one, now_s, is_replaced=True) if one is old else one for one in self._index.users]
         self._store([*before, user])
         account, rights = Key(self._index.account_seed), user.rights(self.cell)
         token = user_token(account, key.public, name, rights, BOUNDS[user.kind], now_s, expires_s=user.expires_s)
@@ -275,14 +295,26 @@ class KeyFolder:
         finally:
             os.close(folder)
 
-    def _revoked(self, user: User, now_s: int) -> User:
-        return msgspec.structs.replace(user, revoked_s=max(now_s, user.issued_s))
+    def _revoked(self, user: User, now_s: int, *, is_replaced: bool = False) -> User:
+        return msgspec.structs.replace(user, revoked_s=max(now_s, user.issued_s), is_replaced=is_replaced)
 
     def _store(self, users: list[User]) -> None:
         self._index = msgspec.structs.replace(self._index, users=users)
         text = msgspec.json.format(msgspec.json.encode(self._index), indent=2).decode()
         write_file(self._path / _INDEX, f"{text}\n", _SECRET)
         write_file(self.access_file, self._access(), _PUBLIC)
+        write_file(self.signers_file, self._signers(), _PUBLIC)
+
+    def _signers(self) -> str:
+        """Public keys of now, and of each name the one that was replaced last."""
+        lines = []
+        for user in self.users:
+            if user.signs and not user.revoked_s and not 0 < user.expires_s <= self._now_s():
+                lines.append((user.public_key, user.name))
+                older = [one for one in self._index.users if one.name == user.name and one is not user][-1:]
+                note = f"{user.name}, replaced: remove it once no process has this key"
+                lines += [(one.public_key, note) for one in older if one.is_replaced and one.signs]
+        return signers_text(self.cell, lines)
 
     def _access(self) -> str:
         """Lines for the configuration of a server."""

@@ -44,7 +44,11 @@ class Key:
 
     def sign(self, text: str) -> bytes:
         """Signature of a text."""
-        signature: bytes = self._pair.sign(text.encode())
+        return self.sign_bytes(text.encode())
+
+    def sign_bytes(self, text: bytes) -> bytes:
+        """Signature of bytes."""
+        signature: bytes = self._pair.sign(text)
         return signature
 
 

@@ -29,11 +29,12 @@ def users(capsys: pytest.CaptureFixture[str], folder: Path) -> dict[str, dict[st
 def test_new_keys_are_told_with_the_files_that_servers_and_processes_need(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second, third = printed(capsys, "init", tmp_path / "text").splitlines()
+    first, second, third, fourth = printed(capsys, "init", tmp_path / "text").splitlines()
     assert first.startswith("made ")
     assert "dispatcher" in first
     assert f"include {tmp_path / 'text' / 'access.conf'} " in second
     assert str(tmp_path / "text" / "creds") in third
+    assert fourth == f"give each process {tmp_path / 'text' / 'signers'} as bus.signers_file"
     made = json.loads(printed(capsys, "init", tmp_path / "json", "--json"))
     assert all(Path(user["credentials"]).is_file() for user in made)
     assert "dispatcher" in [user["name"] for user in made]
@@ -47,6 +48,17 @@ def test_an_added_user_has_credentials(folder: Path, capsys: pytest.CaptureFixtu
     assert (user["kind"], user["namespaces"], user["expires_s"]) == ("program", ["ml"], 0)
     again = json.loads(printed(capsys, "add", folder, "portal", "--replace", "--json"))
     assert again["public_key"] != user["public_key"]
+
+
+def test_a_new_key_of_who_writes_the_ledger_is_for_all_processes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"give each process the new {folder / 'signers'} as bus.signers_file, and restart it"
+    words = ("add", folder, "dispatcher", "--kind", "service", "--replace")
+    assert printed(capsys, *words).splitlines()[-1] == line
+    assert printed(capsys, "add", folder, "ops", "--kind", "person", "--command", "repair").splitlines()[-1] == line
+    assert printed(capsys, "revoke", folder, "ops").splitlines()[-1] == line
+    assert line not in printed(capsys, "add", folder, "reader", "--kind", "person")
 
 
 def test_a_revoked_user_has_no_credentials_any_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from berth.cli.output import CommandError
 from berth.cli.recordings.record import Live
 from berth.formats.shown import Shown, shown
-from berth.runtime.ledger_reader import stored_digest
+from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode, open_envelope
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.recording import Entry

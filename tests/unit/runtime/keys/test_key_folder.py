@@ -24,6 +24,7 @@ from berth.runtime.keys.rights import (
     rights_of_program,
     rights_of_service,
 )
+from berth.runtime.keys.signing import own_key, verifiers
 from berth.runtime.keys.tokens import Key, user_key
 from berth.schemas.subjects import StreamName
 from tests.support.nats_rights import of_command, of_page, rights
@@ -107,7 +108,7 @@ def test_new_keys_have_users_of_all_services_and_only_operators_read_them(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keys"]
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
     for path in (tmp_path / "keys").rglob("*"):
-        if path.is_file() and path != keys.access_file:
+        if path.is_file() and path not in {keys.access_file, keys.signers_file}:
             assert path.stat().st_mode & 0o777 == 0o600, path
     text = keys.access_file.read_text("utf-8")
     assert "SO" not in [line[:2] for line in text.split()], "no seed"
@@ -356,3 +357,45 @@ def test_a_dispatcher_makes_streams_only_if_it_is_told_to(tmp_path: Path) -> Non
     assert made() == {f"{name}_c" for name in StreamName}
     with pytest.raises(KeysError, match="command is 'repair', expected one of streams"):
         keys.add("dispatcher", "service", commands=["repair"], replaces=True)
+
+
+def signers(keys: KeyFolder) -> list[str]:
+    """Public keys that every process is to know."""
+    lines = keys.signers_file.read_text("utf-8").splitlines()
+    found = [line.split(" # ")[0] for line in lines if not line.startswith("#")]
+    assert list(verifiers(keys.signers_file.read_text("utf-8"))) == found
+    return found
+
+
+def public(keys: KeyFolder, name: str) -> str:
+    return next(user.public_key for user in keys.users if user.name == name)
+
+
+def test_those_who_write_the_ledger_are_signers(tmp_path: Path) -> None:
+    keys = KeyFolder.make(tmp_path / "keys", "c", Clock())
+    assert signers(keys) == [public(keys, "dispatcher")]
+    keys.add("reader", "person", commands=["dead"])
+    keys.add("surgeon", "person", commands=["repair"])
+    keys.add("carer", "person", commands=["restore", "dead"])
+    keys.add(ONE_PROCESS, "service")
+    assert signers(keys) == [public(keys, name) for name in ("carer", ONE_PROCESS, "dispatcher", "surgeon")]
+    own = own_key(keys.credentials_file("surgeon").read_text("utf-8"))
+    assert own.public == public(keys, "surgeon")
+
+
+def test_a_replaced_signer_is_one_until_the_next_and_a_revoked_one_is_none(tmp_path: Path) -> None:
+    clock = Clock()
+    keys = KeyFolder.make(tmp_path / "keys", "c", clock)
+    first = public(keys, "dispatcher")
+    second = keys.add("dispatcher", "service", replaces=True).public_key
+    assert signers(keys) == [second, first]
+    third = keys.add("dispatcher", "service", replaces=True).public_key
+    assert signers(keys) == [third, second]
+    keys.add("surgeon", "person", commands=["repair"])
+    keys.revoke("surgeon")
+    assert signers(keys) == [third, second]
+    again = keys.add("surgeon", "person", commands=["repair"], lasts_s=10).public_key
+    assert signers(keys) == [third, second, again], "the revoked key was stolen, perhaps"
+    clock.now_s += 10
+    keys.add("portal", "program")
+    assert signers(keys) == [third, second], "it has expired"
