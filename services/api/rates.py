@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.clock import Clock
+from berth.schemas.programs.events import EventsReply
 from berth.schemas.programs.replies import NodesReply
 from berth.schemas.programs.shape import Reply
 from berth.services.api.request_errors import RequestError
@@ -14,6 +15,8 @@ _BYTES_A_TOKEN: Final = 4_096
 _OBJECTS_A_TOKEN: Final = 8
 """A request costs one token, and one more for each of so many bytes and of so many objects in it: about a millisecond
 of work each."""
+_EVENTS_A_TOKEN: Final = 100
+"""Stored events, which are read and given as they are."""
 _KEPT_MAX: Final = 10_000
 """Identities whose buckets are kept; those that are full are forgotten first."""
 
@@ -64,7 +67,9 @@ class Rates:
         bucket.tokens -= cost
 
     def charge(self, identity: str, reply: Reply) -> None:
-        """Take the tokens of a reply about nodes, which was made before their number was known; others are short.
+        """Take the tokens of a reply with nodes or events, which was made before their number was known.
+
+        Other replies are short.
 
         Args:
             identity: The caller.
@@ -72,6 +77,8 @@ class Rates:
         """
         if isinstance(reply, NodesReply):
             self._filled(identity).tokens -= len(reply.nodes) // _OBJECTS_A_TOKEN
+        elif isinstance(reply, EventsReply):
+            self._filled(identity).tokens -= len(reply.events) // _EVENTS_A_TOKEN
 
     def _filled(self, identity: str) -> _Bucket:
         """The bucket of an identity, as of now."""
