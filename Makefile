@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz hostile sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ bench-against: setup ## Compare the speed of this tree with that of the commit B
 SECONDS := 60
 fuzz: setup ## Test random histories of a whole decider for SECONDS; failing ones are minimized
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
+hostile: setup ## Send for SECONDS what tenants should not, at each entrance, and see how long the job of another one waits
+	@$(BIN)/python -m tests.hostile --seconds $(SECONDS) $(addprefix --load ,$(LOADS))
 
 SEEDS := 100
 sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; PAGE=1 writes a page, KEPT names a file to go on with

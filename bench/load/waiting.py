@@ -85,7 +85,12 @@ async def measure(case: str, cpu_milli: Callable[[int], int], size: Size) -> lis
         await give_nodes(bus, many_nodes(nodes))
         full = _Full(bus)
         (port,) = free_ports(1)
-        settings = {"bus": {"url": server.url, "cell": "bench"}, "probes": {"port": port}, "snapshot_apart_s": 0}
+        settings = {
+            "bus": {"url": server.url, "cell": "bench"},
+            "probes": {"port": port},
+            "snapshot_apart_s": 0,
+            "decisions": {"waiting_jobs_max": max(2 * waiting, 1)},
+        }
         dispatcher = Process(folder, "dispatcher", settings)
         dispatcher.start()
         stack.callback(dispatcher.kill)

@@ -172,6 +172,8 @@ class Operations:
             if not sequence:
                 if found.is_unknown:
                     see_unused(request, await self._ids_of(request))
+                if self._access.is_bounded(identity):
+                    self._rates.charge_job(identity, request)
                 subject = self._bus.subjects.intake_request(request.namespace, request.name)
                 sequence = await self._bus.publish(subject, encode(request))
         return SubmitReply(

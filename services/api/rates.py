@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.clock import Clock
+from berth.schemas.intake import JobRequest
 from berth.schemas.programs.events import EventsReply
 from berth.schemas.programs.replies import NodesReply
 from berth.schemas.programs.shape import Reply
@@ -15,6 +16,7 @@ _BYTES_A_TOKEN: Final = 4_096
 _OBJECTS_A_TOKEN: Final = 8
 """A request costs one token, and one more for each of so many bytes and of so many objects in it: about a millisecond
 of work each."""
+_TASKS_A_TOKEN: Final = 2
 _EVENTS_A_TOKEN: Final = 100
 """Stored events, which are read and given as they are."""
 _KEPT_MAX: Final = 10_000
@@ -79,6 +81,15 @@ class Rates:
             self._filled(identity).tokens -= len(reply.nodes) // _OBJECTS_A_TOKEN
         elif isinstance(reply, EventsReply):
             self._filled(identity).tokens -= len(reply.events) // _EVENTS_A_TOKEN
+
+    def charge_job(self, identity: str, request: JobRequest) -> None:
+        """Take the tokens of a job for the work of placing it, which grows with its tasks; one costs nothing more.
+
+        Args:
+            identity: The caller.
+            request: The job, which will be stored.
+        """
+        self._filled(identity).tokens -= len(request.tasks) // _TASKS_A_TOKEN
 
     def _filled(self, identity: str) -> _Bucket:
         """The bucket of an identity, as of now."""

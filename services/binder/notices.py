@@ -93,9 +93,9 @@ class Notices:
         """Jobs with a status whose pods are not known, in the order of the last status."""
         self._replaced: dict[JobName, ReplacementsSeen] = {}
         """Ranks with a new pod that waits."""
-        self._due: dict[JobName, None] = {}
-        """Jobs with something to write, those first that have it for longest."""
-        self._refreshed: dict[JobName, None] = {}
+        self._due = _Due()
+        """Jobs with something to write."""
+        self._refreshed = _Due()
         """Jobs of which only numbers are to be written."""
         self._later_s: dict[JobName, float] = {}
 
@@ -106,9 +106,10 @@ class Notices:
         """Take a fact of members."""
         name = (fact.namespace, fact.job)
         if not fact.pods and not fact.hold:
-            known = (self._jobs, self._statuses, self._unknown, self._replaced)
-            for kept in (*known, self._due, self._refreshed, self._later_s):
+            for kept in (self._jobs, self._statuses, self._unknown, self._replaced, self._later_s):
                 kept.pop(name, None)
+            for due in (self._due, self._refreshed):
+                due.discard(name)
             return
         job = self._jobs.get(name)
         if job is None:
@@ -199,7 +200,7 @@ class Notices:
             job.notice, job.at_s, job.event = notice, now_s, not is_known
             job.has_missed = False
             if job.written and is_news:
-                self._due.pop(name, None)  # others have waited for longer by now
+                self._due.discard(name)  # others have waited for longer by now
             job.written.clear()
             self._later_s.pop(name, None)
             self._gather(name, job, self._due if is_news else self._refreshed)
@@ -215,7 +216,7 @@ class Notices:
         self._later_s[name] = job.at_s + self._again_s
         return True
 
-    def _gather(self, name: JobName, job: _Job, due: dict[JobName, None]) -> None:
+    def _gather(self, name: JobName, job: _Job, due: "_Due") -> None:
         """Note the pods that do not have the notice of their job yet."""
         job.pods.clear()
         if job.notice is not None and job.notice.kind not in _OF_PLACED:
@@ -224,9 +225,9 @@ class Notices:
                 pods = self._waiting_pods(name, job)
             job.pods.update((uid, pod) for uid, pod in pods if uid not in job.written)
         if (job.event or job.pods) and name not in self._due:
-            due[name] = None
+            due.add(name)
         if name in self._due:
-            self._refreshed.pop(name, None)
+            self._refreshed.discard(name)
 
     def next(self, now_s: float) -> NoticeWrite | None:
         """Next write, in its current form; it counts as written."""
@@ -235,12 +236,13 @@ class Notices:
             self._judge(name, now_s)
         return self._next_of(self._due) or self._next_of(self._refreshed)
 
-    def _next_of(self, due: dict[JobName, None]) -> NoticeWrite | None:
-        while due:
-            name = next(iter(due))
+    def _next_of(self, due: "_Due") -> NoticeWrite | None:
+        while (name := due.first()) is not None:
             job = self._jobs.get(name)
             if job is not None and job.notice is not None:
                 notice = self._newest(name, job, job.notice)
+                if job.event or job.pods:
+                    due.pass_turn(name)
                 if job.event:
                     job.event = False
                     return NoticeWrite(name, notice, job.members)
@@ -248,7 +250,7 @@ class Notices:
                     uid = next(iter(job.pods))
                     job.written.add(uid)
                     return NoticeWrite(name, notice, job.members, job.pods.pop(uid), uid)
-            del due[name]
+            due.discard(name)
         return None
 
     def _newest(self, name: JobName, job: _Job, written: Notice) -> Notice:
@@ -270,6 +272,36 @@ class Notices:
     def wait_s(self, now_s: float) -> float | None:
         """Time until the next delayed notice; None without one."""
         return max(0.0, min(self._later_s.values()) - now_s) if self._later_s else None
+
+
+class _Due:
+    """Jobs with something to write: namespaces take turns, and in each those come first that have it for longest."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[JobName, None]] = {}
+
+    def __contains__(self, name: JobName) -> bool:
+        return name in self._of.get(name[0], ())
+
+    def add(self, name: JobName) -> None:
+        """Add a job behind those of its namespace, unless it is there."""
+        self._of.setdefault(name[0], {}).setdefault(name)
+
+    def discard(self, name: JobName) -> None:
+        """Take a job out, if it is there."""
+        jobs = self._of.get(name[0])
+        if jobs is not None:
+            jobs.pop(name, None)
+            if not jobs:
+                del self._of[name[0]]
+
+    def first(self) -> JobName | None:
+        """The job whose turn it is; None without any."""
+        return next((next(iter(jobs)) for jobs in self._of.values()), None)
+
+    def pass_turn(self, name: JobName) -> None:
+        """Let the other namespaces write before that of a job writes again."""
+        self._of[name[0]] = self._of.pop(name[0])
 
 
 def _same_cause(one: Notice | None, other: Notice) -> bool:

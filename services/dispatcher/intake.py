@@ -11,6 +11,7 @@ import math
 import msgspec
 
 from berth.core.errors import brief
+from berth.core.requests.bounds import above_bytes
 from berth.core.requests.dead_reasons import INTERNAL, UNSTORABLE
 from berth.core.requests.intake_messages import NoRequestError, read_request
 from berth.core.requests.waiting_jobs import WaitingJobs
@@ -234,7 +235,8 @@ class Intake:
         owner = self._owner_of(message.uid or uid_from(stored.sequence))
         if owner is not None and owner != key:
             holder = msgspec.structs.replace(holder, namesake=owner)
-        return admit(message, receipt, holder, settings, self._waiting.refusal_of(message, settings))
+        other = above_bytes(len(stored.data)) or self._waiting.refusal_of(message, settings)
+        return admit(message, receipt, holder, settings, other)
 
     def _holder(self, key: JobKey) -> Holder:
         sent = self._sent.get(key)

@@ -318,6 +318,7 @@ class Dispatcher:
         self._faults.hit("append.before")
         is_stored = await self._settle(self._sent)
         self._metrics.round_took.observe(self.clock.monotonic_s() - began_s)
+        self.scatter.rest_after(opening, began_s)
         return is_stored
 
     async def _settle(self, sent: _Sent) -> bool:

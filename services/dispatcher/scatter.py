@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -25,6 +26,11 @@ _ANSWER_SHARE: Final = 0.8
 
 _HEAVY_SHARE: Final = 0.5
 """Part of the deadline that heavy shapes may take in one round, beside that of the others."""
+
+_REST: Final = 4.0
+_REST_MAX_S: Final = 1.0
+"""After a round with heavy gangs they are left out for so many times as long, but no longer than this: otherwise all
+gangs would wait for such rounds."""
 
 _WHOLE_SHARE: Final = 0.9
 """Part of the deadline after which a shard without an answer is late; less means that it has no process. A timer may
@@ -81,6 +87,8 @@ class Scatter:
         self._opening: Opening | None = None
         self._left_s = 0.0
         """Time that heavy shapes may still take in its turn."""
+        self._rests_until_s = -math.inf
+        """Until then no heavy gang is decided."""
 
     @property
     def work_max(self) -> int:
@@ -107,9 +115,23 @@ class Scatter:
         if not asks:
             return Offers({}, [], [])
         first, *rest = portions(asks, opening.heavy, nodes=len(self._state.table))
+        if rest and self._clock.monotonic_s() < self._rests_until_s:
+            found = await self.gather(scorer, first, opening) if first else Offers({}, [], [])
+            return found._replace(are_heavy_late=True)
         if not self._shards:
             return await self._scored_here(scorer, first, rest)
         return await self._ask_shards(first, rest, opening.number)
+
+    def rest_after(self, opening: Opening, began_s: float) -> None:
+        """Let no heavy gang be decided for a while after a round that decided some.
+
+        Args:
+            opening: Its turn.
+            began_s: When it began.
+        """
+        now_s = self._clock.monotonic_s()
+        if opening.heavy and now_s >= self._rests_until_s:
+            self._rests_until_s = now_s + min(_REST * (now_s - began_s), _REST_MAX_S)
 
     async def advance(self, *, at_ms: int) -> None:
         """Send the shards the sequences up to which they may apply messages between requests."""

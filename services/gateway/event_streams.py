@@ -36,13 +36,15 @@ class Reader:
 
     Attributes:
         identity: Of the client.
+        is_gone: The client has gone.
         is_slow: It was ended because it was too slow.
     """
 
-    __slots__ = ("_ending", "_events_max", "_is_over", "_waiting", "_wake", "identity", "is_slow")
+    __slots__ = ("_ending", "_events_max", "_is_over", "_waiting", "_wake", "identity", "is_gone", "is_slow")
 
     def __init__(self, events_max: int, identity: str = "") -> None:
         self.identity = identity
+        self.is_gone = False
         self.is_slow = False
         self._events_max = events_max
         self._waiting: deque[tuple[int, bytes]] = deque()
@@ -78,6 +80,7 @@ class Reader:
 
     def leave(self) -> None:
         """The client has gone: nothing more is of use."""
+        self.is_gone = True
         self._is_over = True
         self._waiting.clear()
         self._ending = b""

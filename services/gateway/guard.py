@@ -27,7 +27,7 @@ _SHOWN_MAX: Final = 80
 def see_headers(headers: Headers) -> None:
     """Check the headers on which decisions depend: there is one host, and none of the others is there twice.
 
-    Source: RFC 9112, section 3.2.
+    Source: RFC 9112, "Request Target".
 
     Raises:
         RequestError: They are otherwise.
@@ -113,7 +113,7 @@ class Guard:
     def _is_own(self, origin: str, host: str) -> bool:
         """Whether an origin is that of the page of this gateway.
 
-        Source: RFC 6454, section 6.2.
+        Source: RFC 6454, "ASCII Serialization of an Origin".
 
         Raises:
             RequestError: It is none of HTTP.

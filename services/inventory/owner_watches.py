@@ -12,6 +12,8 @@ from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, OwnerKind, Ow
 from berth.runtime.kube.port import Change, Handler
 
 _NAMESPACES: Final = "/namespaces/"
+_NOT_WATCHED: Final[frozenset[OwnerKind]] = frozenset({"ReplicaSet"})
+"""Most of them belong to nobody whom Berth serves, and their statuses change with each of their pods."""
 
 
 class Start(Protocol):
@@ -35,7 +37,7 @@ class OwnerWatches:
 
     def need(self, key: OwnerKey, path: str) -> None:
         """Watch the kind of an owner that was read at ``path``, unless it is watched."""
-        if key.kind not in self._paths:
+        if key.kind not in self._paths and key.kind not in _NOT_WATCHED:
             self._paths[key.kind] = _collection_of(path)
             self._news.set()
 

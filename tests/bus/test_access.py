@@ -203,7 +203,7 @@ async def test_a_person_gets_in_with_the_environment(tmp_path: Path, monkeypatch
 async def test_a_missing_right_ends_the_process_and_is_named(tmp_path: Path) -> None:
     more = (
         'authorization { users: [{ user: "berth", password: "s3cret", permissions: {'
-        ' publish: ["_INBOX.test.>", "berth.a.intake.>"], subscribe: ["_INBOX.test.>"] } }] }'
+        ' publish: ["_INBOX.person.test.>", "berth.a.intake.>"], subscribe: ["_INBOX.person.test.>"] } }] }'
     )
     config = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"))
     async with EmbeddedServer(tmp_path / "nats", more=more) as server, opened(server, config) as bus:

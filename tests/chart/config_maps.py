@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.chart.manifests import ChartError, Form, Met
-from tests.chart.places import AUTH, ENVIRONMENT, GATEWAY, ONE, TLS
+from tests.chart.places import AUTH, ENVIRONMENT, GATEWAY, MARKS, ONE, TLS
 
 STORE: Final = "max_file_store: 18GB"
 SUBJECTS: Final = '"berth.default.'
@@ -114,6 +114,9 @@ def _environment(there: Maps, met: Met) -> Iterator[str]:
     yield "{{- end }}"
     yield f"{{{{- if {TLS} }}}}"
     yield f"BERTH_BUS__TLS_CA_FILE: {production['BERTH_BUS__TLS_CA_FILE']}"
+    yield "{{- end }}"
+    yield f"{{{{- if {MARKS} }}}}"
+    yield f"BERTH_MARKS_FILE: {production['BERTH_MARKS_FILE']}"
     yield "{{- end }}"
     yield "{{- range $name, $text := .Values.environment }}"
     yield "{{ $name }}: {{ $text | toJson }}"

@@ -175,6 +175,10 @@ class _Object:
     def _leaf(self, value: Any, path: Path) -> Node:  # noqa: ANN401  # of YAML
         if value == NAMESPACE:
             return Value('include "berth.namespace" .')
+        if isinstance(value, str) and f":{NAMESPACE}:" in value:  # an account, in an expression
+            return Value(
+                f'replace ":{NAMESPACE}:" (printf ":%s:" (include "berth.namespace" .)) {json.dumps(value)} | toJson'
+            )
         if path[-1] == "image":
             return self._image(value)
         if path[-2:] in {("configMap", "name"), ("configMapRef", "name")}:

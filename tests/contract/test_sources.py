@@ -208,6 +208,7 @@ QUESTIONS: Final = (
     "drains",
     "recoveries of faulty jobs",
     "restarts that are held back",
+    "who may do what on NATS",
     "backup and restore",
     "check of a cell",
     "dead letters",

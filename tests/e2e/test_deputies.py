@@ -108,6 +108,12 @@ async def test_nats_confused_deputy_no_service_answers_on_a_subject_of_others(tm
                 assert subject in seen
                 assert seen & set(targets) == set(), subject
             assert tried > set(QUIET_TARGETS)
+            async with guarded.line("restore") as who, guarded.line(PROGRAM) as program:
+                # Whoever may ask without an identity may also name an inbox that api may not use: that ends nothing.
+                who.publish(SUBJECTS.api("rights"), b"{}", reply="_INBOX.scorer.r.x")
+                await who.settle()
+                for _ in range(2):
+                    await right_answer(program, *ASKED[0][1:])
             assert all(one.is_running for one in all_services), [one.log() for one in all_services]
             for service in all_services:
                 assert "request refused" in service.log(), service.name

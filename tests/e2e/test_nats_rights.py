@@ -22,6 +22,7 @@ from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.fsck.cell_check import check_cell
 from berth.runtime.fsck.cell_repair import carry_out, plan_of
+from berth.runtime.keys.rights import SERVICES
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode
@@ -166,3 +167,40 @@ async def test_other_users_may_neither_repair_nor_restore(tmp_path: Path) -> Non
             assert bus.subjects.lease("dispatcher") in bus.lost.result().reason
         async with await person(server, PEOPLE) as bus:
             assert (await bus.state(StreamName.SKIPS)).last_seq == 0
+
+
+async def test_a_service_reads_its_streams_and_asks_for_no_others(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
+        async with await person(server, "streams") as bus:
+            await bus.ensure_streams()
+        for name in SERVICES:
+            may = rights(CELL)[name].publish
+            async with await service(server, name) as bus:
+                await bus.ensure_streams(waits_for=list(StreamName))
+                for stream in StreamName:
+                    if f"$JS.API.STREAM.MSG.GET.{bus.subjects.stream(stream)}" in may:
+                        await bus.read(stream)
+                        await bus.last(stream, bus.subjects.ledger)
+                assert not bus.lost.done(), name
+
+
+async def test_a_dispatcher_forgets_what_is_over_and_makes_the_stream_of_leases_again(tmp_path: Path) -> None:
+    others = set(StreamName) - {StreamName.LEASE}
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
+        async with await person(server, "streams") as bus:
+            await bus.ensure_streams()
+        async with await service(server, "dispatcher") as bus:
+            for number in range(3):
+                await bus.publish(bus.subjects.status("default", f"j{number}"), b"x")
+                await bus.publish(bus.subjects.fact_timer, b"x")
+                await bus.append(b"x", expected_seq=number)
+            for stream in (StreamName.STATUS, StreamName.LATEST):
+                await bus.raise_floor(stream, 2)
+                await bus.purge(stream, keep_from_seq=2)
+            await bus.purge(StreamName.LEDGER, keep_from_seq=2)
+            await bus.purge(StreamName.SNAPSHOT, subject=bus.subjects.snapshot_all(1))
+            await bus.delete_stream(StreamName.LEASE)
+            await bus.ensure_streams(waits_for=others)
+            assert (await bus.state(StreamName.LEASE)).last_seq == 0
+            assert [(await bus.state(one)).first_seq for one in (StreamName.STATUS, StreamName.LEDGER)] == [2, 2]
+            assert not bus.lost.done()

@@ -184,7 +184,7 @@ NEEDED: Final[dict[str, Needs]] = {
         ("", "pods"): "list watch",
         ("", "configmaps kube-system"): "list watch",
         ("scheduling.volcano.sh", "podgroups"): "list watch patch",
-        ("apps", "replicasets"): "get list watch",
+        ("apps", "replicasets"): "get",
         ("apps", "statefulsets"): "get list watch",
         ("batch", "jobs"): "get list watch",
         ("batch.volcano.sh", "jobs"): "get list watch",

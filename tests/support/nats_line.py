@@ -6,6 +6,7 @@ answered.
 
 import asyncio
 import base64
+import contextlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -133,3 +134,5 @@ async def line(url: str, credentials: str) -> AsyncIterator[Line]:
         yield made
     finally:
         writer.close()
+        with contextlib.suppress(ConnectionError):  # the server may have ended it
+            await writer.wait_closed()

@@ -127,5 +127,7 @@ def _content(
             return maps[name]
         case {"secret": {"secretName": name, "items": items}}:
             return {item["path"]: secrets[name][item["key"]] for item in items}
+        case {"secret": {"secretName": name}}:
+            return secrets[name]
         case _:
             return {}

@@ -186,6 +186,7 @@ def _renewed(keys: KeyFolder, user: User, lasts_s: int, now_s: int) -> User:
         user.kind,
         commands=user.commands,
         namespaces=user.namespaces,
+        node=user.node,
         expires_s=now_s + lasts_s if lasts_s > 0 else 0,
         replaces=True,
     )

@@ -79,9 +79,9 @@ class Outcome(msgspec.Struct):
 
     @property
     def lines(self) -> list[str]:
-        """The outcome as text."""
+        """The outcome as text, printable whatever the recording contains."""
         wrong = [line for line in (self.damage, self.impossible) if line]
-        return [*words_of(self), *(f"{self.file}: {line}" for line in wrong)]
+        return [shown(line) for line in (*words_of(self), *(f"{self.file}: {line}" for line in wrong))]
 
 
 def replay_file(

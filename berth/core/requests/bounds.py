@@ -38,16 +38,39 @@ from berth.schemas.refusal import Code, Refusal
 TOO_LARGE: Final[Code] = "too-large"
 _Count: TypeAlias = tuple[str, int, Bound]
 """A field, what it has of something that is bounded, and the bound."""
+_SHORT: Final = 4_096
+"""Characters of all values of a small request."""
 _SMALL: Final = 16
-"""Tasks up to which a request with no more labels is certainly short enough."""
+"""Tasks, and labels with annotations, up to which no field that is counted makes a request long."""
 
 
 def above_bounds(request: JobRequest) -> Refusal | None:
     """Refusal of a request that is larger than any may be, with the first field that is; None if it is not."""
+    if _is_small(request):
+        return None
     for field, count, bound in _counts(request):
         if count > bound.most:
             return _refusal(field, count, bound)
     return None
+
+
+def _is_small(request: JobRequest) -> bool:
+    """Whether a request is certainly within all bounds: nearly all are, and a look at each count takes longer."""
+    if len(request.tasks) != 1 or request.near:
+        return False
+    (task,) = request.tasks
+    if task.labels or task.node_selector or task.affinity or task.tolerations or task.constraints is not None:
+        return False
+    texts = (*request.labels, *request.annotations, *request.node_selector, task.name, request.resource, request.queue)
+    if len(texts) > _SMALL or max(map(len, texts)) > KEY.most or len(request.uid) > UID.most:
+        return False
+    values = (*request.labels.values(), *request.annotations.values(), *request.node_selector.values())
+    return sum(map(len, values)) <= _SHORT
+
+
+def above_bytes(size_bytes: int) -> Refusal | None:
+    """Refusal of a stored request of so many bytes if these are too many, whatever it says."""
+    return _refusal("job", size_bytes, BYTES) if size_bytes > BYTES.most else None
 
 
 def _refusal(field: str, count: int, bound: Bound) -> Refusal:

@@ -18,7 +18,9 @@ _Group = tuple[str, str]
 class _Waiting(NamedTuple):
     """A job that waits."""
 
-    request: JobRequest
+    verdict_seq: int
+    """Sequence of the request that its verdict covers: another verdict may be on another request."""
+    groups: "tuple[_Group, ...]"
     pods: int
 
 
@@ -46,15 +48,14 @@ class WaitingJobs:
             phase: Phase of the job in the ledger; empty if it is not there.
         """
         is_waiting = job is not None and job.state == "accepted" and phase in {"", "waiting"}
-        request = job.request if job is not None and is_waiting else None
         before = self._jobs.get(key)
-        if before is not None and before.request is request:
-            return
         if before is not None:
+            if is_waiting and job is not None and before.verdict_seq == job.intake_seq:
+                return
             del self._jobs[key]
             self._add(before, -1)
-        if request is not None:
-            found = self._jobs[key] = _Waiting(request, sum(task.replicas for task in request.tasks))
+        if is_waiting and job is not None and job.request is not None:
+            found = self._jobs[key] = _Waiting(job.intake_seq, _groups(job.request), _pods(job.request))
             self._add(found, 1)
 
     def refusal_of(self, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -65,21 +66,29 @@ class WaitingJobs:
         """
         if is_fragile(request):
             return None
+        pods = _pods(request)
+        groups = [group for group in _groups(request) if self._is_full(group, pods, settings)]
+        if not groups:
+            return None
         before = self._jobs.get((request.namespace, request.name))
         own = (1, before.pods) if before is not None else (0, 0)
-        size = (1, sum(task.replicas for task in request.tasks))
         most = (settings.waiting_jobs_max, settings.waiting_pods_max)
-        for group in _groups(request):
-            is_own = before is not None and group in _groups(before.request)
+        for group in groups:
             counts = self._counts.get(group, (0, 0))
-            for what, count, less, more, limit in zip(("jobs", "pods"), counts, own, size, most, strict=True):
+            is_own = before is not None and group in before.groups
+            for what, count, less, more, limit in zip(("jobs", "pods"), counts, own, (1, pods), most, strict=True):
                 waiting = count - less if is_own else count
                 if waiting + more > limit:
                     return _refusal(group, what, waiting, limit)
         return None
 
+    def _is_full(self, group: _Group, pods: int, settings: Settings) -> bool:
+        """Whether a group has no room for another job with so many pods."""
+        jobs, others = self._counts.get(group, (0, 0))
+        return jobs >= settings.waiting_jobs_max or others + pods > settings.waiting_pods_max
+
     def _add(self, one: _Waiting, sign: int) -> None:
-        for group in _groups(one.request):
+        for group in one.groups:
             counts = self._counts.setdefault(group, [0, 0])
             counts[0] += sign
             counts[1] += sign * one.pods
@@ -87,9 +96,13 @@ class WaitingJobs:
                 del self._counts[group]
 
 
-def _groups(request: JobRequest) -> list[_Group]:
-    found = [("namespace", request.namespace)]
-    return [*found, ("identity", request.submitted_by)] if request.submitted_by else found
+def _groups(request: JobRequest) -> tuple[_Group, ...]:
+    own = ("namespace", request.namespace)
+    return (own, ("identity", request.submitted_by)) if request.submitted_by else (own,)
+
+
+def _pods(request: JobRequest) -> int:
+    return sum(task.replicas for task in request.tasks)
 
 
 def _refusal(group: _Group, what: str, waiting: int, limit: int) -> Refusal:

@@ -20,6 +20,8 @@ from berth.schemas.refusal import Refusal
 RECORD_BYTES_MAX: Final = 4_000_000
 """Most bytes of one gang's placement in a record."""
 _BYTES_A_POD: Final = 64
+_REASON_MAX: Final = 1_000
+"""Characters that are kept of why a job is cancelled."""
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +64,7 @@ def uid_from(intake_seq: int) -> str:
 
 
 def admit(
-    request: JobRequest, receipt: Receipt, holder: Holder, settings: Settings, waiting: Refusal | None = None
+    request: JobRequest, receipt: Receipt, holder: Holder, settings: Settings, other: Refusal | None = None
 ) -> JobSeen:
     """Verdict on a job request.
 
@@ -71,19 +73,19 @@ def admit(
         receipt: Where and when it was stored.
         holder: Job that has its name now.
         settings: Settings of the epoch.
-        waiting: Its refusal because of those that wait already; None if there is room for it.
+        other: Its refusal for another reason than what it says: how long it is, or how many wait; None for none.
     """
     uid = request.uid or uid_from(receipt.intake_seq)
     known = holder.job
     if known is not None and known.uid == uid and known.state != "rejected":
-        return _update(request, receipt, holder, known, settings, waiting)
+        return _update(request, receipt, holder, known, settings, other)
     if known is not None and not holder.is_over:
         return _rejected_beside(known, uid, receipt, _name_in_use(request, known))
     if holder.namesake is not None:
         refusal: Refusal | None = _uid_in_use(request, uid, holder.namesake)
         uid = uid_from(receipt.intake_seq)  # the uid is not its own
     else:
-        refusal = _refusal_of(request, settings) or waiting
+        refusal = _refusal_of(request, settings) or other
     is_bounded = refusal is None or refusal.code != TOO_LARGE
     return JobSeen(
         namespace=request.namespace,
@@ -111,7 +113,7 @@ def cancel(wish: JobCancel, receipt: Receipt, holder: Holder) -> JobSeen | None:
         intake_seq=receipt.intake_seq,
         after_seq=receipt.after_seq,
         at_ms=receipt.at_ms,
-        reason=wish.reason,
+        reason=wish.reason[:_REASON_MAX],
         rejection=None,
         inferred=wish.inferred,
     )
@@ -132,7 +134,7 @@ def end_of_cancelled(job: JobSeen, uid: str) -> str:
 
 
 def _update(
-    request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings, waiting: Refusal | None
+    request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings, other: Refusal | None
 ) -> JobSeen:
     """Verdict on another request of the job with the name: an equal one changes nothing, another one replaces it."""
     same = msgspec.structs.replace(known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq)
@@ -146,7 +148,7 @@ def _update(
             expected="the request as it was placed, or another uid once it has ended",
         )
         return _rejected_beside(known, known.uid, receipt, refusal)
-    refusal_of_new = _refusal_of(request, settings) or waiting
+    refusal_of_new = _refusal_of(request, settings) or other
     if refusal_of_new is not None:
         return _rejected_beside(known, known.uid, receipt, refusal_of_new)
     return msgspec.structs.replace(same, request=request, rejection=None, warnings=spelling_warnings(request))

@@ -47,6 +47,7 @@ _PING_INTERVAL_S: Final = 5
 _CLOSE_S: Final = 5.0
 _ABORTED_S: Final = 0.2
 """As above after a failed TLS handshake, of which the library waits for an end that has been."""
+_ANSWER_REFUSED: Final = 'permissions violation for publish to "_inbox.'
 _PAYLOAD_SHARE_PERCENT: Final = 90
 _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
@@ -395,6 +396,8 @@ def _refusal(error: Exception) -> FatalError | None:
     words = str(error).lower()
     if isinstance(error, nats.errors.SecureConnWantedError):
         return DeniedError(_NO_TLS)
+    if _ANSWER_REFUSED in words:
+        return None  # the caller chose where the answer should go: that ends nobody but its request
     if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in words:
         return DeniedError(f"no permission: {error}")
     return DeniedError(f"authorization failed: {error}") if "authorization violation" in words else None

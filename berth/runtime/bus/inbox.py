@@ -5,6 +5,7 @@ dropped.
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -13,6 +14,7 @@ from berth.runtime.bus.port import Gathered
 from berth.runtime.bus.wire import Listening, Received, Wire, is_no_responders
 from berth.runtime.errors import TransientError
 
+_SECRET_BYTES: Final = 12
 _ROUND_TRIP_S: Final = 5.0
 
 
@@ -28,7 +30,6 @@ class Inbox:
         self._wire = wire
         self._prefix = prefix + "."
         self._listening: Listening | None = None
-        self._count = 0
         self._waiting: dict[str, Callable[[Received | None], None]] = {}
 
     async def open(self) -> None:
@@ -140,8 +141,8 @@ class Inbox:
         return Gathered(replies, sorted(shard for shard in subjects if shard not in replies))
 
     def _expect(self, take: Callable[[Received | None], None]) -> str:
-        self._count += 1
-        token = str(self._count)
+        # Who answers one request may answer others of this user too, and must not guess where.
+        token = secrets.token_urlsafe(_SECRET_BYTES)
         self._waiting[token] = take
         return token
 

@@ -17,6 +17,7 @@ from typing import Final
 from berth.schemas.subjects import token
 
 ROOT: Final = "_INBOX"
+_BELOW_ROOT: Final = "_INBOX."
 ANSWERS: Final = "r"
 """Token after an inbox, for answers."""
 DELIVERIES: Final = "d"
@@ -66,21 +67,22 @@ def is_inbox_of(callers: Sequence[str], reply: str, subject: str) -> bool:
         reply: The reply subject.
         subject: Subject of the request.
     """
-    root, *tokens = reply.split(".")
-    if root != ROOT or not tokens or not {"", "*", ">"}.isdisjoint(tokens):
+    if not reply.startswith(_BELOW_ROOT) or reply.endswith(".") or ".." in reply or "*" in reply or ">" in reply:
         return False
-    return any(_fits(caller, tokens, subject) for caller in callers)
-
-
-def _fits(caller: str, tokens: Sequence[str], subject: str) -> bool:
-    if caller in ANYBODY:
-        return True
-    wanted, named = caller.split("."), subject.rpartition(".")[2]
-    count = len(wanted)
-    return (
-        len(tokens) > count + 1
-        and tokens[count] == ANSWERS
-        and all(
-            found == named if one == NAMED else one in {"*", found} for one, found in zip(wanted, tokens, strict=False)
+    named = subject.rpartition(".")[2]
+    return any(
+        caller in ANYBODY
+        or (
+            _fits(caller.split("."), reply.split(".")[1:])
+            if "*" in caller
+            else reply.startswith(f"{ROOT}.{caller.replace(NAMED, named)}.{ANSWERS}.")
         )
+        for caller in callers
     )
+
+
+def _fits(wanted: Sequence[str], tokens: Sequence[str]) -> bool:
+    """Whether an inbox of any name has these tokens, without the first."""
+    count = len(wanted)
+    is_long = len(tokens) > count + 1 and tokens[count] == ANSWERS
+    return is_long and all(one in {"*", found} for one, found in zip(wanted, tokens, strict=False))

@@ -25,7 +25,8 @@ _INITIALLY: Final = "PodGroupInitiallyScheduled"
 _OLD_VERSIONS: Final = frozenset({"v1alpha1", "v1alpha2"})
 """Versions of ``scheduling.k8s.io`` with the type :data:`_SCHEDULED`; later ones have :data:`_INITIALLY`."""
 _MESSAGE_MAX: Final = 1_024
-_DONE: Final = GroupCondition("True", "Scheduled", "")
+_DONE: Final = "True"
+"""Status of the condition of a group that is scheduled, for good."""
 
 
 def condition_of(gang: Gang, facts: OwnerFacts, refused: str) -> GroupCondition | None:
@@ -37,7 +38,7 @@ def condition_of(gang: Gang, facts: OwnerFacts, refused: str) -> GroupCondition 
         refused: Why the group cannot be judged, as a sentence; empty if it can.
     """
     if len(gang.runners) >= max(facts.min_count or 0, 1):
-        return _DONE
+        return GroupCondition(_DONE, "Scheduled", "")
     if refused:
         return GroupCondition("False", "SchedulerError", refused[:_MESSAGE_MAX])
     first = next((part for part in gang.parts.values() if part.is_first and part.phase == "waiting"), None)
@@ -68,7 +69,7 @@ class NativeConditions:
             return []
         told = (facts.uid, wanted.status, wanted.reason, cause_of(wanted.message))
         before = self._told.get(name)
-        if before == told or (before is not None and before[:2] == (facts.uid, _DONE.status)):
+        if before == told or (before is not None and before[:2] == (facts.uid, _DONE)):
             return []
         self._told[name] = told
         return [PatchNativeGroup(*name, facts.uid, wanted, now_ms)]
@@ -129,7 +130,7 @@ def _patch(group: _Group, effect: PatchNativeGroup, *, version: str) -> Mapping[
     found = (group.status.conditions if group.status is not None else None) or []
     own = next((one for one in found if one.get("type") == kind), {})
     same = (own.get("status"), own.get("reason"), cause_of(str(own.get("message", ""))))
-    if own.get("status") == _DONE.status or same == (wanted.status, wanted.reason, cause_of(wanted.message)):
+    if own.get("status") == _DONE or same == (wanted.status, wanted.reason, cause_of(wanted.message)):
         return None
     moment = own.get("lastTransitionTime") if own.get("status") == wanted.status else None
     condition = {

@@ -76,6 +76,7 @@ def test_the_key_of_pod_marks_is_made_once_and_replaced(tmp_path: Path, capsys: 
 def test_renewed_users_stay_what_they_are_with_other_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed(capsys, "add", folder, "portal", "--namespace", "ml", "--expires-in", "90d")
     printed(capsys, "add", folder, "alice", "--kind", "person", "--command", "dead")
+    printed(capsys, "add", folder, "bmc", "--kind", "agent", "--node", "a2-03")
     printed(capsys, "add", folder, "gone")
     printed(capsys, "revoke", folder, "gone")
     before = users(capsys, folder)

@@ -14,10 +14,12 @@ from berth.cli.cluster import status
 from berth.cli.commands import COMMANDS
 from berth.cli.jobs.listing import View
 from berth.cli.jobs.live_list import screen_lines
+from berth.cli.recordings.replay import replay_file
 from berth.core.cluster.node_packing import pack_health
 from berth.formats.recordings.recording import frames_of
 from berth.formats.shown import shown, shown_json
 from berth.runtime.cell_status.model import Process
+from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import NodeHealth
 from berth.schemas.fault_facts import DrainSeen
@@ -68,7 +70,7 @@ READERS = {
     "check-config": ["check-config dispatcher {settings}"],
 }
 """Words of each command that reads what others wrote."""
-FIXED = {"up", "demo", "keys", "token", "completion"}
+FIXED = {"up", "demo", "keys", "token", "completion", "streams"}
 """Commands that read nothing that others wrote."""
 WITHOUT_CELL = {"replay", "page", "what-if", "simulate", "check-config", "restore"}
 MANIFEST = {
@@ -206,3 +208,19 @@ def test_nothing_but_the_writers_of_output_writes_to_the_terminal() -> None:
         )
     ]
     assert sorted(wrong) == ["dead.py: stdout.buffer"] * 2, "the bytes of a dead letter, which no terminal gets"
+
+
+def test_the_bytes_of_a_letter_go_to_no_terminal(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    berth = OwnCommand(monkeypatch, capsys, copy.deepcopy(cell.server))
+    terminal = open_terminal(monkeypatch, 120)
+    code, _, err = berth("dead", "show", "intake:6", "--raw")
+    assert (code, terminal.getvalue()) == (2, "")
+    assert err == "error: --raw writes bytes that a terminal may obey: redirect them to a file\n"
+
+
+def test_the_outcome_of_a_replay_is_printable_for_whoever_prints_it(places: dict[str, str]) -> None:
+    lines = replay_file(Path(places["file"]), SystemClock()).lines
+    assert lines
+    assert all(line.isprintable() for line in lines)

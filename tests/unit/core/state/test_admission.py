@@ -182,3 +182,9 @@ def test_keys_that_are_probably_misspelled_are_in_the_verdict_as_they_are_now() 
     assert first.warnings == ["label 'tor-afinity' is not known, and is close to 'tor-affinity'"]
     second = admit(a_job("j", chips=2), LATER, Holder(first, is_over=False), SETTINGS)
     assert (second.request, second.warnings) == (a_job("j", chips=2), [])
+
+
+def test_of_a_long_reason_of_a_cancellation_the_beginning_is_kept() -> None:
+    job = cancel(JobCancel("default", "j", reason="x" * 50_000), LATER, Holder(accepted(), is_over=False))
+    assert job is not None
+    assert job.reason == "x" * 1_000

@@ -205,6 +205,15 @@ async def test_a_shard_that_nobody_serves_is_missing() -> None:
     assert (gathered.replies, gathered.missing) == ({1: b"offer"}, [0])
 
 
+async def test_who_knows_where_some_answers_go_knows_it_of_no_other() -> None:
+    wire, inbox = await an_inbox()
+    await inbox.gather(dict.fromkeys(range(100), "score"), b"?", timeout_s=0.01)
+    tokens = [reply.rpartition(".")[2] for _, _, reply in wire.written]
+    assert min(map(len, tokens)) >= 16
+    assert len({token[:8] for token in tokens}) == 100
+    assert len({token[-8:] for token in tokens}) == 100
+
+
 async def an_inbox() -> tuple[Wire, Inbox]:
     wire = Wire()
     inbox = Inbox(wire, wire.answers())

@@ -25,6 +25,7 @@ from berth.runtime.keys.rights import (
     rights_of_service,
 )
 from berth.runtime.keys.tokens import Key, user_key
+from berth.schemas.subjects import StreamName
 from tests.support.nats_rights import of_command, of_page, rights
 
 NOW_S = 1_700_000_000
@@ -74,8 +75,8 @@ def test_rights_are_those_of_the_page_about_trust() -> None:
     for command in COMMANDS:
         found = rights_of_person("some.cell", [command])
         assert sets(found) == sets(of_command("some.cell", command)), command
-    program = rights_of_program("some.cell", "por.tal", ["te.am"])
-    assert sets(program) == sets(of_page("some.cell", "a program", user="por.tal", namespace="te.am"))
+    program = rights_of_program("some.cell", "por.tal", ["the.am"])
+    assert sets(program) == sets(of_page("some.cell", "a program", user="por.tal", namespace="the.am"))
     agent = rights_of_agent("some.cell", "node.1")
     assert sets(agent) == sets(of_page("some.cell", "an agent", node="node.1"))
 
@@ -341,3 +342,17 @@ def test_the_token_of_each_user_fits_in_a_line_of_the_server(tmp_path: Path, cel
     for user in keys.users:
         token = keys.credentials_file(user.name).read_text("utf-8").splitlines()[1]
         assert len(token) < LINE_BYTES, (user.name, len(token))
+
+
+def test_a_dispatcher_makes_streams_only_if_it_is_told_to(tmp_path: Path) -> None:
+    keys = KeyFolder.make(tmp_path / "keys", "c", Clock())
+
+    def made() -> set[str]:
+        allowed = claims(keys.credentials_file("dispatcher"))["nats"]["pub"]["allow"]
+        return {subject.rpartition(".")[2] for subject in allowed if subject.startswith("$JS.API.STREAM.CREATE.")}
+
+    assert made() == {"LEASE_c"}
+    keys.add("dispatcher", "service", commands=["streams"], replaces=True)
+    assert made() == {f"{name}_c" for name in StreamName}
+    with pytest.raises(KeysError, match="command is 'repair', expected one of streams"):
+        keys.add("dispatcher", "service", commands=["repair"], replaces=True)

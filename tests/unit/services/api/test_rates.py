@@ -6,7 +6,7 @@ from berth.services.api.config import ApiConfig, Grant
 from berth.services.api.rates import _KEPT_MAX, Rates
 from berth.services.api.request_errors import RequestError
 from tests.support.clock import ManualClock
-from tests.support.programs import programs
+from tests.support.programs import job_file, programs
 from tests.support.stored_events import events
 
 ANYBODY = Grant(identity="*", role="read", namespaces=["*"])
@@ -58,6 +58,15 @@ async def test_a_reply_with_many_events_counts_by_their_number() -> None:
         assert (await told.ask("portal"))["code"] == "too-many"
         assert len((await told.ask("other", limit=99))["events"]) == 99
         assert (await told.ask("other", limit=1))["ok"]
+
+
+async def test_a_job_of_many_tasks_counts_by_their_number() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(ApiConfig(requests_per_s=0.01, requests_burst=100))
+        tasks = [{"name": f"t{number}", "chips": 1} for number in range(200)]
+        job = job_file("many", product="module910bx8", tasks=tasks)
+        assert (await told.ask("submit", {"job": job}, identity="portal"))["ok"]
+        assert (await told.ask("rights", {}, identity="portal"))["code"] == "too-many"
 
 
 def test_a_request_that_costs_more_than_a_burst_takes_all_of_it() -> None:

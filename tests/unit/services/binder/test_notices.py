@@ -579,3 +579,17 @@ def test_a_pod_that_stands_for_its_rank_again_is_told_again() -> None:
     book.notices.take_members(members_of(GANG, PODS[:1]), book.now_s)
     book.notices.take_members(members_of(GANG, PODS), book.now_s)
     assert book.written() == [("p1", "waiting", "no room")]
+
+
+def test_many_pods_of_one_namespace_do_not_hold_up_the_notices_of_another() -> None:
+    book = Book()
+    large = members_of(GANG, PODS)
+    many = [f"many-{number}" for number in range(500)]
+    large = msgspec.structs.replace(large, job="large", pods=many, pod_uids=many, rank=pack(range(500), 4))
+    small = msgspec.structs.replace(members_of(GANG, PODS[:1]), namespace="other", job="small")
+    for fact in (large, small):
+        book.notices.take_members(fact, 0)
+        about = msgspec.structs.replace(status("waiting", "faulty"), namespace=fact.namespace, name=fact.job)
+        book.notices.take_status(about, 0)
+    first = [write.job[1] for _ in range(6) if (write := book.notices.next(0))]
+    assert first == ["large", "small", "large", "small", "large", "large"]

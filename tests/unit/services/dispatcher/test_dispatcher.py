@@ -641,6 +641,18 @@ async def test_of_many_small_jobs_those_beyond_the_bound_of_their_namespace_are_
     await cell.close()
 
 
+async def test_a_request_of_too_many_bytes_is_refused_whatever_they_are_and_not_kept() -> None:
+    cell = await Cell().open()
+    cell.server.payload_limit_bytes = 8 << 20
+    await cell.nodes([a_node("n0")])
+    await cell.submit(a_job("long", origin="x" * 3_000_000), a_job("other"))
+    await cell.turns(4)
+    assert (await phase(cell, "long"), await phase(cell, "other")) == ("rejected", "placed")
+    assert (await status(cell, "long")).sentence.endswith("expected at most 2000000 bytes of a job")
+    assert cell.dispatcher.state.jobs["default", "long"].request is None
+    await cell.close()
+
+
 async def test_a_leader_that_begins_counts_the_jobs_that_wait() -> None:
     cell = await Cell(waiting_jobs_max=1).open()
     await cell.submit(a_job("first", chips=8))

@@ -6,6 +6,7 @@ import pytest
 from berth.core.replay.replay import replayed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
+from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
 from berth.schemas.offers import ScoreRequest
@@ -110,6 +111,36 @@ async def test_a_round_goes_on_without_a_gang_for_which_a_shard_takes_too_long()
     following = await cell.status("next")
     assert following is not None
     assert following.phase == "placed", "no shard is thought to be late"
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_after_a_round_with_a_heavy_gang_others_are_decided_without_one_for_a_while() -> None:
+    cell = await a_cell(shards=2)
+    asked = await slow_shard(cell, 0.2)
+    await cell.submit(many_tasks("first"))
+    await cell.turns(3)
+    first = await cell.status("first")
+    assert first is not None
+    assert first.phase == "placed"
+    assert max(asked) > 1
+    asked.clear()
+    await cell.submit(many_tasks("second", first=1_000), a_job("other"))
+    await cell.turns(2)
+    other, second = await cell.status("other"), await cell.status("second")
+    assert other is not None
+    assert other.phase == "placed"
+    assert second is not None
+    assert second.refusal is not None
+    assert second.refusal.code == "late"
+    assert max(asked) <= 1
+    await cell.pods("first", PodPhase.SUCCEEDED)
+    await cell.turns(2)
+    cell.clock.advance(2)
+    await cell.turns(3)
+    second = await cell.status("second")
+    assert second is not None
+    assert second.phase == "placed", second.refusal
     assert await replay_differs(cell) == 0
     await cell.close()
 

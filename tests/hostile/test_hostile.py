@@ -1,0 +1,31 @@
+"""A short form of ``python -m tests.hostile``: each entrance at its bounds and beyond, for a moment each."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from berth.runtime.local.nats_server import EmbeddedServer
+from tests.hostile.cell import HostileCell, hostile_cell
+from tests.hostile.loads import LOADS, Load
+from tests.hostile.measuring import compare
+
+SECONDS = 1.0
+"""How long the bystander submits jobs beside each half of a load."""
+SHORT_API = {"requests_per_s": 150.0, "requests_burst": 300}
+SHORT_DECISIONS = {"waiting_jobs_max": 200}
+
+
+@pytest.fixture
+async def hostile(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIterator[HostileCell]:
+    async with hostile_cell(tmp_path, own_server.url, cell, api=SHORT_API, decisions=SHORT_DECISIONS) as found:
+        yield found
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("load", LOADS, ids=[load.name for load in LOADS])
+async def test_what_a_tenant_sends_delays_a_bystander_by_less_than_the_bound(hostile: HostileCell, load: Load) -> None:
+    await hostile.place_one()  # what is made once is made
+    found = await compare(hostile, load, seconds=SECONDS)
+    assert found.faults == [], found.line
+    assert await hostile.leaders() == 1
