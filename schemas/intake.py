@@ -10,7 +10,7 @@ from berth.schemas.pod_constraints import PodConstraints
 from berth.schemas.subjects import PLAIN_CHARACTERS_MAX
 from berth.schemas.units import CpuMilli, MemoryMib, Sequence, UnixMs
 
-Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z")]
 
 
 class Bound(NamedTuple):

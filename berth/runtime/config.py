@@ -57,7 +57,7 @@ class ConfigError(FatalError):
 class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Connection to NATS."""
 
-    url: Annotated[str, Meta(pattern=r"^(nats|tls|ws|wss)://[^@\s]+$")] = "nats://127.0.0.1:4222"
+    url: Annotated[str, Meta(pattern=r"^(nats|tls|ws|wss)://[^@\s]+\Z")] = "nats://127.0.0.1:4222"
     """URL of a server, or several separated by commas, without user and password."""
     cell: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
     """Name of the cell: one ledger, usually one cluster."""

@@ -19,7 +19,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     identity: Annotated[str, Meta(min_length=1, max_length=256)]
     """Identity of its holder, to which the service ``api`` grants roles."""
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     """SHA-256 of the token in hex."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """From when on it is refused, with an offset from UTC; without it never."""
@@ -42,7 +42,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Key of the certificate in PEM, without a pass phrase."""
     plain_http: bool = False
     """Listen without TLS on an address that other machines reach, behind an ingress or in a mesh that encrypts."""
-    origins: list[Annotated[str, Meta(pattern=r"^https?://[^/\s?#]+$", max_length=300)]] = []
+    origins: list[Annotated[str, Meta(pattern=r"^https?://[^/\s?#]+\Z", max_length=300)]] = []
     """Origins under which browsers know the gateway, where a proxy in front changes the header ``Host``."""
     answer_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
     """Longest wait for an answer of the service ``api``."""

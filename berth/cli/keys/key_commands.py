@@ -181,7 +181,7 @@ def renew(
 
 
 def _lasted_s(user: User) -> int:
-    """Lifetime that the credentials of a user had; 0 for ever."""
+    """Lifetime that the credentials of a user had; 0: forever."""
     return user.expires_s - user.issued_s if user.expires_s else 0
 
 

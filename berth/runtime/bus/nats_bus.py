@@ -12,16 +12,7 @@ from typing import Final, Self
 from berth.runtime.bus import streams
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.client import NatsConnection, ServerInfo
-from berth.runtime.bus.discovery import (
-    ROOT,
-    Discovery,
-    Followed,
-    Identity,
-    OwnReport,
-    ProcessReport,
-    ProcessStats,
-    stats_of,
-)
+from berth.runtime.bus.discovery import Discovery, Followed, Identity, OwnReport, ProcessReport, ProcessStats, answering
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.inboxes import ANYBODY, DISCOVERERS, inbox_of
@@ -36,7 +27,6 @@ from berth.schemas.subjects import StreamName, Subjects
 
 _READ_PROGRESS_S: Final = 10.0
 _ROUND_TRIP_S: Final = 5.0
-_FIRST_ANSWER_S: Final = 1.0
 _NO_ACCESS: Final = Access()
 
 
@@ -167,10 +157,7 @@ class NatsBus:
         Raises:
             TransientError: Not connected.
         """
-        answers = await self._inbox.collect(f"{ROOT}.STATS", first_s=_FIRST_ANSWER_S, quiet_s=quiet_s)
-        found = [stats for answer in answers if (stats := stats_of(answer)) is not None]
-        mine = [one for one in found if one.metadata.get("cell") == self.subjects.cell]
-        return sorted(mine, key=lambda one: (one.name, one.id))
+        return await answering(self._inbox, self.subjects.cell, quiet_s=quiet_s)
 
     async def stream_report(self, stream: StreamName) -> StreamReport | None:
         """A stream with its size and its replicas; None if it does not exist.
@@ -276,13 +263,7 @@ class NatsBus:
         return self._publisher.submit(subject, data)
 
     async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
-        """Do :meth:`submit`, after a wait until fewer messages are outstanding.
-
-        Args:
-            subject: A subject of some stream.
-            data: The payload.
-            sequence: Sequence that the message will get, for the signature of a record; 0 for any.
-        """
+        """Do :meth:`submit`, after a wait until fewer messages are outstanding; a record needs its ``sequence``."""
         await self._publisher.wait_for_room()
         headers = self.signatures.headers(self.subjects, subject, data, sequence) or None
         return self._publisher.submit(subject, data, headers, timeout_s=SUBMIT_TIMEOUT_S)

@@ -4,6 +4,8 @@
 
 ``keys.json`` is written first, so every user that was ever given credentials is in it, and can be revoked. Who changes
 it holds a lock on the folder and reads it again, so that of two changes at the same time none is lost.
+
+Longer than 400 lines because all files of the folder follow from one list of users, and change together.
 """
 
 import fcntl
@@ -239,7 +241,7 @@ class KeyFolder:
         _check(name, kind, commands, namespaces, node)
         now_s = self._now_s()
         if lasts_s < 0:
-            raise KeysError(f"lifetime is {lasts_s} s, expected 0 for ever, or more")
+            raise KeysError(f"lifetime is {lasts_s} s, expected 0, which is forever, or more")
         with self._changing():
             key = user_key(secrets.token_bytes(_SEED_BYTES))
             user = User(

@@ -1,4 +1,7 @@
-"""Keys of a cell: the files, the rights, and what is refused."""
+"""Keys of a cell: the files, the rights, and what is refused.
+
+Longer than 400 lines because each change of the folder is judged by all of its files.
+"""
 
 import base64
 import json
@@ -185,7 +188,7 @@ def test_a_revoked_user_stays_revoked_and_its_name_is_free(tmp_path: Path) -> No
             "namespace is 'a', expected none: it is no program",
         ),
         ({"name": "p", "kind": "program", "namespaces": [""]}, "namespace is '', expected the name of a namespace"),
-        ({"name": "p", "kind": "person", "lasts_s": -1}, "lifetime is -1 s, expected 0 for ever, or more"),
+        ({"name": "p", "kind": "person", "lasts_s": -1}, "lifetime is -1 s, expected 0, which is forever, or more"),
     ],
 )
 def test_a_wrong_value_is_named_and_changes_nothing(tmp_path: Path, values: dict[str, Any], complaint: str) -> None:
