@@ -5,13 +5,11 @@ with a valid signature is looked for, and the records before it are found by the
 them. What is stored later is judged by its own signature. See decision signatures.
 """
 
-import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
-from berth.runtime.bus.port import Bus, Gap, Stored
+from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.bus.signatures import Signatures
-from berth.runtime.errors import TransientError
 from berth.schemas.chain import FIRST, follows, unsigned
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, open_envelope
 from berth.schemas.subjects import StreamName
@@ -21,9 +19,8 @@ _PART: Final = 256
 _PART_BYTES: Final = 4 << 20
 """Bytes of messages after which one is checked, if they are fewer."""
 _SIGNED_MAX: Final = 8
-_LOOK_BACK: Final = 10_000
+_LOOK_BACK: Final = 1_000
 """Messages before the start of a reader among which one with a signature is looked for."""
-_QUIET_S: Final = 10.0
 
 
 class Judged(NamedTuple):
@@ -177,7 +174,7 @@ async def seal_of(bus: Bus, *, start_seq: int, first_seq: int, end: int) -> Ledg
         end: Last sequence that is stored.
 
     Raises:
-        TransientError: The bus did not answer, or no message came for 10 s.
+        TransientError: The bus did not answer.
     """
     return LedgerSeal(bus.signatures, is_in_force=await _is_in_force(bus, start_seq, first_seq), end=end)
 
@@ -191,7 +188,7 @@ async def _is_in_force(bus: Bus, before: int, oldest: int) -> bool:
         oldest: Oldest sequence that is stored.
 
     Raises:
-        TransientError: The bus did not answer, or no message came for 10 s.
+        TransientError: The bus did not answer.
     """
     signatures = bus.signatures
     if not signatures.is_on or before <= oldest:
@@ -199,31 +196,8 @@ async def _is_in_force(bus: Bus, before: int, oldest: int) -> bool:
     last = await bus.message(StreamName.LEDGER, before - 1)
     if last is not None and signatures.is_record(last):
         return True
-    found, moved = [False, False], asyncio.Event()
-
-    def take(stored: Stored) -> None:
-        is_over = stored.sequence >= before - 1
-        if not found[1] and stored.sequence < before and signatures.is_record(stored):
-            found[0] = is_over = True
-        found[1] = found[1] or is_over
-        moved.set()
-
-    def end(_: Gap) -> None:
-        found[1] = True
-        moved.set()
-
-    start = max(oldest, before - _LOOK_BACK)
-    follower = bus.follow(StreamName.LEDGER, on_message=take, on_gap=end, start_seq=start)
-    try:
-        while not found[1]:
-            moved.clear()
-            async with asyncio.timeout(_QUIET_S):
-                await moved.wait()
-    except TimeoutError as error:
-        raise TransientError(f"no message from {StreamName.LEDGER} for {_QUIET_S:g} s") from error
-    finally:
-        await follower.stop()
-    return found[0]
+    found = await bus.read(StreamName.LEDGER, start_seq=max(oldest, before - _LOOK_BACK))
+    return any(signatures.is_record(one) for one in reversed(found) if one.sequence < before)
 
 
 def _held_of(stored: Stored) -> _Held:

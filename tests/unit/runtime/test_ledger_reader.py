@@ -210,6 +210,15 @@ async def test_a_reader_knows_from_what_is_before_its_start_that_records_are_sig
     await forger.close()
 
 
+async def test_a_reader_starts_although_the_message_before_its_start_was_deleted() -> None:
+    bus, forger = await signed(LEADER)
+    bus.server.stream(bus.subjects.stream(StreamName.LEDGER)).remove(4)
+    found, gaps, _ = await read(bus, 5)
+    assert (found, gaps) == ([], [])
+    await bus.close()
+    await forger.close()
+
+
 @pytest.mark.parametrize("start", [1, 2, 5])
 async def test_a_ledger_that_nobody_signed_is_read_as_it_is(start: int) -> None:
     bus, forger = await signed(None)
