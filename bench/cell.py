@@ -17,6 +17,8 @@ from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import NodeProduct
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
+from berth.runtime.clock import SystemClock
+from berth.runtime.keys.key_folder import KeyFolder
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -184,6 +186,12 @@ class Running(NamedTuple):
         return sum(one.cpu_s() for one in self.services)
 
 
+def _keys(folder: Path) -> dict[str, str]:
+    """Settings of the bus with the key of a dispatcher, which all services know."""
+    keys = KeyFolder.make(folder, "bench", lambda: SystemClock().now_ms() // 1000)
+    return {"signers_file": str(keys.signers_file), "creds_file": str(keys.credentials_file("dispatcher"))}
+
+
 @contextlib.asynccontextmanager
 async def cell(
     *,
@@ -192,6 +200,7 @@ async def cell(
     decisions: str = "",
     has_metrics: bool = True,
     api: str | None = None,
+    is_signed: bool = False,
     code: Path = ROOT,
 ) -> AsyncIterator[Running]:
     """A running cell, which is removed afterwards.
@@ -202,6 +211,7 @@ async def cell(
         decisions: Section ``[decisions]`` of the dispatcher configuration.
         has_metrics: Whether the metrics of the services count.
         api: Further sections of the configuration of ``api``; None: without this service.
+        is_signed: Whether records are signed, and every service checks them.
         code: Tree from which the services run.
     """
     under = "" if has_metrics else "bench.limits.without_metrics"
@@ -209,10 +219,11 @@ async def cell(
         folder = Path(root)
         async with (
             nats_server(folder / "nats", sync=sync) as server,
-            await NatsBus.connect(server.url, "bench", name="bench") as bus,
+            await NatsBus.connect(server.url, "bench", name="bench", inbox="_INBOX.person.bench") as bus,
         ):
             await bus.ensure_streams()
-            where = {"bus": {"url": server.url, "cell": "bench"}}
+            keys = _keys(folder / "keys") if is_signed else {}
+            where = {"bus": {"url": server.url, "cell": "bench", **keys}}
             deciding = {"shards": shards, **where}
             services = [Process(folder, "dispatcher", deciding, more=decisions, code=code, under=under)]
             services += [

@@ -64,7 +64,7 @@ async def _server_rows(rounds: int) -> list[Row]:
     """Commands that ask a server with a cell of some jobs."""
     with tempfile.TemporaryDirectory(prefix="berth-commands-") as folder:
         async with nats_server(Path(folder)) as server:
-            async with await NatsBus.connect(server.url, _CELL, name="bench") as bus:
+            async with await NatsBus.connect(server.url, _CELL, name="bench", inbox="_INBOX.person.bench") as bus:
                 await bus.ensure_streams()
                 for number in range(_JOBS):
                     status = JobStatus(

@@ -66,7 +66,9 @@ async def _measure(case: str, services: tuple[str, ...], size: Size) -> list[Row
         bare_server = Program(folder, "bare application", ["-m", "bench.limits.gateway", str(bare_port)])
         bare_server.start()
         processes.callback(bare_server.kill)
-        bus = await stack.enter_async_context(await NatsBus.connect(server.url, _CELL, name="bench"))
+        bus = await stack.enter_async_context(
+            await NatsBus.connect(server.url, _CELL, name="bench", inbox="_INBOX.person.bench")
+        )
         for each in (port, bare_port):
             await _until_answered(each)
         connections = await _connected(port)

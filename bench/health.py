@@ -19,6 +19,7 @@ from bench.ends import nats_server, until_done
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import unpack_health
+from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import TransientError
@@ -77,7 +78,7 @@ async def _measure(size: Size) -> list[Row]:
     names = [f"node-{number:06d}" for number in range(size.nodes)]
     with tempfile.TemporaryDirectory(prefix="berth-health-") as root:
         async with nats_server(Path(root) / "nats") as server:
-            bus = await NatsBus.connect(server.url, "bench", name="bench")
+            bus = await NatsBus.connect(server.url, "bench", name="bench", inbox=inbox_of_agent(names[0]))
             await bus.ensure_streams()
             await give_nodes(bus, many_nodes(size.nodes))
             settings = {"source": "none", "flap_hold_s": 0, "bus": {"url": server.url, "cell": "bench"}}
@@ -141,10 +142,10 @@ async def _send(bus: NatsBus, names: list[str], unhealthy: dict[str, list[int]])
         subject = bus.subjects.report_health(name)
         if name in unhealthy:
             sent_s[name] = time.perf_counter()
-        if at % _BATCH and at < len(names):
-            await bus.send(subject, data)
-        else:
-            await bus.request(subject, data, timeout_s=_ASK_S)
+        await bus.send(subject, data)
+        if at % _BATCH == 0 or at == len(names):  # the agent of the first node alone gets answers here
+            first = msgspec.json.encode({"node": names[0], "unhealthy": unhealthy.get(names[0], []), "source": "bench"})
+            await bus.request(bus.subjects.report_health(names[0]), first, timeout_s=_ASK_S)
     return sent_s
 
 

@@ -128,7 +128,7 @@ async def _busy(words: Sequence[str], jobs: int, latencies: int) -> _Busy:
     async with (
         _up(words) as up,
         asyncio.TaskGroup() as group,
-        await NatsBus.connect(up.url, "default", name="bench") as bus,
+        await NatsBus.connect(up.url, "default", name="bench", inbox="_INBOX.person.bench") as bus,
     ):
         await asyncio.sleep(_SETTLE_S)
         idle_mib = tree_pss_mib(up.pid)

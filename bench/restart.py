@@ -181,7 +181,7 @@ async def started(code: Path, nodes: int, dispatchers: int) -> AsyncIterator[Cel
         folder = Path(root)
         async with (
             nats_server(folder / "nats") as server,
-            await NatsBus.connect(server.url, "bench", name="bench") as bus,
+            await NatsBus.connect(server.url, "bench", name="bench", inbox="_INBOX.person.bench") as bus,
         ):
             await bus.ensure_streams()
             cell = Cell(folder, server.url, bus, code, dispatchers)

@@ -92,13 +92,23 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 """Every kind of message, in order of ``KIND``."""
 
 
+def portable(schema: Any) -> Any:  # noqa: ANN401  # any JSON
+    """A schema whose patterns are those of ECMA-262, with ``$`` for the end of a text."""
+    if isinstance(schema, dict):
+        return {
+            key: value.replace("\\Z", "$") if key == "pattern" and isinstance(value, str) else portable(value)
+            for key, value in schema.items()
+        }
+    return [portable(one) for one in schema] if isinstance(schema, list | tuple) else schema
+
+
 def json_schema(message: type[Message]) -> dict[str, Any]:
     """JSON Schema (2020-12) of a message's body, which is an array.
 
     ``x-kind`` and ``x-version`` are those of the envelope. Each array of fields has ``x-fields``: their names in the
     order of the array, because a reader cannot know a field by its position; each position also has its name as title.
     """
-    (reference,), components = msgspec.json.schema_components([message])
+    (reference,), components = portable(msgspec.json.schema_components([message]))
     definitions = {name: components[name] for name in sorted(components)}
     for struct in _structs(message):
         definition = definitions[struct.__name__]

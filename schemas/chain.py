@@ -13,19 +13,22 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, body_of, open_envelope
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, body_of, encode, open_envelope
 from berth.schemas.ledger import Epoch, RecordHead, Settings, head_of, see_readable
-from berth.schemas.status import KeptFact, SnapshotBody
+from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
 FIRST: Final = bytes(DIGEST_BYTES)
 """Digest before the first record with one."""
 UNREADABLE: Final = "it is no message of Berth"
 OTHER_KIND: Final = "it is no record"
+UNSIGNED: Final = "it has no valid signature"
+"""Reason of the skip that a reader which checks signatures puts in place of a message."""
 UNCHAINED: Final = "its chain value is missing or wrong"
 PAST_EPOCH: Final = "its writer does not lead"
 OTHER_BASE: Final = "it was decided on another record than the last"
 _RAW: Final = msgspec.Raw()
+_VERSION_MAX: Final = (1 << 32) - 1
 
 
 class Position(NamedTuple):
@@ -82,6 +85,12 @@ def chained(digest: bytes, sequence: int, envelope: Envelope) -> bytes:
     return hashed.digest()
 
 
+def follows(digest: bytes, sequence: int, envelope: Envelope) -> bool:
+    """Whether a message has the chain value of a record at this sequence, behind the record with a digest."""
+    is_version = 0 < envelope.version <= _VERSION_MAX  # of a larger one there is no chain value
+    return is_version and envelope.chain == chained(digest, sequence, envelope)
+
+
 def link_of(position: Position, sequence: int, data: bytes) -> Link:
     """See whether a message counts.
 
@@ -102,8 +111,8 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
             return Link(sequence, digest, UNREADABLE)
         raise
     if not envelope.kind.startswith(LEDGER):
-        return Link(sequence, digest, OTHER_KIND, envelope)
-    if position.in_force and not _is_chained(digest, sequence, envelope):
+        return Link(sequence, digest, UNSIGNED if _is_unsigned(envelope) else OTHER_KIND, envelope)
+    if position.in_force and not follows(digest, sequence, envelope):
         return Link(sequence, digest, UNCHAINED, envelope)
     try:
         see_readable(envelope)
@@ -122,7 +131,7 @@ def _link(position: Position, sequence: int, envelope: Envelope) -> Link:
     epoch = body_of(envelope, Epoch) if envelope.kind == Epoch.KIND else None
     in_force = position.in_force or (epoch is not None and epoch.settings.chain > 0)
     void = ""
-    if in_force and not position.in_force and not _is_chained(position.digest, sequence, envelope):
+    if in_force and not position.in_force and not follows(position.digest, sequence, envelope):
         void = UNCHAINED
     elif head.epoch <= position.epoch if epoch is not None else head.epoch != position.epoch:
         void = PAST_EPOCH
@@ -133,8 +142,22 @@ def _link(position: Position, sequence: int, envelope: Envelope) -> Link:
     return Link(sequence, digest, void, envelope, head, epoch, facts_seq)
 
 
-def _is_chained(digest: bytes, sequence: int, envelope: Envelope) -> bool:
-    return envelope.version > 0 and envelope.chain == chained(digest, sequence, envelope)
+def stored_digest(data: bytes) -> str:
+    """Digest of a message as a skip contains it."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def unsigned(sequence: int, data: bytes) -> bytes:
+    """What takes the place of a message of the ledger without a valid signature: the same bytes for each reader."""
+    return encode(Skip(sequence, sequence, stored_digest(data), UNSIGNED, was_void=True))
+
+
+def _is_unsigned(envelope: Envelope) -> bool:
+    """Whether what was stored there had no valid signature, so that its reader put a skip in its place."""
+    try:
+        return envelope.kind == Skip.KIND and body_of(envelope, Skip).reason == UNSIGNED
+    except DecodeError:
+        return False
 
 
 class ChainReader:

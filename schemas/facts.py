@@ -404,6 +404,16 @@ class TimerSeen(Message, frozen=True):
     at_ms: UnixMs
 
 
+class Witness(Part, frozen=True):
+    """A bound pod that names a record of the ledger."""
+
+    pod: str
+    """Its namespace and name, with a slash between."""
+    node: str
+    sequence: Sequence
+    """Of the record."""
+
+
 class LedgerSeen(Message, frozen=True):
     """What the bound pods of the cluster say of the ledger, after all of them are in the facts before this one."""
 
@@ -416,6 +426,8 @@ class LedgerSeen(Message, frozen=True):
     sequence: Sequence = 0
     """Of the same record."""
     at_ms: UnixMs = 0
+    witnesses: list[Witness] = []
+    """Of at most eight nodes the pod that names the newest record, the newest first; some may be gone by now."""
 
 
 def is_repeat(published: Message | None, fact: Message) -> bool:

@@ -7,9 +7,10 @@ from msgspec import Meta
 from berth.schemas.constraints import Term, Toleration
 from berth.schemas.message import Message, Part
 from berth.schemas.pod_constraints import PodConstraints
+from berth.schemas.subjects import PLAIN_CHARACTERS_MAX
 from berth.schemas.units import CpuMilli, MemoryMib, Sequence, UnixMs
 
-Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z")]
 
 
 class Bound(NamedTuple):
@@ -42,7 +43,7 @@ RESOURCES: Final = Bound("resources", 64, "resources of a pod beside chips, cpu 
 VOLUMES: Final = Bound("volumes", 256, "volumes of a pod")
 CONTAINERS: Final = Bound("containers", 256, "containers of a pod")
 KEY: Final = Bound("key", 317, "characters of a name, and of the key of a label or an annotation")
-UID: Final = Bound("uid", 1_000, "characters of the uid of a job")
+UID: Final = Bound("uid", PLAIN_CHARACTERS_MAX, "characters of the uid of a job")
 BOUNDS: Final = (
     TASKS, SHAPES, BYTES, LABELS, ANNOTATIONS, TEXT, SELECTOR, TOLERATIONS, TERMS, EXPRESSIONS, VALUES, PORTS, RESOURCES,
     VOLUMES, CONTAINERS, KEY, UID,

@@ -2,11 +2,13 @@
 
 from typing import ClassVar, Final, Literal
 
+from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import Rejection
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import BackupWaiting, RecoveryStatus
 from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import token
 from berth.schemas.units import Sequence, UnixMs
 
 Phase = Literal["waiting", "placed", "bound", "running", "ending", "succeeded", "failed", "cancelled", "rejected"]
@@ -56,6 +58,22 @@ class JobStatus(Message, frozen=True):
     """It waits in the queue of jobs without chips, which no job with chips is ahead of (``plain_pods``)."""
     is_fragile: bool = False
     """It waits before other jobs of its priority: its gang runs with too few pods."""
+
+
+def stored_status(subject: str, data: bytes) -> JobStatus:
+    """The status of a job, as it is stored.
+
+    Args:
+        subject: Where it is stored.
+        data: The message.
+
+    Raises:
+        DecodeError: It does not decode, or is on the subject of another job: somebody else than a dispatcher wrote it.
+    """
+    status = decode(data, JobStatus)
+    if not subject.endswith(f"status.{token(status.namespace)}.{token(status.name)}"):
+        raise DecodeError(f"speaks of {status.namespace}/{status.name} on the subject {subject}", kind=JobStatus.KIND)
+    return status
 
 
 class JobSummary(Message, frozen=True):

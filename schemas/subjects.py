@@ -14,6 +14,8 @@ _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 _EMPTY: Final = "="
 _ESCAPE_LENGTH: Final = 3
 _SHOWN_MAX: Final = 300
+PLAIN_CHARACTERS_MAX: Final = 1_000
+"""Most characters of a text that becomes a header, such as the uid of a job."""
 
 
 def token(name: str) -> str:
@@ -55,6 +57,14 @@ def untoken(text: str) -> str:
 
 def _shown(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}…"
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text may become a header or the id of a message: it is what it was after that.
+
+    It has up to :data:`PLAIN_CHARACTERS_MAX` characters that can be printed, and no space at its ends.
+    """
+    return len(text) <= PLAIN_CHARACTERS_MAX and text.isprintable() and text == text.strip()
 
 
 class StreamName(StrEnum):
@@ -283,6 +293,14 @@ class Subjects(msgspec.Struct, frozen=True):
     def api_as_any(self, verb: str) -> str:
         """Filter for the requests of all programs with an identity."""
         return f"{self.root}api.{token(verb)}.*"
+
+    def gate(self, verb: str, identity: str) -> str:
+        """Requests of the gateway for a caller, whose identity is empty without one (core NATS, JSON)."""
+        return f"{self.root}gate.{token(verb)}.{token(identity)}"
+
+    def gate_any(self, verb: str) -> str:
+        """Filter for the requests of the gateway for all callers."""
+        return f"{self.root}gate.{token(verb)}.*"
 
     def event_job(self, namespace: str, job: str) -> str:
         """Events of a job (JSON)."""

@@ -116,7 +116,7 @@ def cell(tmp_path: Path) -> str:
 @pytest.fixture
 async def real_bus(nats_server: str, cell: str) -> AsyncIterator[NatsBus]:
     """A connection to the server of all tests, with the streams of the test's own cell."""
-    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+    async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         yield bus
 

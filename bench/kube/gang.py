@@ -195,7 +195,9 @@ async def _measure(pods: int, rounds: int) -> list[Row]:
         await admin.prepare(pods * rounds, RULES)
         config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench", user=USER))
         api = await stack.enter_async_context(await KubeApi.connect(config, clock=SystemClock()))
-        bus = await stack.enter_async_context(await NatsBus.connect(nats.url, "bench", name="bench"))
+        bus = await stack.enter_async_context(
+            await NatsBus.connect(nats.url, "bench", name="bench", inbox="_INBOX.person.bench")
+        )
         book = NodeCards()
         book.replace((await api.get("/api/v1/nodes", Listed[NodeLean])).items or [])
         await bus.ensure_streams()

@@ -226,7 +226,7 @@ async def world(folder: Path, server: KubeServer) -> AsyncIterator[World]:
     config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench"))
     async with (
         nats_server(folder / "nats") as nats,
-        await NatsBus.connect(nats.url, "bench", name="bench") as bus,
+        await NatsBus.connect(nats.url, "bench", name="bench", inbox="_INBOX.person.bench") as bus,
         await KubeApi.connect(config, clock=SystemClock()) as api,
         aiohttp.ClientSession(connector=connector, headers=headers) as session,
         asyncio.TaskGroup() as group,

@@ -186,7 +186,7 @@ async def _cell(settings: Settings) -> AsyncIterator[_Cell]:
         folder = Path(root)
         async with (
             nats_server(folder / "nats") as server,
-            await NatsBus.connect(server.url, "load", name="load") as bus,
+            await NatsBus.connect(server.url, "load", name="load", inbox="_INBOX.person.load") as bus,
         ):
             await bus.ensure_streams()
             await give_nodes(bus, many_nodes(settings.nodes))

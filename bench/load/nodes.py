@@ -65,7 +65,9 @@ async def measure(size: Size) -> list[Row]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-nodes-")))
         server = await stack.enter_async_context(nats_server(folder / "nats"))
-        bus = await stack.enter_async_context(await NatsBus.connect(server.url, "bench", name="bench"))
+        bus = await stack.enter_async_context(
+            await NatsBus.connect(server.url, "bench", name="bench", inbox="_INBOX.person.bench")
+        )
         await bus.ensure_streams()
         began_s = time.perf_counter()
         for domain, rows in _domains(nodes):

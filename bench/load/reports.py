@@ -19,6 +19,7 @@ from bench.ends import nats_server, until_done
 from bench.health import Facts, until_taken
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
+from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.ports import free_ports
 
@@ -52,9 +53,10 @@ async def measure(size: Size) -> list[Row]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-reports-")))
         server = await stack.enter_async_context(nats_server(folder / "nats"))
-        bus = await stack.enter_async_context(await NatsBus.connect(server.url, "bench", name="bench"))
-        await bus.ensure_streams()
         described = many_nodes(nodes)
+        inbox = inbox_of_agent(described[0].name)
+        bus = await stack.enter_async_context(await NatsBus.connect(server.url, "bench", name="bench", inbox=inbox))
+        await bus.ensure_streams()
         await give_nodes(bus, described)
         (port,) = free_ports(1)
         settings = {"source": "none", "flap_hold_s": 0, "bus": {"url": server.url, "cell": "bench"}}

@@ -78,7 +78,9 @@ async def measure(case: str, cpu_milli: Callable[[int], int], size: Size) -> lis
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-waiting-")))
         server = await stack.enter_async_context(nats_server(folder / "nats"))
-        bus = await stack.enter_async_context(await NatsBus.connect(server.url, "bench", name="bench"))
+        bus = await stack.enter_async_context(
+            await NatsBus.connect(server.url, "bench", name="bench", inbox="_INBOX.person.bench")
+        )
         await bus.ensure_streams()
         await give_nodes(bus, many_nodes(nodes))
         full = _Full(bus)

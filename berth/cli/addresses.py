@@ -4,7 +4,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from berth.cli.output import WRONG_USE, CommandError, plain
+from berth.cli.output import WRONG_USE, CommandError
 
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _SECRET: Final = re.compile(r"^(\w+://)?.*@", re.DOTALL)
@@ -22,12 +22,12 @@ def checked(source: str, text: str) -> str:
         CommandError: It is no such address, or holds a user or a password, which the error does not contain.
     """
     if "@" in text:
-        hidden = plain(_SECRET.sub(r"\1***@", text))
+        hidden = _SECRET.sub(r"\1***@", text)
         expected = "no user and no password: set BERTH_BUS__USER and BERTH_BUS__PASSWORD_FILE"
         raise CommandError(f"{source} is {hidden}, expected {expected}", code=WRONG_USE)
     for server in text.split(","):
         if expected := _expected(server):
-            raise CommandError(f"{source} is {plain(text)}, expected {expected}", code=WRONG_USE)
+            raise CommandError(f"{source} is {text}, expected {expected}", code=WRONG_USE)
     return text
 
 

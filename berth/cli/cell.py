@@ -18,6 +18,7 @@ from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, c
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
 from berth.runtime.errors import FatalError, ShellError, TransientError, UntrustedError, newer_version
@@ -85,8 +86,8 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
             draws on the terminal, and shows it itself.
 
     Raises:
-        CommandError: The address is invalid, no server answers, the server rejects the connection, or it does not have
-            the cell.
+        CommandError: The address is invalid, no server answers, the server rejects the connection or does not permit
+            what is needed, or it does not have the cell.
     """
     url = common.address
     access = access_of(bus_from_environment(url))
@@ -95,7 +96,13 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
     )
     try:
         bus = await NatsBus.connect(
-            url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access, is_patient=False
+            url.split(","),
+            common.cell,
+            name="berth",
+            inbox=inbox_of_person(access.name or "berth"),
+            timeout_s=_CONNECT_S,
+            access=access,
+            is_patient=False,
         )
     except UntrustedError as error:
         raise CommandError(
@@ -120,6 +127,12 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
             if needs_cell:
                 await bus.state(StreamName.STATUS)
         except TransientError as error:
+            if bus.lost.done():
+                raise CommandError(
+                    f"the server at {url} does not permit these credentials what the command needs"
+                    f" ({bus.lost.result().reason}); use those of a person: berth keys add --kind person",
+                    code=WRONG_USE,
+                ) from error
             raise CommandError(
                 f"the server at {url} has no cell {common.cell!r} ({cause(error)}); start one with: berth up, or name"
                 " another with --cell"

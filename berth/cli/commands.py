@@ -154,6 +154,19 @@ COMMANDS: Final = (
         "Make the streams of a cell anew from a backup. Its services must not run.",
     ),
     Command(
+        "streams",
+        "cluster.streams:list_streams",
+        "List the streams of a cell, and which are missing.",
+        (
+            Command(
+                "apply",
+                "cluster.streams:apply",
+                "Make the streams of a cell, and correct their settings: at its installation, and with a new release.",
+            ),
+            Command("list", "cluster.streams:list_streams", "List the streams of a cell, and which are missing."),
+        ),
+    ),
+    Command(
         "keys",
         "keys.key_commands:list_",
         "List the users of a cell's NATS, and which credentials have expired or are revoked.",
@@ -161,14 +174,24 @@ COMMANDS: Final = (
             Command(
                 "init",
                 "keys.key_commands:init",
-                "Make keys for a cell in a new folder: an operator, an account, and users of all services and of the"
-                " command.",
+                "Make keys for a cell in a new folder: an operator, an account, and users of all services and of people.",
             ),
             Command("add", "keys.key_commands:add", "Add a user, and write its credentials."),
+            Command(
+                "renew",
+                "keys.key_commands:renew",
+                "Make new keys for users that stay what they are; the old ones count until the servers read access.conf"
+                " again.",
+            ),
             Command(
                 "revoke",
                 "keys.key_commands:revoke",
                 "Revoke a user: the servers let it in no more once they have read access.conf again.",
+            ),
+            Command(
+                "marks",
+                "keys.key_commands:marks",
+                "Make the key by which binder and inventory know the pods that Berth bound.",
             ),
             Command(
                 "list",

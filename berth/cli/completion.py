@@ -1,7 +1,6 @@
 """``berth completion``: a script for a shell that completes commands, options and their values."""
 
 import re
-import sys
 from collections.abc import Iterator
 from typing import Final, Literal
 
@@ -9,6 +8,8 @@ from cyclopts import App
 
 from berth.cli.app import complete_command_line
 from berth.cli.commands import COMMANDS
+from berth.cli.output import write
+from berth.formats.shown import shown
 
 _FILES: Final = frozenset({"--file", "--folder", "FILES"})
 """Arguments that are files, whatever else they may be."""
@@ -38,7 +39,7 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
         script = "\n".join(
             [_OPTION.sub(_without_files, script), "# Arguments that are no files", *_fish_rules(app), ""]
         )
-    sys.stdout.write(script)
+    write(map(shown, script.splitlines()))
 
 
 def _without_files(rule: re.Match[str]) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import os
 import sys
 
-from berth.cli.output import CommandError
+from berth.cli.output import CommandError, write
+from berth.formats.shown import shown
 
 
 async def ask_consent(question: str, command: str, *, yes: bool) -> None:
@@ -25,8 +26,7 @@ async def ask_consent(question: str, command: str, *, yes: bool) -> None:
 async def _agrees(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
-    sys.stderr.write(f"{question}? [y/N] ")
-    sys.stderr.flush()
+    write([shown(f"{question}? [y/N] ")], to_stderr=True, end="")
     await _answered()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 

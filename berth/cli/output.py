@@ -1,6 +1,8 @@
 """Output of commands: tables and text for people, JSON for programs, one line per error.
 
-Text is wrapped at words on a terminal, and not at all elsewhere.
+Text is wrapped at words on a terminal, and not at all elsewhere. What comes from outside may be printed as it is:
+whatever a command prints is escaped here or by :func:`berth.cli.tables.text_of`, and nothing else writes to stdout or
+stderr.
 """
 
 import errno
@@ -12,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from berth.cli.tables import Span, Styled, Table, filled, text_of, wrapped
+from berth.formats.shown import Shown, shown_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,10 +103,21 @@ def print_legend(items: Iterable[Styled]) -> None:
 
 def emit(value: object) -> None:
     """Print a result as one line of JSON."""
+    write([json_line(value)])
+
+
+def json_line(value: object) -> Shown:
+    """A value as one line of JSON."""
     import msgspec  # noqa: PLC0415  # takes time that the list of commands does not need
 
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-    sys.stdout.flush()
+    return shown_json(msgspec.json.encode(value).decode())
+
+
+def write(lines: Iterable[Shown], *, to_stderr: bool = False, end: str = "\n") -> None:
+    """Write lines as they are, each with ``end``."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    stream.write("".join(f"{line}{end}" for line in lines))
+    stream.flush()
 
 
 def lost_output(error: Exception) -> int | None:
@@ -130,13 +144,13 @@ def lost_output(error: Exception) -> int | None:
 def complain(lines: Iterable[str]) -> None:
     """Print errors, one per line."""
     for line in lines:
-        _print_wrapped(progress_console(), [Span("error:", "bold red"), Span(f" {plain(line)}")])
+        _print_wrapped(progress_console(), [Span("error:", "bold red"), Span(f" {line}")])
 
 
 def warn(lines: Iterable[str]) -> None:
     """Print warnings, one per line."""
     for line in lines:
-        _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {plain(line)}")])
+        _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {line}")])
 
 
 def shows_unicode() -> bool:
@@ -176,13 +190,6 @@ def age(since_ms: int, now_ms: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def plain(text: str) -> str:
-    """A text from outside on one line: characters that move a cursor or end a line are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def listed(names: Iterable[str], most: int = _NODES_SHOWN) -> str:

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from berth.formats.shown import shown
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -33,8 +35,14 @@ class Span(NamedTuple):
     style: str = ""
 
 
-Styled: TypeAlias = str | Span | list[Span]
-"""A text, of one style or of several. Line breaks in it are kept."""
+class Drawing(NamedTuple):
+    """Lines below one another in one cell."""
+
+    lines: list[list[Span]]
+
+
+Styled: TypeAlias = str | Span | list[Span] | Drawing
+"""A text, of one style or of several; all of it may come from outside, see :func:`text_of`."""
 
 
 class Table:
@@ -93,13 +101,21 @@ class Table:
 
 
 def text_of(styled: Styled) -> "Text":
-    """The text as one of ``rich``."""
+    """The text as one of ``rich``, of printable characters: whatever else it contains is escaped.
+
+    All that is printed passes this function or :func:`berth.cli.output.write`. Only a drawing has several lines.
+    """
     from rich.text import Text  # noqa: PLC0415  # takes time that commands without tables do not need
 
-    if isinstance(styled, str):
-        return Text(styled)
-    spans = [styled] if isinstance(styled, Span) else styled
-    return Text.assemble(*((span.text, span.style) for span in spans))
+    match styled:
+        case Drawing(lines):
+            return Text("\n").join(map(text_of, lines))
+        case str():
+            return Text(shown(styled))
+        case Span():
+            return Text(shown(styled.text), styled.style)
+        case _:
+            return Text.assemble(*((shown(span.text), span.style) for span in styled))
 
 
 def wrapped(text: "Text", width: int | None) -> list["Text"]:

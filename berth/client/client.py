@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, Self, TypeVar
 
 import msgspec
@@ -30,7 +32,7 @@ from berth.schemas.programs.replies import (
     StatusReply,
     SubmitReply,
 )
-from berth.schemas.programs.requests import CancelRequest, EventsRequest, ExplainRequest, NodesRequest, StatusRequest
+from berth.schemas.programs.requests import CancelRequest, ExplainRequest, NodesRequest, StatusRequest
 from berth.schemas.programs.shape import Reply
 
 _Answer = TypeVar("_Answer", bound=Reply)
@@ -239,7 +241,12 @@ class Client:
             EventsLostError: Events that were not handed over are no longer stored, or more than 10,000 were lost.
         """
         return events_after(
-            self._ask_events, lambda: self._bus.link_changes, namespace, name, after=after, since_ms=since_ms
+            partial(self._ask, "events", answer=EventsReply, is_patient=True),
+            lambda: self._bus.link_changes,
+            namespace,
+            name,
+            after=after,
+            since_ms=since_ms,
         )
 
     async def _reach(self, wanted: StatusRequest, goal: Goal) -> JobState:
@@ -294,71 +301,47 @@ class Client:
                 raise ConnectionLostError(str(error)) from error
             yield wake
 
-    async def _ask_events(self, request: EventsRequest) -> EventsReply:
-        """Answer to a request for events, which is repeated until there is one.
-
-        Raises:
-            RequestError: The request was not carried out.
-            ConnectionLostError: The connection is closed.
-        """
-        tries = 0
-        while True:
-            try:
-                return await self._ask_once("events", request, EventsReply, timeout_s=_ANSWER_S)
-            except UnavailableError as error:
-                tries += 1
-                await asyncio.wait([self._bus.lost], timeout=max(_AGAIN.pause_s(tries), error.retry_after_s))
-
-    async def _ask(self, verb: str, request: object, answer: type[_Answer]) -> _Answer:
+    async def _ask(self, verb: str, request: object, answer: type[_Answer], *, is_patient: bool = False) -> _Answer:
         """Answer to a request, which is repeated while the service cannot be reached or has no room for it yet.
+
+        Args:
+            verb: The operation.
+            request: The request.
+            answer: Kind of the reply.
+            is_patient: Whether to repeat it until there is an answer.
 
         Raises:
             RequestError: The request was not carried out.
             UnavailableError: No answer in time.
             ConnectionLostError: The connection is closed.
         """
+        subjects = self._bus.subjects
+        subject = subjects.api_as(verb, self._identity) if self._identity else subjects.api(verb)
+        data = msgspec.json.encode(request)
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._timeout_s
+        end = math.inf if is_patient else loop.time() + self._timeout_s
         tries = 0
         while True:
             left_s = max(end - loop.time(), 0.001)
             try:
-                return await self._ask_once(verb, request, answer, timeout_s=min(left_s, _ANSWER_S))
-            except UnavailableError as error:
-                tries += 1
-                pause_s = max(_AGAIN.pause_s(tries), error.retry_after_s)
-                if loop.time() + pause_s >= end:
-                    raise UnavailableError(f"no answer to {verb} within {self._timeout_s} s: {error}") from error
+                return _read(await self._bus.request(subject, data, timeout_s=min(left_s, _ANSWER_S)), answer)
+            except TransientError as error:
+                why: Exception = error
+            except RequestError as error:
+                if error.code != "unavailable" and not error.retry_after_s:
+                    raise
+                why = error
+            except PoisonError as error:
+                raise RequestError(str(error), "too-large") from error
+            except FatalError as error:
+                raise ConnectionLostError(str(error)) from error
+            if self._bus.lost.done():
+                raise ConnectionLostError(self._bus.lost.result().reason) from why
+            tries += 1
+            pause_s = max(_AGAIN.pause_s(tries), why.retry_after_s if isinstance(why, RequestError) else 0.0)
+            if loop.time() + pause_s >= end:
+                raise UnavailableError(f"no answer to {verb} within {self._timeout_s} s: {why}") from why
             await asyncio.sleep(pause_s)
-
-    async def _ask_once(self, verb: str, request: object, answer: type[_Answer], *, timeout_s: float) -> _Answer:
-        """Answer to a request.
-
-        Raises:
-            RequestError: The request was not carried out.
-            UnavailableError: It may be carried out if it is sent again.
-            ConnectionLostError: The connection is closed.
-        """
-        subjects = self._bus.subjects
-        subject = subjects.api_as(verb, self._identity) if self._identity else subjects.api(verb)
-        try:
-            return _read(await self._bus.request(subject, msgspec.json.encode(request), timeout_s=timeout_s), answer)
-        except TransientError as error:
-            why: Exception = error
-        except RequestError as error:
-            if error.code != "unavailable" and not error.retry_after_s:
-                raise
-            why = error
-        except PoisonError as error:
-            raise RequestError(str(error), "too-large") from error
-        except FatalError as error:
-            why = error
-        if self._bus.lost.done() or isinstance(why, FatalError):
-            reason = self._bus.lost.result().reason if self._bus.lost.done() else str(why)
-            raise ConnectionLostError(reason) from why
-        raise UnavailableError(
-            str(why), retry_after_s=why.retry_after_s if isinstance(why, RequestError) else 0.0
-        ) from why
 
 
 def _tree(job: JobFile) -> dict[str, Any]:

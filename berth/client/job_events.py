@@ -1,5 +1,6 @@
 """Events of jobs as they come, from a position in their stream."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
@@ -13,6 +14,11 @@ from berth.schemas.programs.requests import EventsRequest
 _WAIT_S: Final = 3.0
 """How long the service waits for an event: less than the client waits for an answer. If the service is killed
 meanwhile, the next request comes that much later."""
+_APART_S: Final = 0.02
+"""Time between two requests over a longer time, unless more events are stored: of many events in a second, several come
+with one reply ..."""
+_BURST_S: Final = 0.4
+"""... after so many of them without a pause as would take this time."""
 _LOST: Final = "events-lost"
 Ask: TypeAlias = Callable[[EventsRequest], Awaitable[EventsReply]]
 """Asks the service until it answers."""
@@ -54,30 +60,54 @@ async def events_after(
         wanted = msgspec.convert({"namespace": namespace, "name": name}, EventsRequest)
     except msgspec.ValidationError as error:
         raise ClientError(f"namespace and name are {namespace!r} and {name!r}, expected names or *: {error}") from error
-    known = HandedOver(after)
+    known, pace = HandedOver(after), _Pace()
     while True:
+        await pace.keep()
         begin = await ask(msgspec.structs.replace(wanted, limit=0))
         position, mark = known.start_in(_kept(begin)) - 1, begin.mark
-        while True:
-            asked = msgspec.structs.replace(wanted, after=position, mark=mark, wait_s=_WAIT_S)
-            try:
-                reply = await ask(asked)
-            except RequestError as error:
-                if error.code != _LOST:
-                    raise
-                break  # what the stream has now decides whether events are lost
+        while (reply := await _page(ask, msgspec.structs.replace(wanted, after=position, mark=mark))) is not None:
             links = link_changes()
             for one in reply.events:
                 if link_changes() != links:
                     break
                 position, event = one.position, one.event
                 if one.stored_ms < since_ms or (known.is_remade and event.at_ms < since_ms):
-                    known.pass_by(one.position)
-                elif known.add(event.id, one.position):
-                    yield StoredEvent(one.position, event)
+                    known.pass_by(position)
+                elif known.add(event.id, position):
+                    yield StoredEvent(position, event)
             else:
                 position, mark = reply.position, reply.mark
                 known.cover(position)
+            if not reply.more:
+                await pace.keep()
+
+
+class _Pace:
+    """Spreads the requests of a program that follows many events."""
+
+    def __init__(self) -> None:
+        self._due_s = 0.0
+
+    async def keep(self) -> None:
+        """Wait until the next request may be sent."""
+        now_s = asyncio.get_running_loop().time()
+        self._due_s = max(self._due_s, now_s - _BURST_S) + _APART_S
+        if self._due_s > now_s:
+            await asyncio.sleep(self._due_s - now_s)
+
+
+async def _page(ask: Ask, wanted: EventsRequest) -> EventsReply | None:
+    """The next events; None if the stream has lost some, so that what it has now decides whether they are lost.
+
+    Raises:
+        RequestError: The service refuses the request for another reason.
+    """
+    try:
+        return await ask(msgspec.structs.replace(wanted, wait_s=_WAIT_S))
+    except RequestError as error:
+        if error.code != _LOST:
+            raise
+        return None
 
 
 def _kept(reply: EventsReply) -> EventsKept:

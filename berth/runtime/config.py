@@ -19,6 +19,7 @@ from msgspec import Meta
 from berth.formats.shortened import cut
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 from berth.runtime.errors import FatalError
+from berth.schemas.subjects import StreamName
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -56,12 +57,15 @@ class ConfigError(FatalError):
 class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Connection to NATS."""
 
-    url: Annotated[str, Meta(pattern=r"^(nats|tls|ws|wss)://[^@\s]+$")] = "nats://127.0.0.1:4222"
+    url: Annotated[str, Meta(pattern=r"^(nats|tls|ws|wss)://[^@\s]+\Z")] = "nats://127.0.0.1:4222"
     """URL of a server, or several separated by commas, without user and password."""
     cell: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
     """Name of the cell: one ledger, usually one cluster."""
     replicas: Literal[1, 3] = 1
     """Replicas of every stream. Used when a stream is created; 3 needs a NATS cluster of at least three servers."""
+    makes_streams: bool = True
+    """Whether the service makes the streams of the cell and corrects their settings, which needs the right to do so;
+    false: it waits for them, and ``berth streams apply`` makes them."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """Longest duration of the first connection attempt."""
     user: Annotated[str, Meta(max_length=256)] = ""
@@ -72,6 +76,9 @@ class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """File that holds a token, for a server without users."""
     creds_file: Path | None = None
     """File with the JWT and key of a user, in the form of the tool ``nsc``."""
+    signers_file: Path | None = None
+    """File with the public keys of those who may write the ledger, as ``berth keys`` writes it; without it nothing is
+    signed or checked."""
     tls_ca_file: Path | None = None
     """CA certificates in PEM for the certificate of the server; without it those of the system."""
     tls_cert_file: Path | None = None
@@ -80,6 +87,11 @@ class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Key of the client certificate in PEM, without a pass phrase."""
     tls_hostname: Annotated[str, Meta(max_length=253)] = ""
     """Name that the certificate of the server must have; empty: the host name in ``url``. For a port-forward."""
+
+    @property
+    def waits_for(self) -> tuple[StreamName, ...]:
+        """Streams that somebody else makes."""
+        return () if self.makes_streams else tuple(StreamName)
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -155,7 +155,7 @@ class Feed:
         """
         if self.gap is not None:
             gap, rest = self.gap, ""
-            if gap.reason is not GapReason.REPAIRED:
+            if gap.reason not in {GapReason.REPAIRED, GapReason.CONFIRMED}:
                 rest = f" was next, the stream has {gap.first_seq} to {gap.last_seq}"
             raise FatalError(f"{gap.stream}: {gap.reason}: sequence {gap.wanted}{rest}")
 
@@ -344,7 +344,7 @@ class Feeds:
         """Wait until the fact of a sequence has been received.
 
         Raises:
-            TransientError: It was not received within ``timeout_s``.
+            TransientError: No fact came for ``timeout_s``: many may take longer in all, and reading goes on.
         """
         await self._reach(self.facts, sequence, timeout_s)
 
@@ -352,7 +352,7 @@ class Feeds:
         """Wait until the record of a sequence has been received.
 
         Raises:
-            TransientError: It was not received within ``timeout_s``.
+            TransientError: No record came for ``timeout_s``.
             FatalError: It was deleted.
         """
         try:
@@ -364,13 +364,15 @@ class Feeds:
             raise
 
     async def _reach(self, feed: Feed, sequence: int, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                while feed.received < sequence and feed.gap is None:
-                    self.arrived.clear()
-                    await self.arrived.wait()
-        except TimeoutError as error:
-            raise TransientError(f"sequence {sequence} not received, the last was {feed.received}") from error
+        while feed.received < sequence and feed.gap is None:
+            before = feed.received
+            try:
+                async with asyncio.timeout(timeout_s):
+                    while feed.received == before and feed.gap is None:
+                        self.arrived.clear()
+                        await self.arrived.wait()
+            except TimeoutError as error:
+                raise TransientError(f"sequence {sequence} not received, the last was {before}") from error
 
     async def write_dead_letters(self) -> None:
         """Write facts that can never be applied to DEAD."""

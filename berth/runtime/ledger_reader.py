@@ -9,22 +9,15 @@ was void: one that starts anew has another ledger. Nobody reads the ledger while
 """
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterable
-from typing import Final
 
+from berth.runtime.bus.ledger_seal import Judged, LedgerSeal, seal_of
 from berth.runtime.bus.port import Bus, Follower, Gap, GapReason, Stored, StreamState
 from berth.runtime.errors import NoStreamError, TransientError
+from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
-
-_DIGEST_BYTES: Final = 16
-
-
-def stored_digest(data: bytes) -> str:
-    """Digest of a message as a skip contains it."""
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def skip_of(data: bytes) -> Skip | None:
@@ -81,7 +74,8 @@ class Skips:
 async def read_skips(bus: Bus, *, before: Skips | None = None) -> Skips:
     """All skips of the cell.
 
-    A skip that does not decode counts for nothing: the reader then stops where it would have without it.
+    A skip that does not decode, or has no valid signature, counts for nothing: the reader then stops where it would
+    have without it.
 
     Args:
         bus: The cell.
@@ -97,7 +91,7 @@ async def read_skips(bus: Bus, *, before: Skips | None = None) -> Skips:
     if before is not None and (before.created, before.last_seq) == (state.created, state.last_seq):
         return before
     stored = await bus.read(StreamName.SKIPS) if state.messages else []
-    found = filter(None, (skip_of(one.data) for one in stored))
+    found = filter(None, (skip_of(one.data) for one in stored if bus.signatures.counts(one)))
     return Skips(found, last_seq=state.last_seq, created=state.created)
 
 
@@ -133,7 +127,8 @@ async def follow_ledger(
 
     Each message that is skipped, deleted or not, is delivered as its skip. A deleted one without a skip is a gap. So is
     a skip of what was delivered or lies before it, unless that was void. A skip that is written later and of what was
-    not delivered takes its place as well.
+    not delivered takes its place as well. A message without a valid signature is delivered as a skip, where signatures
+    are checked; see :class:`LedgerSeal`.
 
     Args:
         bus: The cell.
@@ -148,7 +143,8 @@ async def follow_ledger(
     """
     skips = await read_skips(bus)
     kept = await last_kept(bus, state)
-    follower = LedgerFollower(skips, state, kept, on_message, on_gap, start_seq)
+    seal = await seal_of(bus, start_seq=start_seq, first_seq=state.first_seq, end=kept)
+    follower = LedgerFollower(skips, state, kept, seal, on_message, on_gap, start_seq)
     follower.start(bus)
     if is_live:  # a stream that is not there yet is followed from its beginning once it is made
         follower.watch_skips(bus, (skips.last_seq or 0) + 1)
@@ -162,6 +158,7 @@ class LedgerFollower:
         skips: Of the cell.
         state: Of the stream at the start.
         kept: The last message that it had then.
+        seal: Judges signatures.
         on_message: Called with each message.
         on_gap: Called before the end.
         start_seq: First sequence.
@@ -172,6 +169,7 @@ class LedgerFollower:
         skips: Skips,
         state: StreamState,
         kept: int,
+        seal: LedgerSeal,
         on_message: Callable[[Stored], None],
         on_gap: Callable[[Gap], None],
         start_seq: int,
@@ -183,6 +181,7 @@ class LedgerFollower:
         self._skips = skips
         self._state = state
         self._kept = kept
+        self._seal = seal
         self._on_message = on_message
         self._on_gap = on_gap
         self._subject = ""
@@ -212,7 +211,12 @@ class LedgerFollower:
         def again(_: Gap) -> None:
             self.watch_skips(bus, 0)
 
-        self._watch = bus.follow(StreamName.SKIPS, on_message=self._take_skip, on_gap=again, start_seq=start_seq)
+        def take(stored: Stored) -> None:
+            skip = skip_of(stored.data)
+            if skip is not None and bus.signatures.counts(stored):  # as in :func:`read_skips`
+                self._see_skip(skip)
+
+        self._watch = bus.follow(StreamName.SKIPS, on_message=take, on_gap=again, start_seq=start_seq)
 
     async def see_skips(self, bus: Bus) -> None:
         """Read the skips again, for a process that must not go on without knowing them; see :func:`follow_ledger`.
@@ -242,11 +246,6 @@ class LedgerFollower:
         ended = None if self._follower is None else await self._follower.wait()
         return self._gap or ended
 
-    def _take_skip(self, stored: Stored) -> None:
-        skip = skip_of(stored.data)
-        if skip is not None:  # as in :func:`read_skips`
-            self._see_skip(skip)
-
     def _see_skip(self, skip: Skip) -> None:
         if self._gap is not None or skip in self._skips.known:
             return
@@ -257,6 +256,17 @@ class LedgerFollower:
             self._end(Gap(StreamName.LEDGER, GapReason.REPAIRED, skip.sequence, state.first_seq, state.last_seq))
 
     def _take(self, stored: Stored) -> None:
+        for judged in self._seal.judge(stored):
+            if self._seal.wrong:
+                state = self._state
+                gap = Gap(StreamName.LEDGER, GapReason.CONFIRMED, self._seal.wrong, state.first_seq, state.last_seq)
+                self._end(gap)
+                return
+            self._pass(judged)
+
+    def _pass(self, judged: Judged) -> None:
+        """Deliver a message that is judged."""
+        stored = judged.stored
         if self._gap is not None:
             return
         self.recreations = self._follower.recreations if self._follower is not None else 0
@@ -267,7 +277,7 @@ class LedgerFollower:
         if self._gap is not None:
             return
         skip = self._skips.over(stored.sequence, stored.data)
-        self._deliver(stored if skip is None else stored._replace(data=skip))
+        self._deliver(stored._replace(data=judged.data if skip is None else skip))
         if stored.sequence == self._kept:
             self._fill(self._state.last_seq)
 

@@ -3,23 +3,26 @@
 An event is a fixed lower-case phrase; values are keys with units (``took_ms=``). A service gets a logger with its name,
 see :func:`logger_of`. Code that also runs outside of a service, such as the bus, uses :data:`DEFAULT_LOG` by default;
 the command line sets its form, see :func:`configure`. Lines of libraries, which use the logging of the standard
-library, have the same form.
+library, have the same form. Texts from outside are escaped: none of them forges a line or is obeyed by a terminal.
 """
 
 import logging
 import sys
+from io import StringIO
 from typing import Final, TextIO, TypeAlias
 
+from berth.formats.shown import shown, shown_json
 from berth.runtime.config import LogConfig
 from berth.runtime.optional_imports import without
 
 with without("rich"):  # for tracebacks in colour
     import structlog
-    from structlog.typing import EventDict, FilteringBoundLogger, Processor
+    from structlog.typing import EventDict, ExcInfo, FilteringBoundLogger, Processor
 
 Logger: TypeAlias = FilteringBoundLogger
 DEFAULT_LOG: Final[Logger] = structlog.get_logger()
 """Has no context and no state: each line uses the form that :func:`configure` set."""
+_OF_EXCEPTIONS: Final = ("exc_info", "stack_info")
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -98,5 +101,29 @@ def _rendering(config: LogConfig, out: TextIO) -> list[Processor]:
     """Processors that render a line."""
     if config.form == "json" or (config.form == "auto" and not out.isatty()):
         traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # may be large or secret
-        return [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer(default=str)]
-    return [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        return [
+            structlog.processors.ExceptionRenderer(traceback),
+            structlog.processors.JSONRenderer(default=str),
+            _escaped_json,
+        ]
+    return [_escaped, structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=_write_traceback)]
+
+
+def _escaped_json(_: object, __: str, line: object) -> str:
+    """JSON of a line, which the renderer leaves with one control character, DEL."""
+    return shown_json(str(line))
+
+
+def _escaped(_: object, __: str, event: EventDict) -> EventDict:
+    """The values as printable texts of one line each, but for numbers and what renders an exception."""
+    for key, value in event.items():
+        if key not in _OF_EXCEPTIONS and not isinstance(value, int | float | None):
+            event[key] = shown(value if isinstance(value, str) else repr(value))
+    return event
+
+
+def _write_traceback(out: TextIO, exc_info: ExcInfo) -> None:
+    """Write a traceback with each line indented, so that no message of an exception looks like a line of the log."""
+    written = StringIO()
+    structlog.dev.plain_traceback(written, exc_info)
+    out.writelines(f"\n  {shown(line)}" for line in written.getvalue().splitlines() if line)

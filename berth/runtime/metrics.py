@@ -45,6 +45,11 @@ class MetricsRegistry:
             "Messages of a stream that the process follows and has not applied yet, as far as it knows, by `stream`.",
             ["stream"],
         )
+        self.foreign: Final = self.gauge(
+            "process_foreign_messages",
+            "Messages for the followers of a stream that their consumers did not deliver, and that were dropped, by `stream`.",
+            ["stream"],
+        )
 
     def counter(self, name: str, what: str, labels: Sequence[str] = ()) -> Counter:
         """Create a counter.

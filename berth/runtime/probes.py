@@ -74,12 +74,14 @@ class Readiness:
         """Whether the bus is connected."""
         return self._link is not None and self._link.connected
 
-    def waiting(self) -> dict[str, int]:
-        """Messages that the process has not applied yet, by stream that it follows."""
-        found: Counter[str] = Counter()
+    def followed(self) -> dict[str, tuple[int, int]]:
+        """By stream that the process follows: messages that it has not applied, and foreign ones that it dropped."""
+        waiting: Counter[str] = Counter()
+        foreign: Counter[str] = Counter()
         for one in self._link.followed if self._link is not None else ():
-            found[one.stream] += one.waiting
-        return dict(found)
+            waiting[one.stream] += one.waiting
+            foreign[one.stream] += one.foreign
+        return {stream: (count, foreign[stream]) for stream, count in waiting.items()}
 
     @property
     def reason(self) -> str:
@@ -140,8 +142,10 @@ class ServicePages:
         registry.ready.set(not self.reason)
         registry.connected.set(self._readiness.is_connected)
         registry.waiting.clear()
-        for stream, messages in self._readiness.waiting().items():
-            registry.waiting.labels(stream).set(messages)
+        registry.foreign.clear()
+        for stream, (waiting, foreign) in self._readiness.followed().items():
+            registry.waiting.labels(stream).set(waiting)
+            registry.foreign.labels(stream).set(foreign)
 
 
 @asynccontextmanager

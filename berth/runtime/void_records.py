@@ -2,6 +2,7 @@
 
 from berth.runtime.logs import Logger
 from berth.runtime.metrics import MetricsRegistry
+from berth.schemas.chain import UNSIGNED
 
 
 class VoidRecords:
@@ -17,6 +18,10 @@ class VoidRecords:
             "Messages on the ledger's subject that change nothing: of a dispatcher that leads no more, or published by"
             " something else. The log names the sequence and the reason of each once.",
         )
+        self._unsigned = registry.counter(
+            "unsigned_records_total",
+            "Those of them that have no valid signature, while signatures are checked: somebody who must not writes there.",
+        )
         self._last = 0
 
     def note(self, sequence: int, reason: str, log: Logger) -> None:
@@ -24,4 +29,6 @@ class VoidRecords:
         if sequence > self._last:
             self._last = sequence
             self._counter.inc()
+            if reason == UNSIGNED:
+                self._unsigned.inc()
             log.warning("void message in the ledger", sequence=sequence, reason=reason)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.schemas.catalogue import portable
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.programs.operations import OPERATIONS
 from berth.schemas.programs.replies import ErrorReply
@@ -118,7 +119,7 @@ def _first_line(shape: type[Shape]) -> str:
 
 def components_of(types: Iterable[type[Shape]], template: str) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     """References to types, and the schemas of all objects in them by name, sorted."""
-    references, components = msgspec.json.schema_components(list(types), ref_template=template)
+    references, components = portable(msgspec.json.schema_components(list(types), ref_template=template))
     for name, cls in _shapes_in(types).items():
         texts = field_texts(cls)
         places = components[name].get("properties", {})  # a row has none: its fields are an array

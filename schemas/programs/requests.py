@@ -15,7 +15,7 @@ EVENTS_MAX: Final = 1_000
 WAIT_MAX_S: Final = 30
 """Longest wait for an event."""
 _POSITION_MAX: Final = (1 << 63) - 1
-NameOrAll = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$")]
+NameOrAll = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)\Z")]
 """A name; ``*`` for all."""
 
 

@@ -71,14 +71,16 @@ def identity_of(subject: str, *, verb_subject: str) -> str:
     """Identity of the caller of a request, which NATS lets use only its own; empty without one.
 
     Args:
-        subject: Subject of the request.
+        subject: Subject of the request, of the program itself or of the gateway for it.
         verb_subject: Subject of requests without an identity.
 
     Raises:
         RequestError: What follows is no token.
     """
-    text = subject.removeprefix(verb_subject).removeprefix(".")
+    if subject == verb_subject:
+        return ""
+    text = subject.rpartition(".")[2]
     try:
-        return untoken(text) if text else ""
+        return untoken(text)
     except ValueError as error:
         raise RequestError("identity", repr(text), "a token of subjects", code="denied") from error

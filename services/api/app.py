@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from berth.runtime.beside import BesideWork, beside
+from berth.runtime.bus.inboxes import ANYBODY, NAMED
 from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.clock import Clock
 from berth.runtime.identity import process_identity
@@ -69,7 +70,11 @@ async def serve_beside(
         TransientError: The bus did not answer at the start.
         FatalError: The history has a gap; the next start reads it anew.
     """
-    await bus.ensure_streams(replicas=config.bus.replicas, max_age_s={StreamName.EVENTS: config.events_kept_s})
+    await bus.ensure_streams(
+        replicas=config.bus.replicas,
+        max_age_s={StreamName.EVENTS: config.events_kept_s},
+        waits_for=config.bus.waits_for,
+    )
     loop = Loop(bus, clock, config, instruments, spans)
     instruments.readiness.wait("the events of what is stored are stored")
     async with AsyncExitStack() as stack:
@@ -85,11 +90,12 @@ async def serve_beside(
             request, reply = (_text(shape_schema(each)) for each in (one.request, one.reply))
             subjects = bus.subjects
             at_once = pages.at_once if one.verb == "events" else config.requests_at_once
-            for name, subject in (
-                (one.verb, subjects.api(one.verb)),
-                (f"{one.verb}-as", subjects.api_as_any(one.verb)),
+            for name, subject, callers in (
+                (one.verb, subjects.api(one.verb), ANYBODY),
+                (f"{one.verb}-as", subjects.api_as_any(one.verb), (NAMED,)),
+                (f"{one.verb}-for", subjects.gate_any(one.verb), ("gateway",)),
             ):
-                served = await bus.offer(Endpoint(name, subject, QUEUE, request, reply, at_once), handler)
+                served = await bus.offer(Endpoint(name, subject, QUEUE, request, reply, at_once, callers), handler)
                 stack.push_async_callback(served.stop)
         stack.push_async_callback(pages.close)  # first, as the others end when all requests are answered
         instruments.readiness.ready()

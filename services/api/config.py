@@ -33,7 +33,8 @@ class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     grants: list[Grant] = []
     """Who may do what. Without a grant that fits a request is denied."""
     requests_at_once: Annotated[int, Meta(ge=1, le=1_000)] = 64
-    """Most requests of an operation that are carried out at the same time; those about one job follow one another."""
+    """Most requests of an operation that are carried out at the same time; those about one job follow one another. Of
+    ``events``, which may wait for what is to come: those of each identity, of 2,000 in all."""
     requests_per_s: Annotated[float, Meta(gt=0, le=1_000_000)] = 400.0
     """Requests of one identity in a second, after those of ``requests_burst``; one counts as one more for each 4 KiB
     and each 8 JSON objects in it. More are refused with ``too-many``. In an open cell callers without an identity have

@@ -26,6 +26,7 @@ from berth.services.api.event_mark import EventsLostError, Mark
 from berth.services.api.event_tail import Jobs, Reading, Row, Tail
 from berth.services.api.event_writer import without_ranks
 from berth.services.api.request_errors import RequestError
+from berth.services.api.turns import Turns
 
 _OPEN_MAX: Final = 2_000
 """Requests of all identities that wait or are carried out. More are refused at once."""
@@ -53,6 +54,16 @@ class _RawReply(EventsReply, frozen=True, kw_only=True):
     events: list[_RawEvent]  # type: ignore[assignment]  # encoded alike
 
 
+class _Asked(NamedTuple):
+    """A request, whose it is, and until when it waits, in seconds of the loop."""
+
+    request: EventsRequest
+    identity: str
+    jobs: Jobs
+    mark: Mark | None
+    end_s: float
+
+
 class _Page(NamedTuple):
     """Events, the position up to which they are all, whether more are stored, and whether the tail gave them."""
 
@@ -78,6 +89,7 @@ class EventPages:
         self._tail: Tail | None = None
         self._opening: asyncio.Task[Tail] | None = None
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
+        self._turns = Turns()
         self._open: Counter[str] = Counter()
         self._open_each = _OPEN_MAX if config.is_open else config.requests_at_once
         self._is_closed = False
@@ -87,20 +99,30 @@ class EventPages:
         """Requests that are taken at the same time: so many more than may wait that the others are refused."""
         return 2 * _OPEN_MAX
 
-    async def page(self, asked: EventsRequest, identity: str) -> EventsReply:
+    async def page(self, request: EventsRequest, identity: str) -> EventsReply:
         """Events of jobs which the caller may read.
+
+        Pages of one identity are put together one after another, so that others wait for one of them at most.
+
+        Args:
+            request: The request.
+            identity: The caller; empty if it has none.
 
         Raises:
             EventsLostError: Events after the position are lost.
             RequestError: The mark is none, or too many requests wait.
             TransientError: The bus did not answer.
         """
-        jobs, mark = Jobs.of(asked.namespace, asked.name), Mark.of(asked.mark) if asked.mark else None
+        asked = _Asked(
+            request,
+            identity,
+            Jobs.of(request.namespace, request.name),
+            Mark.of(request.mark) if request.mark else None,
+            asyncio.get_running_loop().time() + request.wait_s,
+        )
         with self._place(identity):
-            end_s = asyncio.get_running_loop().time() + asked.wait_s
             for _ in range(_TRIES):
-                tail = await self._open_tail()
-                reply = await self._reply(tail, asked, jobs, mark, end_s)
+                reply = await self._reply(await self._open_tail(), asked)
                 if reply is not None:
                     return reply
         raise TransientError(f"{StreamName.EVENTS} cannot be followed: the connection breaks")
@@ -160,29 +182,28 @@ class EventPages:
         self._tail = await Tail.open(self._bus, self._reading)
         return self._tail
 
-    async def _reply(
-        self, tail: Tail, asked: EventsRequest, jobs: Jobs, mark: Mark | None, end_s: float
-    ) -> EventsReply | None:
-        """The reply; None if the tail is over."""
-        after = asked.after
+    async def _reply(self, tail: Tail, asked: _Asked) -> EventsReply | None:
+        """The reply; None if the tail is over, or has forgotten meanwhile what is asked for."""
+        after = asked.request.after
         while True:
-            state = await self._look(tail, asked, after, mark)
+            state = await self._look(tail, asked, after)
             if tail.is_over:
                 return None
-            if not asked.limit and state is not None:
+            if not asked.request.limit and state is not None:
                 kept = EventsKept(stream=state.created, first=state.first_seq, last=state.last_seq)
-                return _reply_of(tail, _Page([], asked.after, has_more=False), kept)
-            page = await self._page(tail, asked.limit, jobs, after, state)
+                return _reply_of(tail, _Page([], after, has_more=False), kept)
+            async with self._turns.of(asked.identity):
+                page = await self._page(tail, asked, after, state)
             if page is None or tail.is_over:
                 return None
-            left_s = end_s - asyncio.get_running_loop().time()
+            left_s = asked.end_s - asyncio.get_running_loop().time()
             if page.rows or page.has_more or left_s <= 0:
                 return _reply_of(tail, page)
             after = page.position
             if page.is_of_tail:
-                await tail.wait(jobs, left_s)
+                await tail.wait(asked.jobs, left_s)
 
-    async def _look(self, tail: Tail, asked: EventsRequest, after: int, mark: Mark | None) -> StreamState | None:
+    async def _look(self, tail: Tail, asked: _Asked, after: int) -> StreamState | None:
         """See that the stream has what it had; its state, unless the tail knows enough.
 
         A request that waits is answered from the tail alone if it goes on there. Any other one gets what was stored
@@ -192,10 +213,11 @@ class EventPages:
             EventsLostError: Events after the position are lost.
             TransientError: The bus did not answer.
         """
+        mark, request = asked.mark, asked.request
         newest = max(after, mark.position) if mark is not None else after
         goes_on = tail.base <= after and newest <= tail.last.position and (mark is None or mark.created == tail.created)
         state = None
-        if not goes_on or not asked.wait_s or not asked.limit:
+        if not goes_on or not request.wait_s or not request.limit:
             state = await self._bus.state(StreamName.EVENTS)
             if state.created != tail.created:
                 await tail.close()
@@ -230,14 +252,17 @@ class EventPages:
         if at_ms != mark.at_ms:
             raise EventsLostError("mark", mark.text(), "that of a message that is kept", GapReason.BACKWARDS)
 
-    async def _page(self, tail: Tail, limit: int, jobs: Jobs, after: int, state: StreamState | None) -> _Page | None:
-        """Events after a position; None if the stream has changed meanwhile."""
-        if state is None or after >= tail.base:
+    async def _page(self, tail: Tail, asked: _Asked, after: int, state: StreamState | None) -> _Page | None:
+        """Events after a position; None if the tail has forgotten them, or the stream has changed meanwhile."""
+        limit = asked.request.limit
+        if after >= tail.base:
             begin = after if state is None else max(after, state.first_seq - 1)  # what was removed may be here still
-            rows, has_more = self._taken(tail.rows_of(jobs, begin), limit)
+            rows, has_more = self._taken(tail.rows_of(asked.jobs, begin), limit)
             position = rows[-1].position if has_more else tail.last.position
             return _Page(rows, max(after, position), has_more)
-        stored = await self._stored(tail, limit, jobs, max(after + 1, state.first_seq))
+        if state is None:
+            return None
+        stored = await self._stored(tail, limit, asked.jobs, max(after + 1, state.first_seq))
         if stored is None:
             return None
         found, is_whole = stored
@@ -295,9 +320,9 @@ class EventPages:
         found: list[Row] = []
         size = 0
         for row in rows:
-            if not row.data:
-                continue
             fitting = self._fitting(row, size_max)
+            if not fitting.data:
+                continue
             size += len(fitting.data) + _ROW_FRAME_BYTES
             if len(found) == limit or (found and size > size_max):
                 return found, True
@@ -305,12 +330,14 @@ class EventPages:
         return found, False
 
     def _fitting(self, row: Row, size_max: int) -> Row:
-        """An event that a reply takes; without its ranks if it is too long."""
+        """An event that a reply takes: without its ranks if it is too long, without data if that does not help."""
         if len(row.data) + _ROW_FRAME_BYTES <= size_max:
             return row
-        short = msgspec.json.encode(without_ranks(msgspec.json.decode(row.data, type=JobEvent)))
-        self._log.warning("event without its ranks", position=row.position, size_bytes=len(row.data))
-        return row._replace(data=short)
+        data = msgspec.json.encode(without_ranks(msgspec.json.decode(row.data, type=JobEvent)))
+        if len(data) + _ROW_FRAME_BYTES > size_max:
+            self._log.error("event is left out: it is too long", position=row.position, size_bytes=len(data))
+            data = b""
+        return row._replace(data=data)
 
 
 def _reply_of(tail: Tail, page: _Page, kept: EventsKept | None = None) -> EventsReply:

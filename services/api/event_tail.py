@@ -63,12 +63,13 @@ class Reading:
 
     Args:
         subjects: Of the cell.
-        log: Gets a line for each event that cannot be read, which is left out.
+        log: Gets lines about events that cannot be read, which are left out.
     """
 
     def __init__(self, subjects: Subjects, log: Logger) -> None:
         self._prefix = f"{subjects.root}event.job."
         self._log = log
+        self._wrong = 0
 
     def row(self, stored: Stored) -> Row:
         """The row of a message."""
@@ -81,7 +82,10 @@ class Reading:
         try:
             msgspec.json.decode(stored.data, type=JobEvent)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            self._log.warning("event does not decode", subject=shortened(stored.subject), sequence=stored.sequence)
+            self._wrong += 1
+            if self._wrong & (self._wrong - 1) == 0:  # the 1st, 2nd, 4th and so on: it is read again and again
+                shown = shortened(stored.subject)
+                self._log.warning("event does not decode", subject=shown, sequence=stored.sequence, count=self._wrong)
             return False
         return True
 

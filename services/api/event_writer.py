@@ -16,7 +16,7 @@ from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.errors import AmbiguousError, ConflictError, DuplicateError, OversizeError, TransientError
 from berth.runtime.logs import Logger
 from berth.schemas.programs.events import JobEvent
-from berth.schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName, is_plain
 from berth.services.api.metrics import ApiMetrics
 
 _KNOWN_MAX: Final = 50_000
@@ -135,7 +135,7 @@ class EventWriter:
 
     async def _store(self, subject: str, event: JobEvent) -> None:
         stored = self._known.get(subject) or _Stored(0, set())
-        message_id = event.id
+        message_id = event.id if is_plain(event.id) else ""
         while event.id not in stored.ids:
             self._see_link()
             try:

@@ -37,7 +37,7 @@ from berth.schemas.programs.requests import (
     StatusRequest,
 )
 from berth.schemas.programs.shape import Reply
-from berth.schemas.status import JobStatus
+from berth.schemas.status import JobStatus, stored_status
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access, identity_of
 from berth.services.api.event_pages import EventPages
@@ -292,7 +292,7 @@ class Operations:
         if stored is None:
             return None
         try:
-            return decode(stored.data, JobStatus)
+            return stored_status(stored.subject, stored.data)
         except DecodeError as error:
             self._log.warning("status does not decode", subject=stored.subject, reason=error.reason)
             return None

@@ -7,6 +7,7 @@ import msgspec
 
 from berth.runtime.clock import Clock
 from berth.schemas.intake import JobRequest
+from berth.schemas.programs.events import EventsReply
 from berth.schemas.programs.replies import NodesReply
 from berth.schemas.programs.shape import Reply
 from berth.services.api.request_errors import RequestError
@@ -16,6 +17,8 @@ _OBJECTS_A_TOKEN: Final = 8
 """A request costs one token, and one more for each of so many bytes and of so many objects in it: about a millisecond
 of work each."""
 _TASKS_A_TOKEN: Final = 2
+_EVENTS_A_TOKEN: Final = 100
+"""Stored events, which are read and given as they are."""
 _KEPT_MAX: Final = 10_000
 """Identities whose buckets are kept; those that are full are forgotten first."""
 
@@ -66,7 +69,9 @@ class Rates:
         bucket.tokens -= cost
 
     def charge(self, identity: str, reply: Reply) -> None:
-        """Take the tokens of a reply about nodes, which was made before their number was known; others are short.
+        """Take the tokens of a reply with nodes or events, which was made before their number was known.
+
+        Other replies are short.
 
         Args:
             identity: The caller.
@@ -74,6 +79,8 @@ class Rates:
         """
         if isinstance(reply, NodesReply):
             self._filled(identity).tokens -= len(reply.nodes) // _OBJECTS_A_TOKEN
+        elif isinstance(reply, EventsReply):
+            self._filled(identity).tokens -= len(reply.events) // _EVENTS_A_TOKEN
 
     def charge_job(self, identity: str, request: JobRequest) -> None:
         """Take the tokens of a job for the work of placing it, which grows with its tasks; one costs nothing more.

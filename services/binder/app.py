@@ -9,16 +9,17 @@ from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.keys.mark_keys import marks_of
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api
 from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.logs import Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.waits import all_set
-from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
+from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
 from berth.schemas.fault_facts import ReplacementsSeen
-from berth.schemas.status import JobStatus
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
 from berth.services.binder.cluster import Cluster, SimCluster, gang_of
@@ -43,7 +44,7 @@ async def serve(
         FatalError: The Kubernetes cluster is unreachable.
         ExceptionGroup: As :func:`bind_on`.
     """
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
     if config.kube is None:
         simulated = SimCluster(bus, answer_timeout_s=config.answer_timeout_s)
         await bind_on(simulated, bus, clock, config, instruments, stop)
@@ -66,6 +67,7 @@ async def bind_in_kubernetes(
     """Bind and evict on a Kubernetes cluster, and write notices there, until ``stop`` is set.
 
     Raises:
+        ConfigError: The keys of pod marks cannot be read.
         TransientError: The bus did not answer at the start.
         ExceptionGroup: As :func:`bind_on`.
     """
@@ -75,6 +77,7 @@ async def bind_in_kubernetes(
         clock,
         config,
         instruments,
+        marks=marks_of(config.marks_file, instruments.log),
         report_event=notices.report_event,
         report_scheduled=notices.report_scheduled,
     )
@@ -310,7 +313,7 @@ class _Intake:
     def take_status(self, stored: Stored) -> None:
         """Take a status; one that cannot be read changes nothing."""
         try:
-            status = decode(stored.data, JobStatus)
+            status = stored_status(stored.subject, stored.data)
         except DecodeError as error:
             self._log.error("status unreadable", subject=stored.subject, reason=error.reason)
             return

@@ -1,5 +1,6 @@
 """Settings of the binder."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -24,6 +25,8 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long the latest facts may take to be readable at the start."""
     kube: KubeConfig | None = None
     """The Kubernetes cluster in which pods are bound; without it the simulated one on the bus."""
+    marks_file: Path | None = None
+    """Keys that prove the marks of pods, as ``berth keys marks`` makes them; the inventory has the same."""
     binds_at_once: Annotated[int, Meta(ge=1, le=1_024)] = 64
     """Maximum number of concurrent requests to the API server, over all gangs."""
     partial: Literal["undo", "leave"] = "undo"

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from berth.core.explain.text import pluralize
+from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
@@ -58,6 +59,7 @@ class KubeCluster(EvictionPort):
         clock: Source of time.
         config: Settings.
         instruments: Of the process.
+        marks: Proves the marks of pods.
         report_event: Called to write an Event: object, reason, message, uid of the job.
         report_scheduled: Called to write an Event about a pod that is bound: object, message, uid of its job.
     """
@@ -69,13 +71,13 @@ class KubeCluster(EvictionPort):
         config: BinderConfig,
         instruments: Instruments[BinderMetrics],
         *,
+        marks: MarkProofs = UNCHECKED,
         report_event: Callable[[Involved, str, str, str], None] = ignore_event,
         report_scheduled: Callable[[Involved, str, str], None] = ignore_event,
     ) -> None:
         at_once, faults = config.binds_at_once, instruments.faults
-        self.nodes = NodeCards()
-        self.times = PredicateTimes()
-        self._binding = PodBinding(api, at_once=at_once, faults=faults)
+        self.nodes, self.times = NodeCards(), PredicateTimes()
+        self._binding = PodBinding(api, at_once=at_once, faults=faults, marks=marks)
         deletion = PodDeletion(api, self.nodes, clock, instruments, at_once=at_once, report_event=report_event)
         claims = ClaimBinding(api, at_once=at_once, faults=faults)
         super().__init__(
@@ -86,9 +88,7 @@ class KubeCluster(EvictionPort):
             turns=NodeTurns(config),
             report_event=report_event,
         )
-        self._metrics = instruments.metrics
-        self._config = config
-        self._report_scheduled = report_scheduled
+        self._metrics, self._config, self._report_scheduled = instruments.metrics, config, report_scheduled
         self._remade = RemadePods(api, self._binding)
         self._recovery = KubeRecovery(self._binding, self._members, self._chip_slots, self.times)
 

@@ -181,7 +181,8 @@ class KubeEviction:
 
     async def _list(self, namespace: str, selectors: Mapping[str, str]) -> list[PodLean]:
         path = api_path("v1", "namespaces", namespace, "pods")
-        return [pod async for pod in objects_of(self._api, path, Listed[PodLean], page_size=_PAGE, selectors=selectors)]
+        pods = objects_of(self._api, path, Listed[PodLean], page_size=_PAGE, selectors=selectors)
+        return [self._pods.counted(pod) async for pod in pods]
 
 
 class HeldPods:

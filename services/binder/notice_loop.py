@@ -15,6 +15,7 @@ from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Condition
 from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.formats.kubernetes.pods import GATED
+from berth.formats.shown import shown
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
@@ -238,7 +239,7 @@ class NoticeLoop:
             "type": "PodScheduled",
             "status": "False",
             "reason": _SCHEDULING_GATED if is_gated else _UNSCHEDULABLE,
-            "message": write.notice.sentence,
+            "message": shown(write.notice.sentence),
             "lastProbeTime": now,
             "lastTransitionTime": since or now,
         }

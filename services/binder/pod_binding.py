@@ -12,7 +12,9 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from berth.formats.ascend.bind_annotations import STALE
+from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, STEP
+from berth.formats.kubernetes.bound_pods import counted
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.paths import api_path
@@ -205,10 +207,12 @@ class PodBinding:
         api: The API server.
         at_once: Maximum number of concurrent requests.
         faults: Fault points ``bind.before`` and ``bind.after``.
+        marks: Proves the marks of pods, and says of which pods they count.
     """
 
-    def __init__(self, api: Api, *, at_once: int, faults: FaultPoints) -> None:
+    def __init__(self, api: Api, *, at_once: int, faults: FaultPoints, marks: MarkProofs = UNCHECKED) -> None:
         self._api = api
+        self._marks = marks
         self._gate = asyncio.Semaphore(at_once)
         self._faults = faults
 
@@ -226,7 +230,8 @@ class PodBinding:
     async def _bind(self, request: PodBindRequest) -> Verdict:
         if request.is_stale and (verdict := await self._clean(request)) is not None:
             return verdict
-        path, body = f"{request.path}/binding", binding_of(request)
+        proved = self._marks.proved(request.uid, request.annotations)
+        path, body = f"{request.path}/binding", binding_of(msgspec.structs.replace(request, annotations=proved))
         error: TransientError | RefusedError
         for _ in range(_TRIES):
             try:
@@ -300,6 +305,11 @@ class PodBinding:
             return True
         return pod is not None and pod.belongs_to(uid, attempt)
 
+    def counted(self, pod: PodLean) -> PodLean:
+        """A pod without the marks that do not count; one without a node keeps them: a Binding replaces them."""
+        meta = counted(pod.metadata, self._marks) if pod.spec.node_name else pod.metadata
+        return pod if meta is pod.metadata else msgspec.structs.replace(pod, metadata=meta)
+
     async def look(self, namespace: str, name: str) -> PodLean | None:
         """Current state of a pod; None when it does not exist.
 
@@ -308,7 +318,7 @@ class PodBinding:
         """
         try:
             async with self._gate:
-                return await self._api.get(pod_path(namespace, name), PodLean)
+                return self.counted(await self._api.get(pod_path(namespace, name), PodLean))
         except RefusedError as error:
             if error.is_absent:
                 return None

@@ -12,6 +12,7 @@ from typing import Final
 
 from berth.formats.ascend.pod_annotations import JOB_UID, POD_STATUS
 from berth.formats.kubernetes.events import Involved, rfc3339
+from berth.formats.shown import shown
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
@@ -155,7 +156,7 @@ class PodDeletion:
         meta = pod.metadata
         now = rfc3339(self._clock.now_ms())
         conditions = [
-            {"type": kind, "status": status, "reason": why, "message": reason, "lastTransitionTime": now}
+            {"type": kind, "status": status, "reason": why, "message": shown(reason), "lastTransitionTime": now}
             for kind, status, why in (("Ready", "False", _EVICT), ("DisruptionTarget", "True", _PREEMPTED))
         ]
         body = {"metadata": {"uid": meta.uid}, "status": {"conditions": conditions}}

@@ -30,12 +30,12 @@ _REMAKE: Final[frozenset[OwnerKind]] = frozenset(
 _COUNT: Final[frozenset[OwnerKind]] = frozenset({"Job", "TFJob", "XGBoostJob", "MXJob"})
 """Kinds whose controllers count a deleted pod as failed, whatever their objects say.
 
-Source: Kubernetes, batch/v1 Job; training-operator 1.8.1, ``UpdateJobStatus`` of each kind.
+Source: docs/reference/kubernetes.md, "Pods that are deleted".
 """
 _BY_POLICY: Final[frozenset[OwnerKind]] = frozenset({"PyTorchJob", "PaddleJob"})
 """Kinds whose replicas start again after a deletion if their restart policy lets them; the default does.
 
-Source: training-operator 1.8.1, ``UpdateJobStatus`` and ``ReconcileJobs``.
+Source: docs/reference/kubernetes.md, "Pods that are deleted".
 """
 _RESTARTS: Final = frozenset({"", "Always", "OnFailure"})
 _ON_DELETION: Final = frozenset({"PodEvicted", "*"})

@@ -69,7 +69,7 @@ async def serve_beside(
         process: Identity of this process; that of each process is another.
         garbage: Of the process.
     """
-    kept_streams = KeptStreams(bus, config.bus.replicas, clock, instruments.log)
+    kept_streams = KeptStreams(bus, config.bus.replicas, clock, instruments.log, waits_for=config.bus.waits_for)
     await kept_streams.begin()
     instruments.metrics.shards.set(config.shards)
     terms = Terms(

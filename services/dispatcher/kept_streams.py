@@ -1,12 +1,14 @@
 """Streams that are gone or stuck after the server was: they are created again while the services run."""
 
 import asyncio
+from collections.abc import Collection
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.bus.stuck_lease import LOOK_S, StuckLease
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import Logger
+from berth.schemas.subjects import StreamName
 
 
 class KeptStreams:
@@ -19,11 +21,15 @@ class KeptStreams:
         replicas: Replicas of each stream. With one, a stream comes back with its server, and is never deleted.
         clock: Of the process.
         log: Logger of the service.
+        waits_for: Streams that somebody else makes; that of leases is made again here all the same.
     """
 
-    def __init__(self, bus: Bus, replicas: int, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self, bus: Bus, replicas: int, clock: Clock, log: Logger, *, waits_for: Collection[StreamName] = ()
+    ) -> None:
         self._bus = bus
         self._replicas = replicas
+        self._waits_for = frozenset(waits_for) - {StreamName.LEASE}
         self._log = log
         self._lease = StuckLease(bus, clock, log)
         self._seen = bus.link_changes
@@ -37,7 +43,7 @@ class KeptStreams:
         """
         while True:
             try:
-                await self._bus.ensure_streams(replicas=self._replicas)
+                await self._bus.ensure_streams(replicas=self._replicas, waits_for=self._waits_for)
             except TransientError:
                 if not await self._is_stuck():
                     raise
@@ -59,7 +65,7 @@ class KeptStreams:
         if now == self._seen and not self._lease.is_deleted:
             return
         try:
-            await self._bus.ensure_streams(replicas=self._replicas)
+            await self._bus.ensure_streams(replicas=self._replicas, waits_for=self._waits_for)
         except TransientError:
             return  # the bus says so in the log
         except FatalError as error:  # the next start says so, and ends

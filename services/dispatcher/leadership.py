@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.bus.port import Bus, Served
 from berth.runtime.clock import Clock
@@ -289,7 +290,9 @@ class Keeper:
         self._standing.barred = ""
         self._changed()
         await self.beat()
-        self._answering = await self._bus.serve(self._bus.subjects.heartbeat_question(ROLE), self._answer)
+        self._answering = await self._bus.serve(
+            self._bus.subjects.heartbeat_question(ROLE), self._answer, callers=CALLERS[ROLE]
+        )
 
     async def _lose(self) -> None:
         self._standing.is_leader = self._standing.is_doubted = False

@@ -1,7 +1,9 @@
 """Lease for liveness: it selects the leader among several dispatchers. Correctness does not depend on it."""
 
+from typing import Final
+
 from berth.runtime.bus.leaders import held_by, is_restored
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, TransientError
 from berth.runtime.instruments import Instruments
@@ -9,6 +11,9 @@ from berth.schemas.envelope import encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
+
+_WRITES_MAX: Final = 5
+"""Times that a lease is written in place of messages that are none."""
 
 
 class Lease:
@@ -71,19 +76,12 @@ class Lease:
         try:
             if not self.is_held:
                 last = await self._bus.last(StreamName.LEASE, self._subject)
-                if last is not None and not await self._is_free(held := held_by(last.data), silence_ms):
+                if not await self._is_free(held := held_by(self._bus, last), silence_ms):
                     self.other = held.holder
                     return False
                 self._revision = last.sequence if last is not None else 0
             self._faults.hit("lease.before")
-            held = LeaseHeld(self._holder, 0, self._clock.now_ms(), self.silence_ms)
-            self._revision = await self._bus.publish(
-                self._subject,
-                encode(held),
-                expected_subject_seq=self._revision,
-                ttl_s=self._lease_s,
-                timeout_s=self._lease_s,
-            )
+            await self._write()
             self._faults.hit("lease.after")
         except ConflictError:
             self._until_s = 0.0
@@ -94,6 +92,44 @@ class Lease:
         self._until_s = started_s + self._lease_s
         return True
 
+    async def _write(self) -> None:
+        """Write it behind the message that was read or written last; behind one that is none, the same again.
+
+        Raises:
+            ConflictError: Another holder has taken it.
+            TransientError: The bus did not answer.
+        """
+        for left in reversed(range(_WRITES_MAX)):
+            held = LeaseHeld(self._holder, 0, self._clock.now_ms(), self.silence_ms)
+            try:
+                self._revision = await self._bus.publish(
+                    self._subject,
+                    encode(held),
+                    expected_subject_seq=self._revision,
+                    ttl_s=self._lease_s,
+                    timeout_s=self._lease_s,
+                )
+            except ConflictError:
+                last = await self._bus.last(StreamName.LEASE, self._subject)
+                if not left or not self._is_forged(last):
+                    raise
+                self._log.warning("lease written again: a message without a valid signature had its place")
+                self._revision = last.sequence if last is not None else 0
+            else:
+                return
+
+    def _is_forged(self, last: Stored | None) -> bool:
+        """Whether what is there in place of the own lease is none: nobody who may hold it has replaced the own one.
+
+        A message that replaced an older one was valid once, and was published again. None at all: one that was not
+        valid has expired, for a valid one outlives the own.
+        """
+        signatures = self._bus.signatures
+        if not signatures.is_on:
+            return False
+        number = None if last is None else signatures.number_of(last)
+        return number is None or number < self._revision
+
     async def other_holder(self) -> str:
         """Read who else holds it; empty if nobody does.
 
@@ -101,7 +137,7 @@ class Lease:
             TransientError: The bus did not answer.
         """
         last = await self._bus.last(StreamName.LEASE, self._subject)
-        if last is None or await self._is_free(held := held_by(last.data), 0):
+        if await self._is_free(held := held_by(self._bus, last), 0):
             return ""
         return held.holder
 

@@ -5,11 +5,17 @@ record that the ledger does not have was lost: chips are taken that it counts as
 sequence of a lost one. See decision ledger-marks.
 """
 
+from typing import Final
+
 from berth.runtime.feeds import Feeds
 from berth.schemas.envelope import DecodeError, NewerVersionError, decode, open_envelope
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.ledger import record_head
 from berth.schemas.subjects import StreamName
+
+_PODS_SHOWN_MAX: Final = 4
+_NODES_AGREE: Final = 2
+"""Nodes whose pods have to say the same: one of them may be wrong alone, or in somebody else's hands."""
 
 
 class CannotLeadError(Exception):
@@ -54,14 +60,14 @@ class LedgerGuard:
         if seen.sequence > found.last_seq:
             return (
                 f"the ledger ends at record {found.last_seq}, but a pod is bound by record {seen.sequence} of epoch"
-                f" {seen.epoch} of the same stream: the newest records were lost. Use: berth restore"
+                f" {seen.epoch} of the same stream: the newest records were lost. {_remedy(seen, found.last_seq + 1)}"
             )
         epoch = await self._epoch_of(seen.sequence)
         if epoch > seen.epoch:
             return (
                 f"record {seen.sequence} of the ledger is of epoch {epoch}, but a pod is bound by record"
                 f" {seen.sequence} of epoch {seen.epoch} of the same stream: records were lost, and others have their"
-                " sequences. Use: berth restore"
+                f" sequences. {_remedy(seen, seen.sequence)}"
             )
         self._agreed = seen
         return ""
@@ -97,3 +103,21 @@ class LedgerGuard:
         obstacle = await self.obstacle()
         if obstacle:
             raise CannotLeadError(obstacle)
+
+
+def _remedy(seen: LedgerSeen, first_seq: int) -> str:
+    """Which pods name lost records, and what to do about it.
+
+    Args:
+        seen: The fact.
+        first_seq: The first record that is known to be lost.
+    """
+    found = [one for one in seen.witnesses if one.sequence >= first_seq]
+    shown = ", ".join(f"{one.pod} on node {one.node} (record {one.sequence})" for one in found[:_PODS_SHOWN_MAX])
+    pods = f"Pods that say so: {shown}. " if shown else ""
+    if not found or len(found) >= _NODES_AGREE:  # each is on another node; an older inventory names none
+        return f"{pods}Use: berth restore"
+    return (
+        f"{pods}No second node says so: see whether a backup of this ledger has record {first_seq} before you restore"
+        " it; if it has not, the pod is wrong: delete it, and restart the inventory"
+    )

@@ -69,6 +69,9 @@ class DispatcherMetrics:
         )
         for result in ("written", "failed"):
             self.snapshots.labels(result)
+        self.foreign_statuses = registry.counter(
+            "dispatcher_foreign_statuses_total", "Statuses that no dispatcher wrote, and that were passed over."
+        )
         self.judged = registry.counter("dispatcher_requests_total", "Requests that were validated.")
         self._placed = registry.counter("dispatcher_placed_gangs_total", "Jobs that were placed.")
         self._refused = registry.counter(

@@ -22,7 +22,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import MembersSeen
-from berth.schemas.status import JobStatus
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -240,7 +240,7 @@ class OldJobs:
 def _job_of(stored: Stored) -> tuple[str, str] | None:
     """Job of a status; None if it does not decode: nobody reads it, and that of a job is written again."""
     try:
-        status = decode(stored.data, JobStatus)
+        status = stored_status(stored.subject, stored.data)
     except DecodeError:
         return None
     return status.namespace, status.name

@@ -9,6 +9,7 @@ that one finds the other. See decision one-process.
 import asyncio
 from collections.abc import Callable
 
+from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.bus.port import Bus, Served
 from berth.runtime.clock import Clock
@@ -110,7 +111,9 @@ class SoleLeader:
             self._changed()
         # Only a leader listens: if none is connected, the server says so at once.
         if is_leader and self._answering is None:
-            self._answering = await self._bus.serve(self._bus.subjects.heartbeat_question(ROLE), self._answer)
+            self._answering = await self._bus.serve(
+                self._bus.subjects.heartbeat_question(ROLE), self._answer, callers=CALLERS[ROLE]
+            )
         elif not is_leader and self._answering is not None:
             answering, self._answering = self._answering, None
             await answering.stop()

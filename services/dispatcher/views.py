@@ -11,7 +11,6 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -24,10 +23,10 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, ShellError, TransientError
 from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
-from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.ledger import Round
-from berth.schemas.status import JobStatus
-from berth.schemas.subjects import StreamName
+from berth.schemas.status import JobStatus, stored_status
+from berth.schemas.subjects import StreamName, name_parts
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.other_statuses import OtherStatuses
 from berth.services.dispatcher.place_refusals import PlaceRefusals
@@ -67,6 +66,7 @@ class Views:
         self._state = state
         self._faults = instruments.faults
         self._log = instruments.log
+        self._foreign = instruments.metrics.foreign_statuses
         self._touched: dict[JobKey, None] = {}
         self._lost_s = -math.inf
         """When statuses were lost the last time."""
@@ -121,7 +121,7 @@ class Views:
             return
         for stored in self._stored.take():
             try:
-                status = decode(stored.data, JobStatus)
+                status = stored_status(stored.subject, stored.data)
             except DecodeError as error:
                 self._log.warning("status does not decode", subject=stored.subject, reason=str(error))
                 continue
@@ -191,11 +191,18 @@ class Views:
             TransientError: The bus does not answer.
         """
         for stored in await self._others.look():
-            with suppress(DecodeError):
-                status = decode(stored.data, JobStatus)
-                key = (status.namespace, status.name)
-                self._written[key] = _mark(status)
-                self._touched[key] = None
+            try:
+                namespace, name = name_parts(stored.subject, 2)
+            except ValueError:
+                continue  # no job has this subject
+            key = namespace, name
+            try:
+                self._written[key] = _mark(stored_status(stored.subject, stored.data))
+            except DecodeError as error:
+                self._foreign.inc()
+                self._log.warning("status of something else", subject=stored.subject, reason=error.reason)
+                self._written.pop(key, None)
+            self._touched[key] = None
 
     async def publish(self) -> None:
         """Write changed statuses, a bounded number at a time; those that cannot be written stay due."""

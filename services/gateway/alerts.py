@@ -28,6 +28,6 @@ ALERTS: Final = (
         for_s=0,
         severity="warning",
         means="The gateway refused {{ $value | humanize }} streams of events in 15 minutes: too many are open.",
-        do="Look for a client that opens streams and does not close them; otherwise add an instance or raise streams_max.",
+        do="Look for a client that opens streams and does not close them; otherwise add an instance or raise streams_max or streams_per_identity.",
     ),
 )

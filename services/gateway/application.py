@@ -15,10 +15,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from berth.page.files import CONTENT_POLICY
 from berth.runtime.clock import Clock
-from berth.runtime.logs import Logger
-from berth.services.gateway.errors import RequestError
-from berth.services.gateway.guard import API
+from berth.services.gateway.errors import INTERNAL, RequestError
+from berth.services.gateway.guard import API, see_headers
+from berth.services.gateway.http_protocol import CONNECTION, BoundedProtocol
 from berth.services.gateway.metrics import ExtenderMetrics, GatewayMetrics
+from berth.services.gateway.refusal_log import RefusalLog
 from berth.services.gateway.tokens import Caller
 
 JSON: Final = "application/json"
@@ -54,7 +55,7 @@ class Application:
         guard: Refuses strangers.
         clock: Of the process.
         metrics: What it counts.
-        log: Of the process.
+        refusals: Logs requests that are refused.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class Application:
         guard: Guards,
         clock: Clock,
         metrics: GatewayMetrics | ExtenderMetrics,
-        log: Logger,
+        refusals: RefusalLog,
     ) -> None:
         self.routes = list(routes)
         self._guard = guard
         self._clock = clock
         self._metrics = metrics
-        self._log = log
+        self._refusals = refusals
         self._router = Router(self.routes, redirect_slashes=False)
         self._labels: Mapping[object, str] = {route.endpoint: route.path for route in self.routes}
 
@@ -92,7 +93,10 @@ class Application:
         scope["app"] = self  # makes the router raise errors instead of answering in a form of its own
         try:
             headers = Headers(scope=scope)
-            scope["caller"] = self._guard.caller(scope["path"], scope["query_string"], headers)
+            see_headers(headers)
+            scope["caller"] = caller = self._guard.caller(scope["path"], scope["query_string"], headers)
+            if (connection := scope.get(CONNECTION)) is not None:
+                connection.belong_to(caller.identity)
             await self._router(scope, receive, send_on)
         except RequestError as error:
             await self._refuse(error, status, scope, receive, send_on)
@@ -101,18 +105,23 @@ class Application:
         except ClientDisconnect:
             pass  # nobody waits for an answer
         except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
-            self._log.error("request could not be carried out", path=scope["path"], exc_info=error)
-            broken = RequestError("request is set aside by an error of Berth, expected none", "internal")
+            broken = RequestError("request is set aside by an error of Berth, expected none", INTERNAL)
+            broken.__cause__ = error
             await self._refuse(broken, status, scope, receive, send_on)
         finally:
             label = self._labels.get(scope.get("endpoint"), OTHER)
             self._metrics.requests.labels(label, str(status)).inc()
 
-    @staticmethod
-    async def _refuse(error: RequestError, begun: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with an error, unless an answer has begun; the server then cuts the connection."""
+    async def _refuse(self, error: RequestError, begun: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with an error, unless an answer has begun; the connection is then cut."""
+        fault = error.__cause__ if error.code == INTERNAL else None
+        self._refusals.note(error.code, f"{scope['path'][:200]}: {error.error}", fault)
         if begun:
-            raise error
+            connection: BoundedProtocol | None = scope.get(CONNECTION)
+            if connection is None:
+                raise error
+            connection.cut()
+            return
         response = Response(error.body, error.status, error.all_headers(), JSON)
         await response(scope, receive, send)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ from berth.runtime.errors import FatalError, OversizeError, PoisonError, Transie
 from berth.schemas.programs.replies import RightsReply
 from berth.schemas.programs.shape import Request
 from berth.services.gateway.errors import RequestError
+from berth.services.gateway.shares import Shares
 
 EVERY: Final = "*"
 _RIGHTS_KEPT_S: Final = 5.0
@@ -36,13 +38,15 @@ class CellRequests:
         clock: Of the process.
         timeout_s: Longest wait for an answer.
         at_once: Most requests that wait at the same time.
+        each: Most of them from one identity.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, *, timeout_s: float, at_once: int) -> None:
+    def __init__(self, bus: Bus, clock: Clock, *, timeout_s: float, at_once: int, each: int) -> None:
         self._bus = bus
         self._clock = clock
         self._timeout_s = timeout_s
         self._at_once = at_once
+        self._shares = Shares("requests at once", each)
         self._waiting = 0
         self._rights: dict[str, tuple[float, RightsReply]] = {}
         """What callers may do, and until when that counts."""
@@ -60,16 +64,11 @@ class CellRequests:
         Raises:
             RequestError: It was not carried out.
         """
-        if self._waiting >= self._at_once:
-            raise RequestError(
-                f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
-            )
-        subjects = self._bus.subjects
-        subject = subjects.api_as(verb, identity) if identity else subjects.api(verb)
+        subject = self._bus.subjects.gate(verb, identity)
         data = request if isinstance(request, bytes) else msgspec.json.encode(request)
-        self._waiting += 1
         try:
-            reply = await self._bus.request(subject, data, timeout_s=self._timeout_s)
+            with self.waiting(identity):
+                reply = await self._bus.request(subject, data, timeout_s=self._timeout_s)
         except OversizeError as error:
             raise RequestError(
                 f"request is {error.size_bytes} bytes, expected at most {error.limit_bytes}", "too-large"
@@ -78,13 +77,30 @@ class CellRequests:
             raise RequestError(_unavailable(error.reason), "unavailable") from error
         except (PoisonError, FatalError) as error:
             raise RequestError(_unavailable(str(error)), "unavailable") from error
-        finally:
-            self._waiting -= 1
         outcome = msgspec.json.decode(reply, type=_Outcome)
         if not outcome.ok:
             wait_s = math.ceil(outcome.retry_after_ms / 1000)
             raise RequestError(outcome.error, outcome.code, {"Retry-After": str(wait_s)} if wait_s else None)
         return reply
+
+    @contextmanager
+    def waiting(self, identity: str) -> Iterator[None]:
+        """Count a request as one that waits, as long as the block runs.
+
+        Raises:
+            RequestError: Too many wait, or too many of this identity.
+        """
+        if self._waiting >= self._at_once:
+            raise RequestError(
+                f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
+            )
+        self._shares.take(identity)
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._shares.give_back(identity)
 
     async def rights(self, identity: str) -> RightsReply:
         """What a caller may do, as ``api`` said in the last seconds.

@@ -1,6 +1,7 @@
 """Routes for operators: status of the cell, and dead letters."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -27,12 +28,37 @@ _KEPT_S: Final = 2.0
 
 
 class _Kept:
-    """A document that is read again when it is older than some seconds, for all who ask at once."""
+    """A document, or why there is none, that is read again when it is older than some seconds, for all who ask at once.
 
-    def __init__(self) -> None:
-        self.reading = asyncio.Lock()
-        self.data = b""
-        self.until_s = 0.0
+    Args:
+        clock: Of the process.
+        read: Reads it.
+    """
+
+    def __init__(self, clock: Clock, read: Callable[[], Awaitable[bytes]]) -> None:
+        self._clock = clock
+        self._read = read
+        self._reading = asyncio.Lock()
+        self._data = b""
+        self._error: RequestError | None = None
+        self._until_s = 0.0
+
+    async def newest(self) -> bytes:
+        """The document.
+
+        Raises:
+            RequestError: It cannot be read.
+        """
+        async with self._reading:
+            if self._until_s <= self._clock.monotonic_s():
+                try:
+                    self._data, self._error = await self._read(), None
+                except RequestError as error:
+                    self._error = error
+                self._until_s = self._clock.monotonic_s() + _KEPT_S
+        if self._error is not None:
+            raise RequestError(self._error.error, self._error.code)
+        return self._data
 
 
 class CellRoutes:
@@ -48,8 +74,8 @@ class CellRoutes:
         self._cell = cell
         self._bus = bus
         self._clock = clock
-        self._status = _Kept()
-        self._letters = _Kept()
+        self._status = _Kept(clock, self._read_status)
+        self._letters = _Kept(clock, self._read_letters)
 
     def routes(self) -> list[Route]:
         """The routes."""
@@ -58,13 +84,10 @@ class CellRoutes:
     async def status(self, request: Request) -> Response:
         """Who leads, what runs, how far each process is behind, and how NATS does."""
         fields(request)
-        await self._cell.see_reader(identity_of(request))
-        kept = self._status
-        async with kept.reading:
-            if kept.until_s <= self._clock.monotonic_s():
-                kept.data = await self._read_status()
-                kept.until_s = self._clock.monotonic_s() + _KEPT_S
-        return Response(kept.data, media_type=JSON)
+        identity = identity_of(request)
+        await self._cell.see_reader(identity)
+        with self._cell.waiting(identity):
+            return Response(await self._status.newest(), media_type=JSON)
 
     async def dead(self, request: Request) -> Response:
         """Dead letters that are open, the newest first. They name jobs of all namespaces.
@@ -78,12 +101,8 @@ class CellRoutes:
         if EVERY not in rights.read:
             shown = repr(identity) if identity else "missing"
             raise RequestError(f"identity is {shown}, expected one that may read all namespaces", "denied")
-        kept = self._letters
-        async with kept.reading:
-            if kept.until_s <= self._clock.monotonic_s():
-                kept.data = await self._read_letters()
-                kept.until_s = self._clock.monotonic_s() + _KEPT_S
-        return Response(kept.data, media_type=JSON)
+        with self._cell.waiting(identity):
+            return Response(await self._letters.newest(), media_type=JSON)
 
     async def _read_status(self) -> bytes:
         if not isinstance(self._bus, NatsBus):

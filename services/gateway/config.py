@@ -19,7 +19,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     identity: Annotated[str, Meta(min_length=1, max_length=256)]
     """Identity of its holder, to which the service ``api`` grants roles."""
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     """SHA-256 of the token in hex."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """From when on it is refused, with an offset from UTC; without it never."""
@@ -42,12 +42,14 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Key of the certificate in PEM, without a pass phrase."""
     plain_http: bool = False
     """Listen without TLS on an address that other machines reach, behind an ingress or in a mesh that encrypts."""
-    origins: list[Annotated[str, Meta(pattern=r"^https?://[^/\s?#]+$", max_length=300)]] = []
+    origins: list[Annotated[str, Meta(pattern=r"^https?://[^/\s?#]+\Z", max_length=300)]] = []
     """Origins under which browsers know the gateway, where a proxy in front changes the header ``Host``."""
     answer_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
     """Longest wait for an answer of the service ``api``."""
     requests_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 512
     """Most requests that wait for ``api`` at the same time; more are refused with 503."""
+    requests_per_identity: Annotated[int, Meta(ge=1, le=100_000)] = 256
+    """Most of them from one identity."""
     body_bytes_max: Annotated[int, Meta(ge=1_024, le=67_108_864)] = 1_048_576
     """Longest body of a request."""
     request_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
@@ -56,8 +58,12 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Longest time in which a client takes nothing of what is sent; then its connection is cut."""
     connections_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 12_000
     """Most open connections; more are refused with 503."""
+    connections_per_identity: Annotated[int, Meta(ge=1, le=1_000_000)] = 6_000
+    """Most open connections whose last request had a token of one identity."""
     streams_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     """Most open streams of events; more are refused with 503."""
+    streams_per_identity: Annotated[int, Meta(ge=1, le=1_000_000)] = 5_000
+    """Most open streams of one identity; more are refused with 503."""
     stream_events_max: Annotated[int, Meta(ge=1, le=100_000)] = 256
     """Most events that wait for one reader; a slower one is closed."""
     keepalive_s: Annotated[float, Meta(gt=0, le=600)] = 15.0

@@ -9,6 +9,8 @@ import msgspec
 from berth.schemas.programs.replies import ErrorReply
 
 RETRY_AFTER_S: Final = 1
+INTERNAL: Final = "internal"
+"""Code of a fault of Berth."""
 _STATUS: Final[Mapping[str, HTTPStatus]] = {
     "invalid-request": HTTPStatus.BAD_REQUEST,
     "token-in-url": HTTPStatus.BAD_REQUEST,
@@ -26,7 +28,7 @@ _STATUS: Final[Mapping[str, HTTPStatus]] = {
     "wrong-content-type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "wrong-host": HTTPStatus.MISDIRECTED_REQUEST,
     "reply-too-large": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "internal": HTTPStatus.INTERNAL_SERVER_ERROR,
+    INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
     "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "too-many": HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -69,6 +71,7 @@ class RequestError(Exception):
         own: dict[str, str] = {}
         if self.status == HTTPStatus.UNAUTHORIZED:
             own["WWW-Authenticate"] = 'Bearer realm="berth"'
+            own["Connection"] = "close"  # strangers hold no connections
         if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
             own["Retry-After"] = str(RETRY_AFTER_S)
         return own | self.headers

@@ -32,14 +32,19 @@ class Reader:
 
     Args:
         events_max: Most chunks that wait.
+        identity: Of the client.
 
     Attributes:
+        identity: Of the client.
+        is_gone: The client has gone.
         is_slow: It was ended because it was too slow.
     """
 
-    __slots__ = ("_ending", "_events_max", "_is_over", "_waiting", "_wake", "is_slow")
+    __slots__ = ("_ending", "_events_max", "_is_over", "_waiting", "_wake", "identity", "is_gone", "is_slow")
 
-    def __init__(self, events_max: int) -> None:
+    def __init__(self, events_max: int, identity: str = "") -> None:
+        self.identity = identity
+        self.is_gone = False
         self.is_slow = False
         self._events_max = events_max
         self._waiting: deque[tuple[int, bytes]] = deque()
@@ -75,6 +80,7 @@ class Reader:
 
     def leave(self) -> None:
         """The client has gone: nothing more is of use."""
+        self.is_gone = True
         self._is_over = True
         self._waiting.clear()
         self._ending = b""
@@ -124,16 +130,19 @@ class Streams:
         self._readers: set[Reader] = set()
         self._is_closing = False
 
-    def open(self) -> Reader:
+    def open(self, identity: str) -> Reader:
         """A reader for one client; :meth:`respond` gives it its stream, or :meth:`close` ends it without.
+
+        Args:
+            identity: Of the client.
 
         Raises:
             RequestError: Too many are open, or the process is stopping.
         """
         if self._is_closing:
             raise RequestError("gateway is stopping, expected another instance", "unavailable")
-        self._opened.take()
-        reader = Reader(self.limits.events_max)
+        self._opened.take(identity)
+        reader = Reader(self.limits.events_max, identity)
         self._readers.add(reader)
         return reader
 
@@ -142,7 +151,7 @@ class Streams:
         reader.leave()
         if reader in self._readers:
             self._readers.discard(reader)
-            self._opened.give_back()
+            self._opened.give_back(reader.identity)
             if reader.is_slow:
                 self._metrics.slow.inc()
 

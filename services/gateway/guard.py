@@ -1,8 +1,11 @@
 """What a request must fulfil before anything reads it: host, origin, and a token in its header."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
 
 from berth.runtime.clock import Clock
 from berth.services.gateway.config import GatewayConfig, is_loopback
@@ -12,8 +15,29 @@ from berth.services.gateway.tokens import Caller, Tokens
 API: Final = "/api/"
 PUBLIC: Final = "/api/v1/openapi.json"
 _IN_URL: Final = frozenset({"token", "access_token", "authorization", "bearer", "api_key", "apikey"})
+_ONCE: Final = ("host", "origin", "authorization", "sec-fetch-site")
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_ORIGIN: Final = re.compile(rf"(https?)://({_HOST.pattern})", re.IGNORECASE)
+_OPAQUE: Final = "null"
+"""Origin of pages that have none to show, such as files."""
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _SHOWN_MAX: Final = 80
+
+
+def see_headers(headers: Headers) -> None:
+    """Check the headers on which decisions depend: there is one host, and none of the others is there twice.
+
+    Source: RFC 9112, "Request Target".
+
+    Raises:
+        RequestError: They are otherwise.
+    """
+    for name in _ONCE:
+        if len(headers.getlist(name)) > 1:
+            raise RequestError(f"header {name.title()} is there twice, expected once")
+    host = headers.get("host", "")
+    if _HOST.fullmatch(host) is None:
+        raise RequestError(f"header Host is {_shown(host)}, expected a name or an address, with a port")
 
 
 class Guard:
@@ -27,6 +51,7 @@ class Guard:
     def __init__(self, config: GatewayConfig, clock: Clock) -> None:
         self._is_open = config.access == "open"
         self._tokens = Tokens(config.tokens, clock)
+        self._has_tls = config.has_tls
         self._origins = frozenset(origin.lower() for origin in config.origins)
 
     def caller(self, path: str, query: bytes, headers: Mapping[str, str]) -> Caller:
@@ -69,23 +94,37 @@ class Guard:
         Raises:
             RequestError: One has.
         """
-        site = headers.get("sec-fetch-site")
-        origin = headers.get("origin")
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        is_known = origin is None or origin.lower() in self._origins
+        is_own = is_known or self._is_own(origin or "", host)
         if site is not None:
-            if site not in _OWN_SITES and (origin or "").lower() not in self._origins:
+            if site not in _OWN_SITES and (origin is None or not is_known):
                 raise RequestError(
                     f"header Sec-Fetch-Site is {_shown(site)}, expected same-origin: pages of other sites may not use"
                     " the gateway",
                     "cross-site",
                 )
-            return
-        if origin is None or origin.lower() in self._origins:
-            return
-        if urlsplit(origin).netloc.lower() != host.lower():
+        elif not is_own:
             raise RequestError(
-                f"header Origin is {_shown(origin)}, expected the host {_shown(host)} or one of the setting origins",
+                f"header Origin is {_shown(origin or '')}, expected the host {_shown(host)} or one of the setting origins",
                 "cross-site",
             )
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Whether an origin is that of the page of this gateway.
+
+        Source: RFC 6454, "ASCII Serialization of an Origin".
+
+        Raises:
+            RequestError: It is none of HTTP.
+        """
+        found = _ORIGIN.fullmatch(origin)
+        if found is None:
+            if origin == _OPAQUE:
+                return False
+            raise RequestError(f"header Origin is {_shown(origin)}, expected http:// or https:// and a host")
+        scheme, name = found.groups()
+        return name.lower() == host.lower() and not (self._has_tls and scheme.lower() == "http")
 
 
 def _see_no_token_in(query: bytes) -> None:

@@ -12,8 +12,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from berth.services.gateway.errors import RETRY_AFTER_S, error_body, status_of
+from berth.services.gateway.errors import RETRY_AFTER_S, RequestError, error_body, status_of
+from berth.services.gateway.shares import Shares
 
+CONNECTION: Final = "berth.connection"
+"""Key of a scope with the connection of the request, a :class:`BoundedProtocol`."""
 HEAD_BYTES_MAX: Final = 65_536
 """Longest head of a request: its line and its headers."""
 BESIDE_BYTES_MAX: Final = 65_536
@@ -35,12 +38,16 @@ class Bounds(NamedTuple):
         request_timeout_s: Longest time in which a request must arrive; also the longest silence of a new connection.
         write_timeout_s: Longest time in which a client takes nothing.
         note: Called with the number of open connections when it changes.
+        shares: Connections of each identity.
+        refused: Called with code and error of each request that is refused here.
     """
 
     connections_max: int
     request_timeout_s: float
     write_timeout_s: float
     note: Callable[[int], None]
+    shares: Shares
+    refused: Callable[[str, str], None]
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -73,6 +80,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unanswered: deque[RequestResponseCycle] = deque()
         """The request that is being answered, and those behind it; some at the beginning may be answered."""
         self._patient: _PatientTransport
+        self._identity = ""
+        """Who sent the last request with an identity."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the class above
         """Take a new connection, or refuse it."""
@@ -92,6 +101,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """End the timers of the connection, and tell the answers that the client has gone."""
         super().connection_lost(exc)  # it knows the last request alone
         self._see_gone()
+        if self._identity:
+            self._bounds.shares.give_back(self._identity)
         self._bounds.note(len(self.connections))
         for timer in (self._arrival, self._stall, self._lingering):
             if timer is not None:
@@ -117,6 +128,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request: it must arrive in time."""
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]  # for the application alone
         self._is_in_head = True
         self._expect()
 
@@ -155,7 +167,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client takes nothing for now; it must again in time."""
         super().pause_writing()
-        self._stall = self.loop.call_later(self._bounds.write_timeout_s, self._cut)
+        self._stall = self.loop.call_later(self._bounds.write_timeout_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The client takes something again."""
@@ -179,6 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Answer with an error, unless an answer has begun, and close once the client does, or after a time."""
         if self.transport.is_closing() or self._lingering is not None:
             return
+        self._bounds.refused(code, error)
         if not self._answer_unless_begun(error, code):
             self.transport.close()
             return
@@ -216,8 +229,29 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(_answer(error, code))
         return is_unanswered
 
-    def _cut(self) -> None:
-        """End a connection whose client takes nothing: what waits for it is dropped."""
+    def belong_to(self, identity: str) -> None:
+        """Count the connection as one of an identity, instead of that of an earlier request.
+
+        Args:
+            identity: Of a request; empty changes nothing.
+
+        Raises:
+            RequestError: The identity has its share of connections. The answer closes this one.
+        """
+        if not identity or identity == self._identity:
+            return
+        try:
+            self._bounds.shares.take(identity)
+        except RequestError as error:
+            error.headers["Connection"] = "close"
+            raise
+        if self._identity:
+            self._bounds.shares.give_back(self._identity)
+        self._identity = identity
+
+    def cut(self) -> None:
+        """End the connection in the middle of an answer: what waits for the client is dropped."""
+        self._see_gone()
         self.transport.abort()
 
 

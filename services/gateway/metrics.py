@@ -48,7 +48,8 @@ class GatewayMetrics:
             "gateway_slow_readers_total", "Streams of events that were closed because their reader was too slow."
         )
         self.refused = registry.counter(
-            "gateway_refused_streams_total", "Streams of events that were refused because `streams_max` were open."
+            "gateway_refused_streams_total",
+            "Streams of events that were refused because `streams_max` were open, or `streams_per_identity` of one.",
         )
         self.extender = ExtenderMetrics(registry)
         self.connections = registry.gauge("gateway_open_connections", "Connections that are open.")

@@ -104,6 +104,7 @@ def server_of(app: ASGIApp, bounds: Bounds, tls: Tls, *, section: str = "") -> S
         lifespan="off",
         interface="asgi3",
         log_config=None,
+        log_level="error",  # its warnings are about what clients send, which the application counts
         access_log=False,
         proxy_headers=False,
         server_header=False,

@@ -27,7 +27,9 @@ from berth.services.gateway.http_protocol import Bounds
 from berth.services.gateway.job_routes import JobRoutes
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.page_files import PageRoutes
+from berth.services.gateway.refusal_log import RefusalLog
 from berth.services.gateway.server import Tls, listen, raise_file_limit, serve_until, server_of
+from berth.services.gateway.shares import Shares
 from berth.services.gateway.stream_limits import OpenStreams, StreamLimits
 from berth.services.gateway.view.cell_view import CellView
 from berth.services.gateway.view.view_routes import ViewRoutes
@@ -55,9 +57,15 @@ class Parts:
 
     def __init__(self, bus: Bus, clock: Clock, config: GatewayConfig, metrics: GatewayMetrics, log: Logger) -> None:
         limits = StreamLimits(events_max=config.stream_events_max, keepalive_s=config.keepalive_s)
-        opened = OpenStreams(config.streams_max, metrics)
+        opened = OpenStreams(config.streams_max, config.streams_per_identity, metrics)
         self.guard = Guard(config, clock)
-        self.cell = CellRequests(bus, clock, timeout_s=config.answer_timeout_s, at_once=config.requests_at_once)
+        self.cell = CellRequests(
+            bus,
+            clock,
+            timeout_s=config.answer_timeout_s,
+            at_once=config.requests_at_once,
+            each=config.requests_per_identity,
+        )
         self.hub = EventHub(bus, log)
         self.streams = Streams(limits, opened, clock, metrics)
         self.view = CellView(bus, clock, log)
@@ -80,12 +88,15 @@ async def serve_http(
         listening = listen(config.host, config.port)
         stack.callback(listening.close)
         parts = Parts(bus, clock, config, metrics, log)
-        app = Application(routes_of(bus, clock, config, parts), parts.guard, clock, metrics, log)
+        refusals = RefusalLog(clock, log)
+        app = Application(routes_of(bus, clock, config, parts), parts.guard, clock, metrics, refusals)
         bounds = Bounds(
             connections_max=config.connections_max,
             request_timeout_s=config.request_timeout_s,
             write_timeout_s=config.write_timeout_s,
             note=metrics.connections.set,
+            shares=Shares("open connections", config.connections_per_identity),
+            refused=refusals.note,
         )
         server = server_of(app, bounds, Tls(config.tls_cert_file, config.tls_key_file))
         connections = raise_file_limit(config.connections_max)

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from berth.core.cluster.node_packing import unpack_health
-from berth.runtime.bus.port import Bus, Gap
+from berth.runtime.bus.inboxes import NAMED
+from berth.runtime.bus.port import Bus, Endpoint, Gap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
 from berth.runtime.instruments import Instruments
@@ -30,7 +31,7 @@ async def serve(
         TransientError: The bus did not answer at the start.
         ExceptionGroup: As :func:`serve_on`.
     """
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
     if config.source == "none":
         await serve_on(None, bus, clock, config, instruments, stop)
         return
@@ -72,7 +73,8 @@ async def serve_on(
         filters=filters,
         created=facts.created,
     )
-    reports = await bus.serve(subjects.reports_health, loop.take_report)
+    endpoint = Endpoint("report", subjects.reports_health, "", "", "", callers=(f"agent.{NAMED}",))
+    reports = await bus.offer(endpoint, loop.take_report)
     source = Clusterd(intake) if config.source == "clusterd" else Direct(intake)
     reflections = source.reflections(api) if api is not None else []
     try:

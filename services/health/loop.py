@@ -22,7 +22,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
-from berth.schemas.nodes import NodeCondition
+from berth.schemas.nodes import HealthReport, NodeCondition
 from berth.services.health.cluster_state import ClusterState
 from berth.services.health.condition_cache import ConditionCache
 from berth.services.health.config import HealthConfig
@@ -31,7 +31,7 @@ from berth.services.health.floods import Floods
 from berth.services.health.metrics import HealthMetrics
 from berth.services.health.partial_verdicts import HealthRules
 from berth.services.health.report_store import AGENT, ReportStore
-from berth.services.health.reports import answer, check_against, check_newer, parse_report
+from berth.services.health.reports import answer, check_against, check_newer, check_own, parse_report
 from berth.services.health.verdicts import is_own_list, judge, next_change_ms
 
 _MS: Final = 1000
@@ -125,10 +125,17 @@ class Loop:
             self._dirty.mark_all([*self.cluster.domains, *self.published])
             self._woken.set()
 
-    async def take_report(self, data: bytes) -> bytes:
-        """Take a report of an agent, and answer it."""
+    async def take_report(self, subject: str, data: bytes) -> bytes:
+        """Take a report of an agent, and answer it.
+
+        Args:
+            subject: Its subject, which NATS lets the agent of the node use alone.
+            data: The report.
+        """
         try:
-            self._take_report(data)
+            report = parse_report(data)
+            check_own(report, subject)
+            self._take_report(report)
         except ReportError as error:
             self._metrics.refused.labels(AGENT).inc()
             if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
@@ -138,13 +145,12 @@ class Loop:
         self._reports_taken.inc()
         return answer()
 
-    def _take_report(self, data: bytes) -> None:
+    def _take_report(self, report: HealthReport) -> None:
         """Take a report of an agent.
 
         Raises:
             ReportError: It cannot be taken. If it names a known node, the node is suspect.
         """
-        report = parse_report(data)
         try:
             check_against(report, self.cluster.nodes)
         except ReportError as error:

@@ -16,6 +16,7 @@ from berth.formats.ascend.report_error import ReportError, decoded
 from berth.formats.whole_numbers import Int64
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.nodes import HealthReport, NodeDescription
+from berth.schemas.subjects import token
 
 _TEXT_MAX: Final = 500
 _CHIP_FIELDS: Final = ("unhealthy", "recovering", "network_unhealthy")
@@ -62,6 +63,17 @@ def parse_report(data: bytes) -> HealthReport:
             ) from error
     _check(report)
     return report
+
+
+def check_own(report: HealthReport, subject: str) -> None:
+    """Check that a report is about the node of the subject, which NATS lets the agent of this node use alone.
+
+    Raises:
+        ReportError: It is about another one.
+    """
+    own = subject.rpartition(".")[2]
+    if token(report.node) != own:
+        raise ReportError(field="node", value=report.node, expected=f"{own}, the last token of the subject")
 
 
 def check_against(report: HealthReport, nodes: Mapping[str, NodeDescription]) -> None:

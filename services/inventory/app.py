@@ -4,7 +4,7 @@ Longer than 400 lines because it wires every kind that is watched.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -13,6 +13,7 @@ from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.owners import OwnerObject
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
@@ -20,8 +21,9 @@ from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.keys.mark_keys import marks_of
 from berth.runtime.kube.client import KubeApi
-from berth.runtime.kube.port import Api, Change, Reflection
+from berth.runtime.kube.port import Api, Change, Handler, Reflection
 from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
@@ -37,7 +39,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
-from berth.schemas.status import JobStatus
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -86,12 +88,14 @@ async def serve_on(
     """Tell what ``api`` shows until ``stop`` is set.
 
     Raises:
+        ConfigError: The keys of pod marks cannot be read.
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when the history of facts broke; the next start begins again.
     """
     instruments.readiness.wait("nodes, pods and groups are listed")
-    await bus.ensure_streams(replicas=config.bus.replicas)
-    loop = Loop(bus, api, clock, config, instruments)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
+    marks = marks_of(config.marks_file, instruments.log)
+    loop = Loop(bus, api, clock, config, instruments, marks=marks)
     intake = _Intake(loop, instruments.log)
     facts = await bus.state(StreamName.FACTS)
     statuses = await bus.state(StreamName.STATUS)
@@ -255,6 +259,11 @@ async def _serve(
         allowed = partial(_reflect_if_allowed, api, config, instruments.log)
         tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
         tasks.append(group.create_task(allowed(QUEUES, Queue, queues, asyncio.Event()), name="reflect queues"))
+
+        def watch(path: str, kind: type[OwnerObject], handler: Handler[OwnerObject]) -> Coroutine[None, None, None]:
+            return allowed(path, kind, handler, asyncio.Event())
+
+        tasks.append(group.create_task(loop.owner_watches.run(watch), name="reflect owners"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")
@@ -316,7 +325,7 @@ async def _reflect_if_allowed(
     log: Logger,
     path: str,
     kind: type[T],
-    handler: _Taking[T],
+    handler: Handler[T],
     known: asyncio.Event,
 ) -> None:
     """Reflect a kind that the server may not have, or may refuse; ``known`` is set once it is listed or refused."""
@@ -370,7 +379,7 @@ class _Intake:
     def take_status(self, stored: Stored) -> None:
         """Take the status of a job, unless a newer one was taken before the history broke."""
         try:
-            status = decode(stored.data, JobStatus)
+            status = stored_status(stored.subject, stored.data)
         except DecodeError as error:
             self._log.error("status unreadable", subject=stored.subject, reason=error.reason)
             return

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
+from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, OwnerKind, OwnerObject, paths
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube.port import Api, RefusedError
@@ -17,6 +17,8 @@ from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.job_policies import JobPolicies
+from berth.services.inventory.owner_watches import OwnerWatches
+from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
@@ -34,6 +36,7 @@ class EffectOutlet:
     Attributes:
         waiting: Reasons of PodGroups that are not admitted.
         policies: Priorities and queues of jobs.
+        owner_watches: Kinds of owners that are watched.
 
     Args:
         subjects: Subjects of the cell.
@@ -69,6 +72,7 @@ class EffectOutlet:
         self._outbound: deque[OutboundMessage] = deque()
         self._logged: set[str] = set()
         self.waiting = AdmissionReasons()
+        self.owner_watches = OwnerWatches(self._see_owner)
         self.policies = JobPolicies(gangs, on_change, self._make_queue)
 
     @property
@@ -106,6 +110,16 @@ class EffectOutlet:
                         tries_max=self._config.call_tries_max,
                     )
                 )
+            case effects.PatchNativeGroup():
+                name = f"{effect.namespace}/{effect.name}"
+                self._api_tasks.put(
+                    ApiTask(
+                        ("native", effect.namespace, effect.name),
+                        f"write the condition of PodGroup {name}",
+                        partial(self._write_condition, effect),
+                        tries_max=self._config.call_tries_max,
+                    )
+                )
             case effects.PublishReplacements(found):
                 self._outbound.append(OutboundMessage(subjects.fact_replacement(found.namespace, found.job), found))
             case _:
@@ -126,6 +140,7 @@ class EffectOutlet:
         for path in paths(key):
             try:
                 found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
+                self.owner_watches.need(key, path)
                 break
             except RefusedError as error:
                 if not error.is_absent:
@@ -136,6 +151,10 @@ class EffectOutlet:
                 self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
         self._gangs.set_owner(key, found, is_gone=found is None and is_gone)
         self._on_change()
+
+    def _see_owner(self, kind: OwnerKind, owner: OwnerObject, is_gone: bool) -> None:  # noqa: FBT001  # as watches call it
+        if self._gangs.see_owner(kind, owner, is_gone=is_gone):
+            self._on_change()
 
     def _log_once(self, what: str, error: PoisonError) -> None:
         if what not in self._logged:
@@ -174,6 +193,13 @@ class EffectOutlet:
         except RefusedError as error:
             if not (error.is_conflict or error.is_absent):
                 raise
+
+    async def _write_condition(self, effect: effects.PatchNativeGroup) -> None:
+        """Write the condition of a PodGroup of Kubernetes; without the right to do so its pods are placed, too."""
+        try:
+            await write_condition(self._api, effect)
+        except RefusedError as error:
+            self._log_once("cannot write conditions of PodGroups of Kubernetes", error)
 
     def _group_failed(self, effect: effects.PatchPodGroup) -> None:
         self._gangs.group_failed(effect.namespace, effect.name)

@@ -56,10 +56,33 @@ class PatchPodGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """What is said of a PodGroup of Kubernetes."""
+
+    status: str
+    """``True`` or ``False``."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatchNativeGroup:
+    """Write a condition into the status of a PodGroup of Kubernetes, unless it is there."""
+
+    namespace: str
+    name: str
+    uid: str
+    condition: GroupCondition
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class PublishReplacements:
     """Publish the ranks of a request whose new pods wait for a place."""
 
     replacements: ReplacementsSeen
 
 
-Effect: TypeAlias = PublishMembers | PublishRequest | PublishCancel | ReadOwner | PatchPodGroup | PublishReplacements
+Effect: TypeAlias = (
+    PublishMembers | PublishRequest | PublishCancel | ReadOwner | PatchPodGroup | PatchNativeGroup | PublishReplacements
+)

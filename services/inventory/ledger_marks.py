@@ -1,10 +1,15 @@
 """What bound pods say of the ledger: the newest record by which any of them was bound. Pure."""
 
+from typing import Final
+
 from berth.formats.ascend.ledger_mark import LedgerMark, mark_of
 from berth.formats.ascend.pod_annotations import JOB_UID, LEDGER
 from berth.formats.kubernetes.objects import Pod
-from berth.schemas.facts import LedgerSeen
+from berth.schemas.facts import LedgerSeen, Witness, is_repeat
 from berth.schemas.units import UnixMs
+
+_NODES_MAX: Final = 8
+"""Most nodes whose newest pods a fact names."""
 
 
 class LedgerMarks:
@@ -16,6 +21,8 @@ class LedgerMarks:
 
     def __init__(self) -> None:
         self._newest: dict[str, LedgerMark] = {}
+        self._witnesses: dict[str, dict[str, Witness]] = {}
+        """The pod of each node that names the newest record, by stream and node; few nodes of each stream."""
         self._stream = ""
         self._published: LedgerSeen | None = None
 
@@ -37,8 +44,19 @@ class LedgerMarks:
             return
         mark = mark_of(text)
         known = self._newest.get(mark.stream) if mark is not None else None
-        if mark is not None and (known is None or mark.sequence > known.sequence):
+        if mark is None:
+            return
+        if known is None or mark.sequence > known.sequence:
             self._newest[mark.stream] = mark
+        self._note_witness(mark.stream, Witness(f"{meta.namespace}/{meta.name}", pod.spec.node_name, mark.sequence))
+
+    def _note_witness(self, stream: str, one: Witness) -> None:
+        found = self._witnesses.setdefault(stream, {})
+        if one.node in found and one.sequence <= found[one.node].sequence:
+            return
+        found[one.node] = one
+        if len(found) > _NODES_MAX:
+            del found[min(found, key=lambda node: (found[node].sequence, node))]
 
     @property
     def is_confirmed(self) -> bool:
@@ -50,10 +68,9 @@ class LedgerMarks:
         if not self._stream:
             return None
         mark = self._newest.get(self._stream) or LedgerMark(self._stream, 0, 0)
-        fact, before = LedgerSeen(*mark, at_ms=now_ms), self._published
-        if before is not None and (before.stream, before.sequence) == (fact.stream, fact.sequence):
-            return None
-        return fact
+        witnesses = sorted(self._witnesses.get(self._stream, {}).values(), key=lambda one: (-one.sequence, one.node))
+        fact = LedgerSeen(*mark, at_ms=now_ms, witnesses=witnesses)
+        return None if is_repeat(self._published, fact) else fact
 
     def note_published(self, fact: LedgerSeen) -> None:
         """Take note that a fact is stored."""

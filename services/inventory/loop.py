@@ -9,6 +9,7 @@ import asyncio
 from typing import Final
 
 from berth.core.cluster.node_packing import SWITCHES
+from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
@@ -35,6 +36,7 @@ from berth.services.inventory.pod_lookups import PodLookups
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.pods.counted_marks import CountedMarks
 from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.pace import Pace
@@ -57,10 +59,18 @@ class Loop:
         clock: Of the host. What waits follows it without its jumps; facts have its times.
         config: Settings.
         instruments: Of the process.
+        marks: Says of which pods the marks count.
     """
 
     def __init__(
-        self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig, instruments: Instruments[InventoryMetrics]
+        self,
+        bus: Bus,
+        api: Api,
+        clock: Clock,
+        config: InventoryConfig,
+        instruments: Instruments[InventoryMetrics],
+        *,
+        marks: MarkProofs = UNCHECKED,
     ) -> None:
         slewed = SlewedClock(clock)
         self._bus = bus
@@ -80,12 +90,12 @@ class Loop:
             settle_ms=settle_ms,
         )
         self.steering = SteeringGroups()
-        self.ledger = LedgerMarks()
+        self.ledger, self.marks = LedgerMarks(), CountedMarks(marks, self.pods.row)
         self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
         self._lookups = PodLookups(
-            self.pods, api, self.api_tasks, slewed, config, self._log, on_change=self._changed.set
+            self.pods, api, self.api_tasks, slewed, config, self._log, marks=marks, on_change=self._changed.set
         )
         self._asks = PodAsks()
         self._queue = PublishQueue(bus, instruments, ahead_ms=slewed.ahead_ms)
@@ -109,7 +119,7 @@ class Loop:
             on_change=self._changed.set,
             log=instruments.log,
         )
-        self.policies = self._outlet.policies
+        self.policies, self.owner_watches = self._outlet.policies, self._outlet.owner_watches
         self._waiting = self._outlet.waiting
 
     # What the cluster shows.
@@ -150,6 +160,7 @@ class Loop:
         self._changed.set()
 
     def _set_pod(self, pod: Pod) -> None:
+        pod = self.marks.of(pod)
         self._pod_uids.add(pod.metadata.uid)
         row = read_row(pod, self._asks)
         if row is not None:
@@ -161,6 +172,7 @@ class Loop:
 
     def _drop_pod(self, uid: str) -> None:
         self._pod_uids.discard(uid)
+        self.marks.drop(uid)
         self.pods.remove(uid)
         self.gangs.drop_pod(uid)
 
@@ -297,6 +309,7 @@ class Loop:
             self._metrics.nodes.set(self.nodes.count)
             self._metrics.pods.set(len(self.pods))
             self._metrics.twice.set(self.pods.twice.count)
+            self._metrics.false_marks.set(self.marks.false_count)
             self._metrics.held.set(self.gangs.held)
             self._metrics.jobs.set(self.gangs.parts)
             self._report_pace.note_run()
@@ -396,6 +409,7 @@ class Loop:
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
         self._reporters.look_at_jobs(self.policies.warnings)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
+        self._reporters.marks.look(self.marks.sentences(), self._false_mark)
         self._reporters.twice.look(self.pods.twice.sentences(self.pods.row), self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
@@ -406,6 +420,9 @@ class Loop:
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)
         return row.involved if row is not None else None
+
+    def _false_mark(self, _: str) -> Involved | None:
+        return self.marks.involved
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> bool:
         """Wait for a change, a moment or ``stop``; returns whether ``stop`` is not set."""

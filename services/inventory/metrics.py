@@ -21,6 +21,10 @@ class InventoryMetrics:
             "inventory_twice_named_chips",
             "Chips that more than one bound pod names; Events on the pods say which: must be 0.",
         )
+        self.false_marks = registry.gauge(
+            "inventory_falsely_marked_pods",
+            "Bound pods with annotations of Berth that it did not write; they count as pods of other schedulers.",
+        )
         self.held = registry.gauge(
             "inventory_held_gangs", "Gangs that were not requested, with a reason in `fact.member`."
         )

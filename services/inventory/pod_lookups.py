@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from berth.formats.kubernetes.bound_pods import identity_of
+from berth.formats.ascend.mark_proofs import MarkProofs
+from berth.formats.kubernetes.bound_pods import counted, identity_of
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Listed
 from berth.formats.kubernetes.paths import api_path
@@ -36,6 +37,7 @@ class PodLookups:
         clock: Source of time.
         config: Settings.
         log: Receives why the server refuses a list.
+        marks: Says of which pods the marks count.
         on_change: Called when a list has arrived.
     """
 
@@ -48,6 +50,7 @@ class PodLookups:
         config: InventoryConfig,
         log: Logger,
         *,
+        marks: MarkProofs,
         on_change: Callable[[], None],
     ) -> None:
         self._pods = pods
@@ -55,6 +58,7 @@ class PodLookups:
         self._api_tasks = api_tasks
         self._clock = clock
         self._log = log
+        self._marks = marks
         self._page_size = config.kube.page_size
         self._on_change = on_change
         self._unseen = Unseen(pods.lacks, wait_ms=round(config.unseen_s * 1000))
@@ -125,7 +129,7 @@ class PodLookups:
         bound = {"fieldSelector": "spec.nodeName!="}
         pods = objects_of(self._api, path, Listed[_PodHead], page_size=self._page_size, selectors=bound)
         async for pod in pods:
-            identity = identity_of(pod.metadata, [])
+            identity = identity_of(counted(pod.metadata, self._marks), [])
             if identity is not None:
                 found.setdefault((identity.uid, identity.attempt), set()).add(identity.rank)
         return found

@@ -8,6 +8,7 @@ from berth.core.cluster.domains import leaving
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
 from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.clusters.topology_file import Cluster, TopologyError, parse_cluster
+from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
@@ -45,15 +46,18 @@ async def serve(
             return await play(api, bus, clock, config, cluster, instruments, stop)
     sim_nodes = SimNodes(cluster, start_ms=clock.now_ms())
     loop = Loop(bus, clock, config, sim_nodes, instruments)
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
     await _publish_changed_nodes(bus, clock, config, sim_nodes, loop)
     await _restore_pods(bus, config, loop, instruments.log)
     await loop.outbox.flush()
     served = [
-        await bus.serve(bus.subjects.sim("bind"), loop.bind),
-        await bus.serve(bus.subjects.sim("evict"), loop.evict),
-        await bus.serve(bus.subjects.sim("counts"), loop.counts),
-        await bus.serve(bus.subjects.sim("break"), loop.break_node),
+        await bus.serve(bus.subjects.sim(verb), handler, callers=CALLERS["nodesim"])
+        for verb, handler in (
+            ("bind", loop.bind),
+            ("evict", loop.evict),
+            ("counts", loop.counts),
+            ("break", loop.break_node),
+        )
     ]
     instruments.log.info(
         "cluster ready", nodes=len(sim_nodes.nodes), domains=len(sim_nodes.domains), faults=len(cluster.faults)

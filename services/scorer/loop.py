@@ -84,7 +84,8 @@ class Shard:
         """Offer for a request; None after ``until_s``."""
         began_s = self.clock.monotonic_s()
         if began_s >= until_s:
-            return self._dropped(request, scored=0)
+            self._note_dropped(request, scored=0)
+            return None
         wait_ms = request.wait_ms or _WAIT_MS_DEFAULT
         ready = await self._reach(request.facts_seq, request.ledger_seq, timeout_s=wait_ms / 1000)
         self.answered += ready
@@ -96,7 +97,8 @@ class Shard:
             shapes.append(self._offer(ask, packed))
             now_s = self.clock.monotonic_s()
             if now_s >= until_s:
-                return self._dropped(request, scored=len(shapes))
+                self._note_dropped(request, scored=len(shapes))
+                return None
             if now_s - paused_s >= _PAUSE_S:  # requests that come are timed from now on
                 await asyncio.sleep(0)
                 paused_s = self.clock.monotonic_s()
@@ -119,7 +121,7 @@ class Shard:
             leaf_states=self._leaf_states(request) if ready else b"",
         )
 
-    def _dropped(self, request: ScoreRequest, *, scored: int) -> None:
+    def _note_dropped(self, request: ScoreRequest, *, scored: int) -> None:
         """Say that a request came too late to be of use."""
         self._log.warning(
             "request dropped, nobody waits for it", shard=self.shard, shapes=len(request.asks), scored=scored

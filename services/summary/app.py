@@ -38,7 +38,7 @@ async def serve(
         ConfigError: There is no way to an API server.
         TransientError: The bus did not answer at the start.
     """
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.ensure_streams(replicas=config.bus.replicas, waits_for=config.bus.waits_for)
     async with await KubeApi.connect(config.kube, clock=clock, user_agent="berth-summary", log=instruments.log) as api:
         instruments.metrics.watches.measure(api.silence_s)
         await write_on(api, bus, clock, config, instruments, stop)

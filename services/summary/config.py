@@ -24,7 +24,7 @@ class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """... up to this."""
     kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     """Pause between two looks for PodGroups where the server does not serve them."""
-    tor_share_namespace: Annotated[str, Meta(pattern="^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = "volcano-system"
+    tor_share_namespace: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?\Z")] = "volcano-system"
     """Namespace of ``tor-share-cm``, which has the leaf switches under policy 2.0; empty: it is not written."""
     tor_share_pause_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
     """Least time between two writes of that ConfigMap."""

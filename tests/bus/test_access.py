@@ -40,7 +40,12 @@ async def opened(server: EmbeddedServer, config: BusConfig) -> AsyncIterator[Nat
         FatalError: The server does not let us in.
     """
     async with await NatsBus.connect(
-        server.url, config.cell, name="test", timeout_s=config.connect_timeout_s, access=access_of(config)
+        server.url,
+        config.cell,
+        name="test",
+        inbox="_INBOX.person.test",
+        timeout_s=config.connect_timeout_s,
+        access=access_of(config),
     ) as bus:
         yield bus
 
@@ -198,7 +203,7 @@ async def test_a_person_gets_in_with_the_environment(tmp_path: Path, monkeypatch
 async def test_a_missing_right_ends_the_process_and_is_named(tmp_path: Path) -> None:
     more = (
         'authorization { users: [{ user: "berth", password: "s3cret", permissions: {'
-        ' publish: ["_INBOX_test.>", "berth.a.intake.>"], subscribe: ["_INBOX_test.>"] } }] }'
+        ' publish: ["_INBOX.person.test.>", "berth.a.intake.>"], subscribe: ["_INBOX.person.test.>"] } }] }'
     )
     config = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"))
     async with EmbeddedServer(tmp_path / "nats", more=more) as server, opened(server, config) as bus:
@@ -213,7 +218,7 @@ async def test_a_connection_over_websocket_works_although_its_library_is_loaded_
     url = f"ws://127.0.0.1:{port}"
     async with (
         EmbeddedServer(tmp_path / "nats", more=f"websocket {{ port: {port}, no_tls: true }}"),
-        await NatsBus.connect(url, "cell", name="test", timeout_s=10) as bus,
+        await NatsBus.connect(url, "cell", name="test", inbox="_INBOX.person.test", timeout_s=10) as bus,
     ):
 
         async def echo(data: bytes) -> bytes:

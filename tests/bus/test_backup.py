@@ -152,12 +152,12 @@ async def test_a_restore_that_was_interrupted_keeps_dispatchers_away_and_is_comp
     calls = 0
     submit = NatsBus.submit_wait
 
-    async def breaks(self: NatsBus, subject: str, data: bytes) -> object:
+    async def breaks(self: NatsBus, subject: str, data: bytes, *, sequence: int = 0) -> object:
         nonlocal calls
         calls += 1
         if calls > 25:
             raise OSError("killed")
-        return await submit(self, subject, data)
+        return await submit(self, subject, data, sequence=sequence)
 
     monkeypatch.setattr(NatsBus, "submit_wait", breaks)
     with pytest.raises(OSError, match="killed"):
@@ -200,10 +200,10 @@ async def test_a_message_of_somebody_else_ends_the_restore(
     await backup(full, CLOCK, tmp_path / "b")
     submit = NatsBus.submit_wait
 
-    async def disturbed(self: NatsBus, subject: str, data: bytes) -> object:
+    async def disturbed(self: NatsBus, subject: str, data: bytes, *, sequence: int = 0) -> object:
         if subject.endswith("fact.node.d3"):
             await fact(self, 9)
-        return await submit(self, subject, data)
+        return await submit(self, subject, data, sequence=sequence)
 
     monkeypatch.setattr(NatsBus, "submit_wait", disturbed)
     with pytest.raises(RestoreError, match=r"had sequence \d+ got \d+: something else writes"):
@@ -212,7 +212,7 @@ async def test_a_message_of_somebody_else_ends_the_restore(
 
 async def test_a_backup_of_another_cell_is_refused(full: NatsBus, nats_server: str, tmp_path: Path) -> None:
     await backup(full, CLOCK, tmp_path / "b")
-    async with await NatsBus.connect(nats_server, "other", name="test") as other:
+    async with await NatsBus.connect(nats_server, "other", name="test", inbox="_INBOX.person.test") as other:
         with pytest.raises(RestoreError, match="is a backup of the cell"):
             await restore(other, CLOCK, tmp_path / "b")
         assert await other.keeping(StreamName.LEDGER) is None

@@ -98,7 +98,7 @@ async def running(planned: Planned) -> AsyncIterator[None]:
 
 async def placed(url: str, cell: str, name: str) -> None:
     """A job is asked for, placed and bound."""
-    async with await NatsBus.connect(url, cell, name="test") as bus:
+    async with await NatsBus.connect(url, cell, name="test", inbox="_INBOX.person.test") as bus:
         job = a_job(name, chips=8)
         await bus.publish(bus.subjects.intake_request(job.namespace, job.name), encode(job))
 

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.timeout(90)
 async def test_streams_wait_for_a_leader_and_outlive_a_server(tmp_path: Path) -> None:
     async with EmbeddedCluster(tmp_path / "nats") as cluster:
         # Connected at once: the servers have not chosen a leader yet.
-        async with await NatsBus.connect(cluster.url.split(","), "cell", name="test") as bus:
+        async with await NatsBus.connect(
+            cluster.url.split(","), "cell", name="test", inbox="_INBOX.person.test"
+        ) as bus:
             await bus.ensure_streams(replicas=3)
             assert await bus.append(b"one", expected_seq=0) == 1
             await cluster.servers[0].kill()
@@ -24,12 +26,14 @@ async def test_streams_wait_for_a_leader_and_outlive_a_server(tmp_path: Path) ->
             assert await records(bus) == [b"one", b"two"]
             assert await late_replicas(bus) == ["server-0"]
         await cluster.servers[0].start()
-        async with await NatsBus.connect(cluster.servers[0].url, "cell", name="test") as bus:
+        async with await NatsBus.connect(
+            cluster.servers[0].url, "cell", name="test", inbox="_INBOX.person.test"
+        ) as bus:
             await bus.ensure_streams(replicas=3)
 
 
 async def test_three_copies_on_one_server_are_refused_at_once(own_server: EmbeddedServer) -> None:
-    async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
+    async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
         with pytest.raises(FatalError, match=r"INTAKE_cell cannot be created: .*replicas"):
             await bus.ensure_streams(replicas=3)
 

@@ -12,7 +12,7 @@ from tests.support.waiting import SLACK
 async def test_a_break_and_a_return_are_told(own_server: EmbeddedServer) -> None:
     broken, returned = asyncio.Event(), asyncio.Event()
     connection = NatsConnection(broken.set, returned.set, DEFAULT_LOG)
-    await connection.open([own_server.url], "test", Access())
+    await connection.open([own_server.url], "test", "_INBOX.test", Access())
     epoch = connection.epoch
     async with asyncio.timeout(20 * SLACK):
         await own_server.stop()

@@ -20,8 +20,8 @@ from berth.runtime.bus.port import StreamState
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.history import state_now
-from berth.runtime.ledger_reader import stored_digest
 from berth.runtime.recording import NoHistoryError, read_file, record
+from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import RecordingEnd

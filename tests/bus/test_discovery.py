@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from berth.runtime.bus.discovery import Identity, OwnReport, ProcessStats
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import QUIET_S, Endpoint
 from berth.runtime.cell_status.gathering import gather_status
@@ -48,7 +49,7 @@ async def ask(bus: NatsBus, subject: str) -> dict[str, Any]:
 async def test_a_process_says_who_it_is_and_how_it_does(own_server: EmbeddedServer) -> None:
     async with (
         await NatsBus.connect(own_server.url, "here", name="one") as bus,
-        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+        await NatsBus.connect(own_server.url, "here", name="asks", inbox=inbox_of_person("asks")) as user,
     ):
         await bus.announce(identity(1))
         served = await bus.serve("berth.here.score.1", handle, queue="shard-1")
@@ -78,7 +79,7 @@ async def test_a_process_says_who_it_is_and_how_it_does(own_server: EmbeddedServ
 
 
 async def test_every_process_answers_for_itself_and_one_that_has_ended_does_not(own_server: EmbeddedServer) -> None:
-    async with await NatsBus.connect(own_server.url, "here", name="asks") as user:
+    async with await NatsBus.connect(own_server.url, "here", name="asks", inbox=inbox_of_person("asks")) as user:
         buses = [await NatsBus.connect(own_server.url, "here", name=f"bus-{number}") for number in range(2)]
         for number, bus in enumerate(buses):
             await bus.announce(identity(number))
@@ -92,7 +93,7 @@ async def test_every_process_answers_for_itself_and_one_that_has_ended_does_not(
 async def test_the_statistics_say_how_a_process_is_and_how_far_it_has_read(own_server: EmbeddedServer) -> None:
     async with (
         await NatsBus.connect(own_server.url, "here", name="one") as bus,
-        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+        await NatsBus.connect(own_server.url, "here", name="asks", inbox=inbox_of_person("asks")) as user,
     ):
         await user.ensure_streams()
         for number in range(3):
@@ -127,7 +128,7 @@ async def at_least(bus: NatsBus, count: int) -> list[ProcessStats]:
 
 
 async def test_processes_of_a_cell_are_those_that_answer(own_server: EmbeddedServer) -> None:
-    async with await NatsBus.connect(own_server.url, "here", name="asks") as user:
+    async with await NatsBus.connect(own_server.url, "here", name="asks", inbox=inbox_of_person("asks")) as user:
         assert await user.processes() == []
         buses = [await NatsBus.connect(own_server.url, "here", name=f"bus-{number}") for number in range(3)]
         for number, bus in enumerate(buses):
@@ -143,7 +144,7 @@ async def test_a_scorer_that_answers_late_is_not_missing_in_the_status(own_serve
     async with (
         await NatsBus.connect(own_server.url, "here", name="leads") as leads,
         await NatsBus.connect(own_server.url, "here", name="slow") as slow,
-        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+        await NatsBus.connect(own_server.url, "here", name="asks", inbox=inbox_of_person("asks")) as user,
     ):
         await user.ensure_streams()
         gauges = {"berth_dispatcher_is_leader": 1.0, "berth_dispatcher_shards": 1.0}
@@ -166,7 +167,7 @@ async def test_a_scorer_that_answers_late_is_not_missing_in_the_status(own_serve
 
 
 async def test_a_server_and_its_streams_are_described(own_server: EmbeddedServer) -> None:
-    async with await NatsBus.connect(own_server.url, "here", name="asks") as user:
+    async with await NatsBus.connect(own_server.url, "here", name="asks", inbox=inbox_of_person("asks")) as user:
         assert await user.stream_report(StreamName.FACTS) is None
         await user.ensure_streams()
         await user.publish(user.subjects.fact_timer, b"12345")
@@ -187,7 +188,7 @@ async def test_an_endpoint_has_a_name_and_says_its_schemas(own_server: EmbeddedS
 
     async with (
         await NatsBus.connect(own_server.url, "here", name="one") as bus,
-        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+        await NatsBus.connect(own_server.url, "here", name="asks", inbox=inbox_of_person("asks")) as user,
     ):
         await bus.announce(identity(1))
         await bus.serve("berth.here.score.1", handle)

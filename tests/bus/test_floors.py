@@ -36,7 +36,7 @@ async def seen_of(bus: NatsBus, stream: StreamName) -> dict[str, bytes]:
 async def test_nothing_old_comes_back_when_the_server_is_killed(own_server: EmbeddedServer, stream: StreamName) -> None:
     newest: dict[str, bytes] = {}
     for number in range(KILLS):
-        async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
+        async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
             subject = bus.subjects.status if stream is StreamName.STATUS else bus.subjects.fact_job
             over = [subject("ns", f"over-{number}-{index}") for index in range(5)]
@@ -52,7 +52,7 @@ async def test_nothing_old_comes_back_when_the_server_is_killed(own_server: Embe
             await bus.purge(stream, keep_from_seq=head)
             assert await seen_of(bus, stream) == newest
         await own_server.restart()
-        async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
+        async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()  # it leaves the floor alone
             await bus.wait_mirror(stream, at_least=head, timeout_s=_DEADLINE_S)
             assert (await bus.state(stream)).floor == head
@@ -62,7 +62,7 @@ async def test_nothing_old_comes_back_when_the_server_is_killed(own_server: Embe
 
 
 async def test_a_mirror_of_an_earlier_release_has_a_floor_but_is_not_purged(own_server: EmbeddedServer) -> None:
-    async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
+    async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         name = bus.subjects.stream(StreamName.LATEST)
         config = msgspec.json.decode(await bus.request(f"$JS.API.STREAM.INFO.{name}", b"", timeout_s=5))["config"]

@@ -82,7 +82,10 @@ async def test_the_example_runs_as_printed(greeter: Path, nats_server: str, cell
     (port,) = free_ports(1)
     settings = tmp_path / "greeter.toml"
     settings.write_text(f'greeting = "welcome"\n[bus]\ncell = "{cell}"\n[probes]\nport = {port}\n')
-    async with await NatsBus.connect(nats_server, cell, name="test") as bus, aiohttp.ClientSession() as session:
+    async with (
+        await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus,
+        aiohttp.ClientSession() as session,
+    ):
         await bus.ensure_streams()
         await bus.publish(bus.subjects.fact_node("l1"), encode(pack_nodes("l1", [a_node("n1"), a_node("n2")])))
         child = started(greeter, settings, nats_server)

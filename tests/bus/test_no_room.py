@@ -39,7 +39,7 @@ async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
 
 @pytest.fixture
 async def bus(server: EmbeddedServer) -> AsyncIterator[NatsBus]:
-    async with await NatsBus.connect(server.url, "cell", name="test") as client:
+    async with await NatsBus.connect(server.url, "cell", name="test", inbox="_INBOX.person.test") as client:
         await client.ensure_streams(max_bytes=SIZES)
         yield client
 

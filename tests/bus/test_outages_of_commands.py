@@ -15,7 +15,7 @@ CELL: Final = "outage"
 
 async def publish(url: str, phase: Phase) -> None:
     status = JobStatus("ml", "train", "u1", phase=phase, since_ms=1, at_ms=1, sentence="no node has 8 free chips")
-    async with await NatsBus.connect(url, CELL, name="test") as bus:
+    async with await NatsBus.connect(url, CELL, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await bus.publish(bus.subjects.status("ml", "train"), encode(status))
 

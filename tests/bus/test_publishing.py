@@ -10,7 +10,7 @@ import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.publisher import OUTSTANDING_MAX
-from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, TransientError
+from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, PoisonError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.process_state import stop_process
@@ -219,3 +219,20 @@ async def test_a_frozen_server_does_not_hold_the_client_for_ever(own_server: Emb
 async def test_no_server_is_transient_and_says_where() -> None:
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:1 within"):
         await NatsBus.connect("nats://127.0.0.1:1", "cell", name="nobody", timeout_s=0.3)
+
+
+@pytest.mark.parametrize("message_id", ["a\r\nNats-Rollup: all", "a\nb", "a\x00b", "a\u2028b"])
+async def test_a_header_that_would_become_another_one_is_not_sent(bus: NatsBus, message_id: str) -> None:
+    before = (await bus.state(StreamName.EVENTS)).last_seq
+    with pytest.raises(PoisonError, match="has characters that the library replaces"):
+        await bus.publish(bus.subjects.event_job("a", "b"), b"x", message_id=message_id)
+    assert (await bus.state(StreamName.EVENTS)).last_seq == before
+
+
+async def test_a_subject_for_which_the_server_would_end_the_connection_is_not_sent(bus: NatsBus) -> None:
+    assert await bus.publish(bus.subjects.status("a", "b" * 3_700), b"x")
+    for length in (3_900, 4_096, 9_000):
+        with pytest.raises(PoisonError, match="bytes, with its reply"):
+            await bus.publish(bus.subjects.status("a", "b" * length), b"x")
+    assert bus.link_changes == 0
+    assert not bus.lost.done()

@@ -25,12 +25,12 @@ def is_running(pid: int) -> bool:
 
 async def test_a_killed_server_comes_back_on_its_port_with_its_store(own_server: EmbeddedServer) -> None:
     port = own_server.port
-    async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
+    async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await bus.append(b"kept", expected_seq=0)
     await own_server.restart()
     assert own_server.port == port
-    async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
+    async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
         assert [record.data for record in await bus.read(StreamName.LEDGER)] == [b"kept"]
 
 

@@ -14,7 +14,7 @@ def empty_cell(cell: str, nats_server: str) -> str:
     """A cell of streams without messages."""
 
     async def make() -> None:
-        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
 
     asyncio.run(make())

@@ -8,6 +8,7 @@ import pytest
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.subjects import StreamName
+from tests.support.command import berth
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -49,7 +50,7 @@ async def test_the_age_of_events_is_that_of_the_service_that_names_it(real_bus: 
 
 
 async def test_a_setting_that_cannot_change_is_fatal_and_named(nats_server: str, cell: str) -> None:
-    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+    async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
         stream = bus.subjects.stream(StreamName.LEDGER)
         config = {"name": stream, "subjects": [bus.subjects.ledger], "storage": "memory"}
         await bus.request(f"$JS.API.STREAM.CREATE.{stream}", msgspec.json.encode(config), timeout_s=5)
@@ -71,7 +72,7 @@ async def test_the_server_itself_refuses_to_remove_facts(real_bus: NatsBus) -> N
 
 
 async def test_two_cells_share_nothing(nats_server: str, real_bus: NatsBus, cell: str) -> None:
-    async with await NatsBus.connect(nats_server, f"{cell}.b", name="test") as other:
+    async with await NatsBus.connect(nats_server, f"{cell}.b", name="test", inbox="_INBOX.person.test") as other:
         await other.ensure_streams()
         await other.append(b"x", expected_seq=0)
         assert (await real_bus.state(StreamName.LEDGER)).last_seq == 0
@@ -118,3 +119,36 @@ async def test_a_handler_that_stops_answers_all_it_was_sent(nats_server: str, re
                     group.create_task(ask(asking, subject))
     assert answered + refused == 2000  # none was left to its time-out
     assert answered
+
+
+async def test_streams_that_somebody_else_makes_are_waited_for_and_not_corrected(
+    nats_server: str, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with (
+        await NatsBus.connect(nats_server, f"{cell}.w", name="waits") as waits,
+        await NatsBus.connect(nats_server, f"{cell}.w", name="makes") as makes,
+        asyncio.TaskGroup() as group,
+    ):
+        waiting = group.create_task(waits.ensure_streams(waits_for=list(StreamName)))
+        with pytest.raises(TransientError):
+            await waits.state(StreamName.INTAKE)
+        assert not waiting.done()
+        await makes.ensure_streams(max_bytes={StreamName.FACTS: 1 << 30})
+        await waiting
+        kept = await waits.keeping(StreamName.FACTS)
+        assert kept is not None
+        assert kept.max_bytes == 1 << 30, "it has other settings than it should, and keeps them"
+    said = capsys.readouterr()
+    assert "make it with: berth streams apply" in said.out + said.err
+    assert "correct it with: berth streams apply" in said.out + said.err
+
+
+async def test_the_command_makes_streams_and_says_which_are_missing(nats_server: str, cell: str) -> None:
+    code, out, err = await berth("streams", url=nats_server, cell=cell)
+    assert (code, out.splitlines()[-1]) == (1, f"0 streams of cell {cell}, {len(StreamName)} missing"), err
+    code, out, err = await berth("streams", "apply", "--replicas", "2", url=nats_server, cell=cell)
+    assert (code, err) == (2, "error: --replicas is 2, expected 1 or 3\n")
+    code, out, err = await berth("streams", "apply", "--events-kept", "2h", url=nats_server, cell=cell)
+    assert (code, out.splitlines()[-1]) == (0, f"{len(StreamName)} streams of cell {cell}, 0 missing"), err
+    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        assert (await config_of(bus, StreamName.EVENTS))["max_age"] == 7_200_000_000_000

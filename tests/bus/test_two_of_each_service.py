@@ -149,7 +149,7 @@ class Pair:
         for _ in range(self.number):
             async with session.get(f"http://127.0.0.1:{self.page_port}/api/v1/me") as response:
                 assert response.status == 200
-        async with await NatsBus.connect(url, self.cell, name="test") as bus:
+        async with await NatsBus.connect(url, self.cell, name="test", inbox="_INBOX.person.test") as bus:
             for index in range(self.number):
                 job = a_job(f"job-{index}", chips=8)
                 await bus.publish(bus.subjects.intake_request(job.namespace, job.name), encode(job))

@@ -240,7 +240,9 @@ class ChaosCell(LocalProcesses):
         if self.kube is not None:
             await self.kube.start()
             await self._prepare_kubernetes(self.kube)
-        bus = await NatsBus.connect(self.direct_urls, CELL, name="observer", timeout_s=_SOON_S)
+        bus = await NatsBus.connect(
+            self.direct_urls, CELL, name="observer", inbox="_INBOX.person.observer", timeout_s=_SOON_S
+        )
         self._watch = Watch(await self._stack.enter_async_context(bus))
         await until_true(self._has_streams, deadline_s=_SOON_S, what="the streams are there")
         self.watch.start()

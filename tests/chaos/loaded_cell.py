@@ -61,7 +61,7 @@ class LoadedCell:
     async def __aenter__(self) -> Self:
         made = self._stack.enter_context(services(self._folder, ",".join(self._urls)))
         try:
-            self.bus = await NatsBus.connect(self._urls, self._cell, name="observer")
+            self.bus = await NatsBus.connect(self._urls, self._cell, name="observer", inbox="_INBOX.person.observer")
             self._stack.push_async_callback(self.bus.close)
             await until_true(self._has_streams, deadline_s=40, what="the streams are there")
             self.watch = Watch(self.bus)

@@ -97,7 +97,7 @@ async def test_a_stream_of_leases_that_no_server_can_lead_is_made_anew(cell: str
             stack.push_async_callback(server.kill)
         await start(servers)
         bus = await stack.enter_async_context(
-            await NatsBus.connect([server.url for server in servers], cell, name="test")
+            await NatsBus.connect([server.url for server in servers], cell, name="test", inbox="_INBOX.person.test")
         )
         clock = ManualClock()
         kept = KeptStreams(bus, 3, clock, DEFAULT_LOG)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.chart.manifests import ChartError, Form, Met
-from tests.chart.places import AUTH, ENVIRONMENT, GATEWAY, ONE, TLS
+from tests.chart.places import AUTH, ENVIRONMENT, GATEWAY, MARKS, ONE, TLS
 
 STORE: Final = "max_file_store: 18GB"
 SUBJECTS: Final = '"berth.default.'
@@ -30,7 +30,7 @@ _FOLDERS: Final[dict[str, tuple[str, dict[str, Form]]]] = {
 Production has users with a gateway; those without one are a file of its own, :data:`USERS_ALONE`.
 """
 STREAMS: Final = "_default"
-"""End of the names of streams in the rights of the gateway."""
+"""End of the names of streams in the rights."""
 USERS: Final = "users: ["
 """Begin of the list of users, to which a value adds more."""
 _OF_NODESIM: Final = {"settings.toml": "nodesim.settings", "cluster.yaml": "nodesim.cluster"}
@@ -109,10 +109,14 @@ def _environment(there: Maps, met: Met) -> Iterator[str]:
     yield f'BERTH_PROBES__HOST: "{base["BERTH_PROBES__HOST"]}"'
     yield f'BERTH_PROBES__PORT: "{base["BERTH_PROBES__PORT"]}"'
     yield f"{{{{- if {AUTH} }}}}"
+    yield f'BERTH_BUS__MAKES_STREAMS: "{production["BERTH_BUS__MAKES_STREAMS"]}"'
     yield f"BERTH_BUS__PASSWORD_FILE: {production['BERTH_BUS__PASSWORD_FILE']}"
     yield "{{- end }}"
     yield f"{{{{- if {TLS} }}}}"
     yield f"BERTH_BUS__TLS_CA_FILE: {production['BERTH_BUS__TLS_CA_FILE']}"
+    yield "{{- end }}"
+    yield f"{{{{- if {MARKS} }}}}"
+    yield f"BERTH_MARKS_FILE: {production['BERTH_MARKS_FILE']}"
     yield "{{- end }}"
     yield "{{- range $name, $text := .Values.environment }}"
     yield "{{ $name }}: {{ $text | toJson }}"

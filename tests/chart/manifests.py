@@ -37,7 +37,8 @@ class Manifests:
     def of(cls, objects: Iterable[Tree], generated: Iterable[Tree]) -> "Manifests":
         """Manifests of what a kustomization has."""
         maps = {one["metadata"]["name"]: one["data"] for one in generated}
-        return cls({identity(one): one for one in objects if one["kind"] != "ConfigMap"}, maps)
+        kept = (one for one in objects if one["kind"] != "ConfigMap" or one["metadata"]["name"] not in maps)
+        return cls({identity(one): one for one in kept}, maps)
 
 
 @dataclass

@@ -13,11 +13,14 @@ from tests.chart.text import Block, Given, Items, Node, Value
 
 AUTH: Final = ".Values.nats.auth.enabled"
 TLS: Final = ".Values.nats.tls.enabled"
+MARKS: Final = ".Values.marks.enabled"
 GATEWAY: Final = ".Values.gateway.enabled"
 STORED: Final = ".Values.nats.storage.enabled"
 ONE: Final = ".Values.oneProcess.enabled"
+HAS_POLICIES: Final = 'semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version'
 POD: Final = "spec template spec"
 CONTAINER: Final = f"{POD} containers *"
+INIT: Final = f"{POD} initContainers *"
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Field:
                 return Given(f"with {path}", Block("toYaml ."))
             case "optional text":
                 return Given(f"with {path}", Value("."))
+            case "lines":
+                return Value(f"toJson {path}")
             case _:
                 return Value(path)
 
@@ -95,8 +100,12 @@ FIELDS: Final = (
     Field(Place("StatefulSet", "nats", f"{POD} volumes data emptyDir sizeLimit"), "nats.storage.size"),
     Field(Place("*", "*", f"{POD} volumes secret secret secretName"), "nats.auth.secret"),
     Field(Place("StatefulSet", "nats", f"{CONTAINER} env OF_* valueFrom secretKeyRef name"), "nats.auth.secret"),
+    Field(Place("*", "*", f"{POD} volumes streams secret secretName"), "nats.auth.secret"),
     Field(Place("*", "*", f"{POD} volumes ca secret secretName"), "nats.tls.secret"),
     Field(Place("StatefulSet", "nats", f"{POD} volumes tls secret secretName"), "nats.tls.secret"),
+    Field(Place("Deployment", "*", f"{POD} volumes marks secret secretName"), "marks.secret"),
+    Field(Place("ConfigMap", "berth-policies", "data chip-writers"), "policies.chipWriters", "lines"),
+    Field(Place("ConfigMap", "berth-policies", "data scheduler-names"), "policies.schedulerNames", "lines"),
     Field(Place("PriorityClass", "*", "metadata name"), "priorityClass.name"),
     Field(Place("PriorityClass", "*", "value"), "priorityClass.value", "number"),
 )
@@ -108,11 +117,17 @@ CONDITIONS: Final = (
     (Place("*", "*", f"{CONTAINER} env BERTH_BUS__USER"), AUTH),
     (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth"), AUTH),
     (Place("*", "*", f"{POD} volumes secret"), AUTH),
+    (Place("*", "*", f"{INIT} env"), AUTH),
+    (Place("*", "*", f"{INIT} volumeMounts /run/secrets/berth"), AUTH),
+    (Place("*", "*", f"{INIT} volumeMounts /run/secrets/berth-ca"), TLS),
+    (Place("*", "*", f"{POD} volumes streams"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env OF_*"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env PASSWORD_*"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env ROUTE_*"), AUTH),
     (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth-ca"), TLS),
     (Place("*", "*", f"{POD} volumes ca"), TLS),
+    (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth-marks"), MARKS),
+    (Place("*", "*", f"{POD} volumes marks"), MARKS),
     (Place("StatefulSet", "nats", f"{CONTAINER} volumeMounts /etc/nats-tls"), TLS),
     (Place("StatefulSet", "nats", f"{POD} volumes tls"), TLS),
     (Place("StatefulSet", "nats", "spec volumeClaimTemplates"), STORED),
@@ -129,12 +144,17 @@ OF_ONE_PROCESS: Final = (
 )
 """Fields that are something else where all services are one process."""
 
+_MARKS_MOUNT: Final = {"name": "marks", "mountPath": "/run/secrets/berth-marks", "readOnly": True}
+_MARKS_VOLUME: Final = {"name": "marks", "secret": {"secretName": Value(".Values.marks.secret"), "defaultMode": 0o440}}
 ADDED: Final = (
+    (Place("Deployment", "cell", f"{CONTAINER} volumeMounts"), "", Given(f"if {MARKS}", _MARKS_MOUNT)),
+    (Place("Deployment", "cell", f"{POD} volumes"), "", Given(f"if {MARKS}", _MARKS_VOLUME)),
     (Place("Deployment", "*", POD), "nodeSelector", Given("with .Values.nodeSelector", Block("toYaml ."))),
     (Place("StatefulSet", "scorer", POD), "nodeSelector", Given("with .Values.nodeSelector", Block("toYaml ."))),
     (Place("StatefulSet", "nats", POD), "nodeSelector", Given("with .Values.nats.nodeSelector", Block("toYaml ."))),
     (Place("*", "*", POD), "imagePullSecrets", Given("with .Values.image.pullSecrets", Block("toYaml ."))),
     (Place("*", "*", CONTAINER), "imagePullPolicy", Given("with .Values.image.pullPolicy", Value("."))),
+    (Place("*", "*", INIT), "imagePullPolicy", Given("with .Values.image.pullPolicy", Value("."))),
     (
         Place("StatefulSet", "nats", "spec volumeClaimTemplates 0 spec"),
         "storageClassName",
@@ -155,6 +175,9 @@ OBJECTS: Final = (
         for service in SERVICES
         for kind, before in (*((kind, "") for kind in _OF_SERVICES), ("ConfigMap", "berth-"))
     ),
+    (Place("ValidatingAdmissionPolicyBinding", "*", ""), f"and .Values.policies.enabled ({HAS_POLICIES})"),
+    (Place("ValidatingAdmissionPolicy", "*", ""), HAS_POLICIES),
+    (Place("*", "berth-binder-volumes", ""), ".Values.volumes.enabled"),
     (Place("Namespace", "berth-system", ""), ".Values.namespace.create"),
     (Place("PriorityClass", "*", ""), ".Values.priorityClass.create"),
     (Place("NetworkPolicy", "nats", ""), "and .Values.networkPolicies.enabled .Values.nats.embedded"),
@@ -173,8 +196,10 @@ ENVIRONMENT: Final = {
     "BERTH_BUS__URL",
     "BERTH_BUS__CELL",
     "BERTH_BUS__REPLICAS",
+    "BERTH_BUS__MAKES_STREAMS",
     "BERTH_BUS__PASSWORD_FILE",
     "BERTH_BUS__TLS_CA_FILE",
+    "BERTH_MARKS_FILE",
     "BERTH_SHARDS",
     "BERTH_PROBES__HOST",
     "BERTH_PROBES__PORT",

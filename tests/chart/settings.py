@@ -71,6 +71,9 @@ SECTIONS: Final = {
     "api": "Answers programs.",
     "gateway": "HTTP for browsers and programs.",
     "networkPolicies": "Who reaches NATS and the services, and what they reach.",
+    "marks": "By which Berth knows the pods that it bound: see docs/operators.md.",
+    "policies": "What the API server refuses: see docs/reference/trust.md.",
+    "volumes": "Claims that wait for their first pod.",
     "podMonitor": "For Prometheus.",
     "prometheusRule": "Alerts for Prometheus.",
     "dashboard": "For Grafana.",
@@ -223,6 +226,36 @@ SETTINGS: Final = (
     Setting("gateway.replicas", "", _COUNT),
     Setting("gateway.tokens.secret", "Secret with the key tokens; make it before. See docs/kubernetes.md.", _NAME),
     Setting("gateway.resources", "", _RESOURCES),
+    Setting(
+        "marks.enabled",
+        "Whether marks of pods count with a code alone. Change it while no pod of Berth runs.",
+        _BOOLEAN,
+        default=True,
+        trial=False,
+        small=False,
+    ),
+    Setting("marks.secret", "Secret with the key keys; make it before with berth keys marks.", _NAME),
+    Setting(
+        "policies.enabled",
+        "Whether they are in force; needs Kubernetes 1.30. Without them a role alone says what an account may write.",
+        _BOOLEAN,
+        default=True,
+        trial=False,
+    ),
+    Setting(
+        "policies.chipWriters",
+        "Accounts that write the chips of pods: device plug-ins, the Ascend operator, a scheduler that Berth replaces.",
+        _FILE,
+    ),
+    Setting(
+        "policies.schedulerNames", "Schedulers whose pods the binder may delete: BERTH_GANGS__SCHEDULER_NAMES.", _FILE
+    ),
+    Setting(
+        "volumes.enabled",
+        "Whether the binder may bind claims; false where decisions.constraints is below 3.",
+        _BOOLEAN,
+        default=True,
+    ),
     Setting("networkPolicies.enabled", "", _BOOLEAN, default=True, trial=False),
     Setting(
         "networkPolicies.egress",

@@ -16,7 +16,13 @@ from tests.chart.places import ADDED, CONDITIONS, FIELDS, OBJECTS, OF_ONE_PROCES
 from tests.chart.text import Given, Node, Tree, Value, template
 
 HEAD: Final = "{{- /* Written by make chart from the manifests in k8s/; change those. */ -}}\n"
-KEYS: Final = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
+KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+}
 """What an item of a list is known by."""
 GROUPS: Final = {
     "Namespace": "namespaces",
@@ -169,6 +175,10 @@ class _Object:
     def _leaf(self, value: Any, path: Path) -> Node:  # noqa: ANN401  # of YAML
         if value == NAMESPACE:
             return Value('include "berth.namespace" .')
+        if isinstance(value, str) and f":{NAMESPACE}:" in value:  # an account, in an expression
+            return Value(
+                f'replace ":{NAMESPACE}:" (printf ":%s:" (include "berth.namespace" .)) {json.dumps(value)} | toJson'
+            )
         if path[-1] == "image":
             return self._image(value)
         if path[-2:] in {("configMap", "name"), ("configMapRef", "name")}:

@@ -148,6 +148,11 @@ CASES: Final[dict[str, Case]] = {
         lambda cell: cell.health_process.registry.waiting.labels("FACTS").set(0),
     ),
     "BerthVoidRecords": Case(lambda cell: cell.binder.void._counter.inc(3)),
+    "BerthForgedRecords": Case(lambda cell: cell.binder.void._unsigned.inc()),
+    "BerthForeignMessages": Case(
+        lambda cell: cell.health_process.registry.foreign.labels("FACTS").set(1),
+        lambda cell: cell.health_process.registry.foreign.labels("FACTS").set(0),
+    ),
     "BerthClusterSilent": Case(
         lambda cell: cell.silences_s.update(inventory=900.0), lambda cell: cell.silences_s.update(inventory=10.0)
     ),

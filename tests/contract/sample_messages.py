@@ -35,6 +35,7 @@ from berth.schemas.facts import (
     Rejection,
     TimerSeen,
     TopologySeen,
+    Witness,
 )
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
@@ -167,6 +168,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Placement: {"claims"},
         DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
         JobSeen: {"inferred", "warnings"},
+        LedgerSeen: {"witnesses"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -588,7 +590,13 @@ def _facts() -> tuple[Message, ...]:
             given_back=True,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
-        LedgerSeen("2026-11-21T10:00:00.123456789Z", epoch=7, sequence=42, at_ms=_AT_MS + 8),
+        LedgerSeen(
+            "2026-11-21T10:00:00.123456789Z",
+            epoch=7,
+            sequence=42,
+            at_ms=_AT_MS + 8,
+            witnesses=[Witness("ml/a-0", "n1", 42)],
+        ),
         *_usage(),
         *_volumes(),
     )

@@ -17,7 +17,7 @@ from berth.schemas.status import JobStatus
 _ANY: Final = frozenset({"__main__", "_distutils_hack", "cython_runtime", "sitecustomize"})
 """The interpreter's, its environment's, and parts of compiled modules."""
 _HELP: Final = frozenset({"attr", "attrs", "cyclopts", "docstring_parser", "rich"})
-_HELP_OWN: Final = ("berth.cli.app", "berth.cli.commands", "berth.cli.output", "berth.cli.tables", "berth.formats.utf8",
+_HELP_OWN: Final = ("berth.cli.app", "berth.cli.commands", "berth.cli.output", "berth.cli.tables", "berth.formats.shown", "berth.formats.utf8",
                     "berth.runtime.release")  # fmt: skip
 _JOBS: Final = frozenset({"msgspec", "nats", "structlog", "typing_extensions", "uvloop"})
 _LOG_EXTRAS: Final = frozenset({"colorama", "greenlet"})
@@ -26,7 +26,7 @@ _JOBS_OWN: Final = (
     "berth.cli.addresses", "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
     "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link",
     "berth.core.errors",
-    "berth.core.explain.text", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.runtime.backoff", "berth.runtime.bus.",
+    "berth.core.explain.text", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.formats.shown", "berth.runtime.backoff", "berth.runtime.bus.",
     "berth.runtime.clock", "berth.runtime.config", "berth.runtime.errors", "berth.runtime.logs",
     "berth.runtime.optional_imports", "berth.schemas.",
 )  # fmt: skip

@@ -24,7 +24,7 @@ from berth.services.nodesim.config import NodesimConfig
 from berth.services.scorer.config import ScorerConfig
 from tests.contract.test_compose import settings_type
 from tests.support.certificates import documented_secret
-from tests.support.kustomize import Tree, identity, pod_spec, read, render
+from tests.support.kustomize import Tree, containers_of, identity, pod_spec, read, render
 from tests.support.nats_rights import PEOPLE, access_conf
 from tests.support.pods import Pod, pods_of, workloads
 
@@ -38,12 +38,20 @@ WITHOUT_MANIFEST: Final = {"gateway"}
 SERVICES: Final = sorted({path.parent.name for path in (ROOT / "services").glob("*/__init__.py")} - WITHOUT_MANIFEST)
 OF_TRIALS: Final = {"nodesim"}
 WITH_API: Final = {"inventory", "health", "binder", "summary", "nodesim"}
-USERS: Final = ["inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE]
+USERS: Final = ["inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "streams"]
 SECRETS: Final = {
     "berth-nats": {name: f"0of{number}" for number, name in enumerate([*USERS, "route"])},
     "berth-nats-tls": {"ca.crt": "an authority", "tls.crt": "a certificate", "tls.key": "a key"},
+    "berth-marks": {"keys": "of marks"},
 }
-NOT_NAMESPACED: Final = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
+NOT_NAMESPACED: Final = {
+    "Namespace",
+    "PriorityClass",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 GRACE_S: Final = 5
 
 each_form = pytest.mark.parametrize("form", sorted(OBJECTS))
@@ -151,7 +159,11 @@ def test_a_container_is_probed_and_confined_and_asks_for_what_it_needs(form: str
     }
     assert spec["securityContext"].items() >= {"runAsNonRoot": True, "runAsUser": 10_001}.items()
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(spec) == set()
+    assert {"hostNetwork", "hostPID", "hostIPC"} & set(spec) == set()
+    for first in spec.get("initContainers", []):
+        assert (name, first["name"], first["image"]) == ("dispatcher", "streams", container["image"])
+        assert first["securityContext"] == container["securityContext"]
+        assert "memory" in first["resources"]["limits"]
     assert all(set(volume) - {"name"} <= {"configMap", "secret", "emptyDir"} for volume in spec["volumes"])
     assert re.fullmatch(r"[a-z]+:[0-9]+\.[0-9]+\.[0-9]+(-alpine)?", container["image"])
 
@@ -176,7 +188,7 @@ def test_what_pods_mount_is_there(form: str, name: str) -> None:
     claims = {
         claim["metadata"]["name"] for claim in workloads(OBJECTS[form])[name]["spec"].get("volumeClaimTemplates", [])
     }
-    mounted = {mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+    mounted = {mount["name"] for one in containers_of(spec) for mount in one["volumeMounts"]}
     assert mounted == {volume["name"] for volume in spec["volumes"]} | claims
     assert all(pod.files for pod in pods(form, name))
 
@@ -396,7 +408,7 @@ def test_each_role_is_bound_to_the_account_of_its_service(form: str) -> None:
         assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", NAMESPACE)
         assert subject["name"] in accounts
         reference = binding["roleRef"]
-        assert reference["name"] == f"berth-{subject['name']}"
+        assert reference["name"].removesuffix("-volumes") == f"berth-{subject['name']}"
         bound.add((reference["kind"], binding["metadata"].get("namespace", ""), reference["name"]))
     assert bound == roles
 

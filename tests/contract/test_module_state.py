@@ -16,7 +16,7 @@ STATELESS = {
     "object", "range", "re.compile", "tuple", "Path", "CONTENT_POLICY.encode", "PODGROUPS.removeprefix",
 }  # fmt: skip
 """Calls whose result cannot change."""
-FROZEN = {"Access", "Alert", "Backoff", "GroupPods", "NodePlace", "PodCounts", "Rights", "Why", "missing"}
+FROZEN = {"Access", "Alert", "Backoff", "Bounds", "GroupPods", "NodePlace", "PodCounts", "Rights", "Why", "missing"}
 """Structs and tuples of ours that cannot be changed, and functions that make one."""
 ALLOWED = {
     ("berth/runtime/fault_points.py", "POINTS"): "a tuple that a function of the module makes",

@@ -11,13 +11,14 @@ from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotation
 from berth.formats.ascend.block_annotations import block_of
 from berth.formats.ascend.device_list import CHIPS_MAX, PodChips, available, chips_held
 from berth.formats.ascend.ledger_mark import ledger_mark, mark_of
+from berth.formats.ascend.mark_proofs import MarkProofs
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.ascend.rank_table import RankedPod, rank_tables, read_configuration, servers_of
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.switch_annotations import state_of
 from berth.formats.ascend.tor_config import TorConfigError, read_tor_config
 from berth.formats.kubernetes import owners
-from berth.formats.kubernetes.bound_pods import identity_of, named_chips, number_in, quoted
+from berth.formats.kubernetes.bound_pods import counted, identity_of, named_chips, number_in, quoted
 from berth.formats.kubernetes.gang_minimum import minimum
 from berth.formats.kubernetes.node_place import (
     DeviceMap,
@@ -57,6 +58,9 @@ T = TypeVar("T")
 
 class NotAnObjectError(ValueError):
     """What a reflector skips, and a client refuses: bytes that are not the object."""
+
+
+_PROOFS = MarkProofs([b"key"])
 
 
 def object_of(data: bytes, kind: type[T]) -> T:
@@ -129,6 +133,7 @@ def read_a_pod(data: bytes) -> None:
         mark = mark_of(text)
         assert mark is None or mark_of(ledger_mark(*mark)) == mark, "a mark differs after it was written and read"
     wrong: list[str] = []
+    assert identity_of(counted(meta, _PROOFS), []) is None, "marks count without a code"
     identity = identity_of(meta, wrong)
     assert identity is None or number_in(str(identity.rank), 0) == identity.rank, "a rank is no rank any more"
     assert (number_in(meta.name, 0) or 0) >= 0, "a number below its bound"

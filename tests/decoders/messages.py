@@ -1,5 +1,6 @@
 """Decoders of messages, of facts into the state, of columns and of subjects."""
 
+import contextlib
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,8 @@ from berth.schemas.ledger import facts_known
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
-from berth.schemas.status import SnapshotBody
-from berth.schemas.subjects import token, untoken
+from berth.schemas.status import JobStatus, SnapshotBody, stored_status
+from berth.schemas.subjects import Subjects, token, untoken
 from tests.decoders.decoder import Decoder
 
 SAMPLES: Final = Path(__file__).parents[1] / "contract" / "samples"
@@ -119,6 +120,24 @@ def read_column(data: bytes) -> None:
     offsets(unpack(data, 4))
 
 
+def read_stored_status(data: bytes) -> None:
+    """A status with the subject that it is stored on.
+
+    Raises:
+        DecodeError: It does not decode.
+        AssertionError: It is read on the subject of another job as well.
+    """
+    names = ("a", "b")
+    with contextlib.suppress(DecodeError):
+        found = decode(data, JobStatus)
+        names = (found.namespace, found.name)
+    subject = Subjects("cell").status(*names)
+    stored_status(subject, data)
+    with contextlib.suppress(DecodeError):
+        stored_status(f"{subject}x", data)
+        raise AssertionError("a status was read on the subject of another job")
+
+
 def read_names(data: bytes) -> None:
     """Name table, which has one form only where it is sorted as a reader writes it."""
     names = unpack_names(data)
@@ -153,6 +172,7 @@ DECODERS: Final = (
         for message in MESSAGES
     ),
     Decoder("envelope", open_envelope, (DecodeError,), "msgpack", all_samples),
+    Decoder("stored-status", read_stored_status, (DecodeError,), "msgpack", partial(samples, "status")),
     Decoder("facts-known", read_facts_known, (DecodeError, NewerVersionError), "msgpack", ledger_samples),
     Decoder("moment", read_moment, (NewerVersionError,), "msgpack", all_samples),
     Decoder("state-fact", apply_fact, (DecodeError, NewerVersionError), "msgpack", fact_seeds),

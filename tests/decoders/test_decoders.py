@@ -43,6 +43,7 @@ WRITERS = {
     "formats.kubernetes.workloads": {"digest"},
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "schemas.catalogue": {"json_schema"},
+    "schemas.chain": {"stored_digest", "unsigned"},
     "schemas.facts": {"is_repeat"},
     "schemas.fault_facts": {"joined"},
     "schemas.gateway.openapi": {"openapi"},

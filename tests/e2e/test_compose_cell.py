@@ -4,6 +4,7 @@ Excluded: the image and the containers themselves, which need a container engine
 """
 
 import asyncio
+import secrets
 from collections import Counter
 from pathlib import Path
 
@@ -43,7 +44,7 @@ async def discovered(client: Client, count: int) -> Counter[tuple[str, str]]:
     async def take(message: Msg) -> None:
         found.append(msgspec.json.decode(message.data, type=Discovered))
 
-    inbox = client.new_inbox()
+    inbox = f"_INBOX.person.test.r.{secrets.token_hex(8)}"
     await client.subscribe(inbox, cb=take)
     await client.publish("$SRV.PING", b"", reply=inbox)
     await until(lambda: len(found) >= count, deadline_s=10, what=f"{count} answers to $SRV.PING")
@@ -99,7 +100,7 @@ async def test_the_cell_of_the_compose_file_places_jobs_and_goes_on_without_a_na
     async with composed(text, tmp_path, deadline_s=60) as running:
         urls = running.processes["dispatcher"].planned.environment["BERTH_BUS__URL"].split(",")
         client = await nats.connect(urls, name="test")
-        async with await NatsBus.connect(urls, cell, name="test") as bus:
+        async with await NatsBus.connect(urls, cell, name="test", inbox="_INBOX.person.test") as bus:
             wanted = services_of(running)
             assert wanted["berth-scorer"] == 2
             found = await discovered(client, wanted.total())

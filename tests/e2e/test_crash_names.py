@@ -80,7 +80,7 @@ class Names:
 @pytest.fixture
 async def names(own_server: EmbeddedServer) -> AsyncIterator[Names]:
     """One node of 8 chips."""
-    async with await NatsBus.connect(own_server.url, CELL, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, CELL, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         made = Names(own_server, bus)
         made.watch.start()

@@ -144,7 +144,7 @@ async def test_a_standby_process_takes_over_when_the_leader_dies(nats_server: st
             made.service("dispatcher", cell, label=str(number), lease_s=1, tick_s=0.1, snapshot_records=10)
             for number in range(2)
         ]
-        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
             watch = Watch(bus)
             watch.start()

@@ -74,7 +74,7 @@ async def test_a_dead_shard_is_named_and_its_nodes_are_used_when_it_returns(
             "dispatcher", cell, shards=2, lease_s=1, tick_s=0.1, gather_timeout_s=1.5, decisions={"shard_retry_ms": 300}
         )
         scorers = [made.service("scorer", cell, label=str(shard), shard=shard, shards=2) for shard in range(2)]
-        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
             watch = Watch(bus)
             watch.start()

@@ -85,7 +85,7 @@ class Storm:
         ]
 
     async def run(self, url: str, file: Path) -> None:
-        async with await NatsBus.connect(url, self.cell, name="storm") as bus:
+        async with await NatsBus.connect(url, self.cell, name="storm", inbox="_INBOX.person.storm") as bus:
             await bus.ensure_streams()
             watch = Watch(bus)
             watch.start()

@@ -97,7 +97,7 @@ async def cell(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIt
         "dispatcher": {"shards": 1},
         "binder": {},
     }
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         with services(tmp_path, own_server.url) as made:
             running = made.cell(cell, settings)

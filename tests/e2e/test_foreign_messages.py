@@ -135,7 +135,7 @@ async def test_a_chained_cell_passes_over_what_its_leader_did_not_write(
     running, ports = chain(chain=1)
     async with (
         aiohttp.ClientSession() as session,
-        await NatsBus.connect(own_server.url, cell, name="test") as bus,
+        await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus,
     ):
         await bus.ensure_streams()
         watch = Watch(bus)
@@ -181,7 +181,7 @@ async def test_before_the_chain_every_service_stops_and_says_at_which_message(
     own_server: EmbeddedServer, cell: str, chain: Callable[..., Chain], message: Callable[[LedgerFold], bytes]
 ) -> None:
     running, _ = chain(chain=0)
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
         sequence = await planted(bus, message)

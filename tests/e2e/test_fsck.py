@@ -30,7 +30,7 @@ async def test_nothing_is_found_in_a_cell_while_it_works(own_server: EmbeddedSer
         "dispatcher": {"shards": 1, "snapshot_records": 10},
         "binder": {},
     }
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         with services(tmp_path, own_server.url) as made:
             running = list(made.cell(cell, settings).values())
@@ -58,7 +58,7 @@ async def test_what_cannot_be_checked_is_not_said_to_be_clean(
     assert f"has no cell '{cell}'" in err
     code, _, err = await berth("fsck", "--kubeconfig", str(tmp_path / "none"), url=own_server.url, cell=cell)
     assert (code, "are for --cluster" in err) == (2, True)
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         code, said, err = await berth("fsck", url=own_server.url, cell=cell)
         assert code == 0, err

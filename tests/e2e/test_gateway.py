@@ -1,7 +1,10 @@
 """The gateway against real processes: every operation over HTTP, streams of events, rights by token."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +125,7 @@ async def test_streams_end_with_a_reason_when_the_events_are_made_again(
         gateway.stream(f"{JOBS}/team-a/train/events") as stream,
     ):
         await running["api"].stop()  # it ends when the stream is gone
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.delete_stream(StreamName.EVENTS)
             await bus.ensure_streams()
         (end,) = await stream.rest()
@@ -135,3 +138,31 @@ async def test_streams_end_with_a_reason_when_the_gateway_stops(running: Gateway
         (end,) = await stream.rest()
         assert (end.name, end.data["code"]) == ("end", "unavailable")
         await stopping
+
+
+async def test_what_one_identity_takes_leaves_room_for_others(nats_server: str, cell: str, tmp_path: Path) -> None:
+    shares: dict[str, Any] = {"streams_per_identity": 2, "requests_per_identity": 2, "answer_timeout_s": 20}
+    events, state = f"{JOBS}/team-a/train/events", f"{JOBS}/team-a/train"
+    async with gateway_cell(tmp_path, nats_server, cell, nodes=False, **shares) as (gateway, services_by_name):
+        async with gateway.stream(events, identity="portal"), gateway.stream(events, identity="portal"):
+            over = await gateway.ask("GET", events, identity="portal")
+            assert (over.status, over.json["code"]) == (503, "too-many")
+            assert "open streams of portal is 2" in over.json["error"]
+            assert over.headers["Retry-After"] == "1"
+            async with gateway.stream(events, identity="viewer"):
+                pass
+        api = services_by_name["api"]
+        os.kill(api.pid, signal.SIGSTOP)
+        try:
+            async with asyncio.TaskGroup() as group:
+                ask = partial(gateway.ask, "GET", state)
+                waiting = [group.create_task(ask(identity="portal"), name="ask") for _ in range(3)]
+                refused, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                other = group.create_task(ask(identity="viewer"), name="ask")
+                os.kill(api.pid, signal.SIGCONT)
+        finally:
+            os.kill(api.pid, signal.SIGCONT)
+        (over,) = [task.result() for task in refused]
+        assert (over.status, over.json["code"]) == (503, "too-many")
+        assert "requests at once of portal is 2" in over.json["error"]
+        assert sorted(task.result().status for task in (*waiting, other)) == [404, 404, 404, 503]

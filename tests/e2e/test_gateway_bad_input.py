@@ -303,7 +303,7 @@ async def test_a_slow_reader_is_ended_and_others_miss_nothing(nats_server: str, 
     (probes,) = free_ports(1)
     settings: dict[str, Any] = {"stream_events_max": 16, "write_timeout_s": 3, "probes": {"port": probes}}
     async with gateway_cell(tmp_path, nats_server, cell, nodes=False, **settings) as (gateway, _):
-        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
             subject = bus.subjects.event_job("team-a", "train")
             reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1024)
             own = writer.get_extra_info("socket")

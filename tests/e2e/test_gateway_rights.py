@@ -1,29 +1,21 @@
-"""A gateway with exactly the rights of the page for operators works on a NATS that asks for passwords."""
+"""A gateway with exactly the rights of the page about trust works on a NATS that asks for passwords."""
 
 import hashlib
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
-import msgspec
 import pytest
 
-from berth.runtime.bus.access import Access
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import DeniedError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
-from tests.support.nats_rights import rights
+from tests.support.nats_rights import access_of_user, rights, server_lines
 from tests.support.processes import services
 from tests.support.waiting import until, until_true
-
-
-def access_of_user(name: str) -> Access:
-    """Access of a user of :func:`server_lines`."""
-    return Access(user=name, password=f"of-{name}")
-
 
 CELL: Final = "guarded"
 USER: Final = "gateway"
@@ -37,21 +29,13 @@ JOB: Final = {
 }
 
 
-def server_lines() -> str:
-    """Users of a server: those of the page, and one who may do everything."""
-    users: list[dict[str, Any]] = [
-        {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
-        for name, may in rights(CELL).items()
-    ]
-    users.append({"user": "all", "password": "of-all"})
-    return f"authorization {msgspec.json.encode({'users': users}).decode()}"
-
-
 @pytest.mark.timeout(120)
 async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) -> None:
     port, extender = free_ports(2)
     grant = {"identity": "portal", "role": "submit", "namespaces": ["*"]}
-    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(rights(CELL))) as server:
+        async with await NatsBus.connect(server.url, CELL, name="all", access=ALL) as bus:
+            await bus.ensure_streams()
         with ExitStack() as stack:
             made = stack.enter_context(services(tmp_path, server.url))
             running = []
@@ -69,7 +53,7 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
             ):
                 secret = tmp_path / f"{name}.secret"
                 secret.write_text(f"of-{name}")
-                bus_table = {"cell": CELL, "user": name, "password_file": str(secret)}
+                bus_table = {"cell": CELL, "user": name, "password_file": str(secret), "makes_streams": False}
                 running.append(made.service(name, CELL, label="", bus=bus_table, **settings))
                 running[-1].start()
             headers = {"Authorization": f"Bearer {PORTAL}"}
@@ -119,7 +103,7 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
 
 
 async def test_it_may_read_all_that_it_needs_and_nothing_is_stored_for_it(tmp_path: Path) -> None:
-    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(rights(CELL))) as server:
         async with await NatsBus.connect(server.url, CELL, name="all", access=ALL) as bus:
             await bus.ensure_streams()
         me = access_of_user(USER)

@@ -57,7 +57,7 @@ async def running(server: EmbeddedServer, cell: str, folder: Path) -> AsyncItera
             service.start()
         url = f"http://127.0.0.1:{port}"
         async with (
-            await NatsBus.connect(server.url, cell, name="test") as bus,
+            await NatsBus.connect(server.url, cell, name="test", inbox="_INBOX.person.test") as bus,
             aiohttp.ClientSession() as session,
             browser(session, url) as page,
         ):

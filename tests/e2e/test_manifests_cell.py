@@ -11,21 +11,22 @@ from typing import Final
 import pytest
 
 from berth.runtime.bus.access import Access
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError, UntrustedError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
 from tests.support.certificates import authority, documented_secret
-from tests.support.compose import Composed, at_work
+from tests.support.compose import Composed
 from tests.support.kustomize import render
 from tests.support.load import give_health, give_jobs, give_nodes, status
 from tests.support.nats_rights import PEOPLE
-from tests.support.pod_processes import planned_pods
+from tests.support.pod_processes import cell_at_work, planned_pods
 from tests.support.pods import pods_of
 from tests.support.processes import ROOT
 from tests.support.waiting import SLACK, pause
 
-USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "route")
+USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "streams", "route")
 # Digits first and an exponent within: NATS would read it as a number if it could.
 PASSWORDS: Final = {user: f"1e{number}ab" for number, user in enumerate(USERS)}
 WORKLOADS: Final = ("nats", "dispatcher", "scorer")
@@ -63,9 +64,10 @@ async def test_the_cell_of_the_manifests_places_jobs_and_goes_on_without_one_of_
     def access(user: str) -> Access:
         return Access(user=user, password=PASSWORDS[user], tls=trusting(tls["ca.crt"]), needs_tls=True)
 
-    planned = planned_pods(pods, tmp_path, domains={"nats": "nats"})
+    first = pods_of(objects, "dispatcher", secrets=secrets, first=True)[0]
+    *planned, applies = planned_pods([*pods, first], tmp_path, domains={"nats": "nats"})
     assert [one.name for one in planned if not one.is_ours] == ["nats-0", "nats-1", "nats-2"]
-    async with asyncio.timeout(SLACK * 140), at_work(planned, tmp_path, deadline_s=60) as running:
+    async with asyncio.timeout(SLACK * 140), cell_at_work(planned, applies, tmp_path, deadline_s=60) as running:
         dispatchers = [one for one in planned if one.name.startswith("dispatcher")]
         urls = dispatchers[0].environment["BERTH_BUS__URL"].split(",")
         with pytest.raises(FatalError, match="authorization failed"):
@@ -78,7 +80,7 @@ async def test_the_cell_of_the_manifests_places_jobs_and_goes_on_without_one_of_
         async with (
             await NatsBus.connect(urls, CELL, name="inventory", access=access("inventory")) as inventory,
             await NatsBus.connect(urls, CELL, name="health", access=access("health")) as health,
-            await NatsBus.connect(urls, CELL, name=PEOPLE, access=access(PEOPLE)) as me,
+            await NatsBus.connect(urls, CELL, name=PEOPLE, inbox=inbox_of_person(PEOPLE), access=access(PEOPLE)) as me,
         ):
             nodes = [a_node(f"n{number}", leaf=f"leaf{number}") for number in range(4)]
             await give_nodes(inventory, nodes)

@@ -14,16 +14,27 @@ import aiohttp
 import pytest
 
 from tests.support.certificates import documented_secret
-from tests.support.compose import at_work
 from tests.support.kustomize import render
 from tests.support.nats_rights import PEOPLE
-from tests.support.pod_processes import planned_pods
+from tests.support.pod_processes import cell_at_work, planned_pods
 from tests.support.pods import pods_of
 from tests.support.processes import ROOT
 from tests.support.waiting import SLACK, until_true
 
 K8S: Final = ROOT / "k8s"
-USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", "gateway", PEOPLE, "route")
+USERS: Final = (
+    "inventory",
+    "health",
+    "dispatcher",
+    "scorer",
+    "binder",
+    "summary",
+    "api",
+    "gateway",
+    PEOPLE,
+    "streams",
+    "route",
+)
 WORKLOADS: Final = ("nats", "dispatcher", "api", "gateway")
 PORTAL: Final = "of-portal"
 
@@ -38,11 +49,12 @@ async def test_the_gateway_of_the_manifests_answers_who_has_a_token(tmp_path: Pa
         "berth-gateway": {"tokens": json.dumps(tokens)},
     }
     pods = [pod for name in WORKLOADS for pod in pods_of(objects, name, secrets=secrets)]
-    planned = planned_pods(pods, tmp_path, domains={"nats": "nats"})
+    first = pods_of(objects, "dispatcher", secrets=secrets, first=True)[0]
+    *planned, applies = planned_pods([*pods, first], tmp_path, domains={"nats": "nats"})
     gateways = [one for one in planned if one.name.startswith("gateway")]
     assert len(gateways) == 2
     headers = {"Authorization": f"Bearer {PORTAL}"}
-    async with asyncio.timeout(SLACK * 240), at_work(planned, tmp_path, deadline_s=90) as running:
+    async with asyncio.timeout(SLACK * 240), cell_at_work(planned, applies, tmp_path, deadline_s=90) as running:
         for one in gateways:
             url = f"http://127.0.0.1:{one.environment['BERTH_PORT']}"
             async with aiohttp.ClientSession(url) as session:

@@ -1,17 +1,16 @@
-"""The rights that the page for operators gives to each service are enough, and do not reach to the ledger of others."""
+"""The rights that the page about trust gives to each service are enough, and do not reach to the ledger of others."""
 
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pytest
 
 from berth.cli.recordings.replay import replay_file
 from berth.core.requests.dead_reasons import INTERNAL
 from berth.runtime.backups.backup import backup
 from berth.runtime.backups.restore import restore
-from berth.runtime.bus.access import Access
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.cell_status.gathering import gather_status
@@ -23,6 +22,7 @@ from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.fsck.cell_check import check_cell
 from berth.runtime.fsck.cell_repair import carry_out, plan_of
+from berth.runtime.keys.rights import SERVICES
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode
@@ -31,7 +31,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
-from tests.support.nats_rights import PEOPLE, rights, rights_of_command
+from tests.support.nats_rights import PEOPLE, access_of_user, rights, server_lines, users_of_page
 from tests.support.processes import ROOT, services
 from tests.support.waiting import pause, until
 
@@ -43,19 +43,6 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "binder": {},
     "nodesim": {"topology_file": str(CLUSTER)},
 }
-
-
-COMMANDS: Final = ("fsck", "backup", "repair", "restore", "dead")
-
-
-def server_lines() -> str:
-    of = rights(CELL) | {f"who-{command}s": rights_of_command(CELL, command) for command in COMMANDS}
-    users: list[dict[str, Any]] = [
-        {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
-        for name, may in of.items()
-    ]
-    users.append({"user": "all", "password": "of-all"})
-    return f"authorization {msgspec.json.encode({'users': users}).decode()}"
 
 
 async def phase(bus: NatsBus, job: str) -> str:
@@ -70,22 +57,24 @@ async def phase(bus: NatsBus, job: str) -> str:
 @pytest.mark.timeout(60)
 async def test_services_with_these_rights_place_a_job_and_people_may_record_it(tmp_path: Path) -> None:
     assert set(SETTINGS) <= set(rights(CELL))
-    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
         with ExitStack() as stack:
             made = stack.enter_context(services(tmp_path, server.url))
             running = []
+            own_bus = {"cell": CELL, "makes_streams": False}
             for name, settings in SETTINGS.items():
                 secret = tmp_path / f"{name}.secret"
                 secret.write_text(f"of-{name}")
                 running.append(
                     made.service(
-                        name, CELL, label="", **settings, bus={"cell": CELL, "user": name, "password_file": str(secret)}
+                        name, CELL, label="", **settings, bus={**own_bus, "user": name, "password_file": str(secret)}
                     )
                 )
             for service in running:
                 service.start()
-            me = Access(user=PEOPLE, password=f"of-{PEOPLE}")
-            async with await NatsBus.connect(server.url, CELL, name=PEOPLE, access=me) as bus:
+            async with await person(server, "streams") as bus:
+                await bus.ensure_streams()
+            async with await person(server, PEOPLE) as bus:
                 await give_jobs(bus, a_job("small", chips=8))
                 while await phase(bus, "small") != "running":
                     assert not bus.lost.done(), bus.lost.result().reason
@@ -104,10 +93,9 @@ async def test_services_with_these_rights_place_a_job_and_people_may_record_it(t
 
 
 async def test_a_service_that_goes_beyond_its_rights_ends(tmp_path: Path) -> None:
-    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
         for name in ("scorer", "binder", "nodesim", PEOPLE):
-            who = Access(user=name, password=f"of-{name}")
-            async with await NatsBus.connect(server.url, CELL, name=name, access=who) as bus:
+            async with await (person(server, name) if name == PEOPLE else service(server, name)) as bus:
                 await bus.send(bus.subjects.ledger, b"a chip for me")
                 await until(bus.lost.done, deadline_s=10, what="the word of the server")
                 assert bus.subjects.ledger in bus.lost.result().reason
@@ -115,13 +103,19 @@ async def test_a_service_that_goes_beyond_its_rights_ends(tmp_path: Path) -> Non
 
 def person(server: EmbeddedServer, user: str) -> Any:  # noqa: ANN401  # an async context manager that is awaited first
     """A connection as the command makes it, with the rights of a user."""
-    return NatsBus.connect(server.url, CELL, name=PEOPLE, access=Access(user=user, password=f"of-{user}"))
+    inbox = inbox_of_person(user)
+    return NatsBus.connect(server.url, CELL, name=PEOPLE, inbox=inbox, access=access_of_user(user))
+
+
+def service(server: EmbeddedServer, name: str) -> Any:  # noqa: ANN401  # as above
+    """A connection as a service makes it."""
+    return NatsBus.connect(server.url, CELL, name=name, access=access_of_user(name))
 
 
 async def test_commands_work_with_these_rights(tmp_path: Path) -> None:
     clock = SystemClock()
-    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
-        async with await person(server, "all") as bus:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
+        async with await service(server, "all") as bus:
             await bus.ensure_streams()
             await bus.append(b"\xff stops all", expected_seq=0)
             await bus.publish(bus.subjects.snapshot_chunk(1, 0), b"\xff damaged")
@@ -161,8 +155,8 @@ async def test_commands_work_with_these_rights(tmp_path: Path) -> None:
 
 async def test_other_users_may_neither_repair_nor_restore(tmp_path: Path) -> None:
     clock = SystemClock()
-    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
-        async with await person(server, "all") as bus:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
+        async with await service(server, "all") as bus:
             await bus.ensure_streams()
             await bus.append(b"\xff stops all", expected_seq=0)
         async with await person(server, PEOPLE) as bus:
@@ -173,3 +167,40 @@ async def test_other_users_may_neither_repair_nor_restore(tmp_path: Path) -> Non
             assert bus.subjects.lease("dispatcher") in bus.lost.result().reason
         async with await person(server, PEOPLE) as bus:
             assert (await bus.state(StreamName.SKIPS)).last_seq == 0
+
+
+async def test_a_service_reads_its_streams_and_asks_for_no_others(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
+        async with await person(server, "streams") as bus:
+            await bus.ensure_streams()
+        for name in SERVICES:
+            may = rights(CELL)[name].publish
+            async with await service(server, name) as bus:
+                await bus.ensure_streams(waits_for=list(StreamName))
+                for stream in StreamName:
+                    if f"$JS.API.STREAM.MSG.GET.{bus.subjects.stream(stream)}" in may:
+                        await bus.read(stream)
+                        await bus.last(stream, bus.subjects.ledger)
+                assert not bus.lost.done(), name
+
+
+async def test_a_dispatcher_forgets_what_is_over_and_makes_the_stream_of_leases_again(tmp_path: Path) -> None:
+    others = set(StreamName) - {StreamName.LEASE}
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
+        async with await person(server, "streams") as bus:
+            await bus.ensure_streams()
+        async with await service(server, "dispatcher") as bus:
+            for number in range(3):
+                await bus.publish(bus.subjects.status("default", f"j{number}"), b"x")
+                await bus.publish(bus.subjects.fact_timer, b"x")
+                await bus.append(b"x", expected_seq=number)
+            for stream in (StreamName.STATUS, StreamName.LATEST):
+                await bus.raise_floor(stream, 2)
+                await bus.purge(stream, keep_from_seq=2)
+            await bus.purge(StreamName.LEDGER, keep_from_seq=2)
+            await bus.purge(StreamName.SNAPSHOT, subject=bus.subjects.snapshot_all(1))
+            await bus.delete_stream(StreamName.LEASE)
+            await bus.ensure_streams(waits_for=others)
+            assert (await bus.state(StreamName.LEASE)).last_seq == 0
+            assert [(await bus.state(one)).first_seq for one in (StreamName.STATUS, StreamName.LEDGER)] == [2, 2]
+            assert not bus.lost.done()

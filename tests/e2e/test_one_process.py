@@ -112,7 +112,7 @@ async def shows(port: int, text: str) -> None:
 
 @asynccontextmanager
 async def watching(url: str, cell: str) -> AsyncIterator[Watch]:
-    async with await NatsBus.connect(url, cell, name="test") as bus:
+    async with await NatsBus.connect(url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         watch = Watch(bus)
         watch.start()
@@ -145,7 +145,7 @@ async def test_it_runs_jobs_without_a_lease_and_ends_with_0(nats_server: str, ce
         one, port = a_cell(made, cell, tmp_path)
         one.start()
         await shows(port, "ok")
-        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
             await ran(bus, "a")
             assert await bus.last(StreamName.LEASE, bus.subjects.lease("dispatcher")) is None
             await answer_as(bus, {"berth-api", "berth-binder", "berth-dispatcher", "berth-nodesim"})
@@ -278,7 +278,7 @@ async def test_a_dispatcher_with_a_lease_and_one_process_give_way_to_each_other(
 async def test_it_gives_way_to_whoever_takes_the_lease(nats_server: str, cell: str, tmp_path: Path) -> None:
     with services(tmp_path, nats_server) as made:
         one, port = a_cell(made, cell, tmp_path)
-        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
             one.start()
             await shows(port, "ok")
             lease = bus.subjects.lease("dispatcher")
@@ -310,7 +310,7 @@ async def test_it_gives_way_to_a_repair_and_goes_on_behind_it(
     last one."""
     with services(tmp_path, own_server.url) as made:
         one, port = a_cell(made, cell, tmp_path, snapshot_records=1_000)
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
             one.start()
             await shows(port, "ok")
             for number, followed in enumerate((True, False)):

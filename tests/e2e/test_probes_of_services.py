@@ -109,7 +109,7 @@ async def test_services_say_when_they_are_ready_and_what_they_have_done(
         async with (
             aiohttp.ClientSession() as session,
             asyncio.timeout(SLACK * 60),
-            await NatsBus.connect(own_server.url, cell, name="test") as bus,
+            await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus,
         ):
             for service in running:
                 service.start()

@@ -1,6 +1,7 @@
 """Programs against real processes: JSON in and out, events once each through kills, rights by identity."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -8,15 +9,17 @@ from typing import Any, Final
 
 import msgspec
 import nats
+import nats.aio.client
 import pytest
 
 from berth.client import Client
-from berth.runtime.bus.access import Access
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
+from berth.runtime.keys.rights import Rights, rights_of_program
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
-from tests.support.nats_rights import PEOPLE, rights
+from tests.support.nats_rights import PEOPLE, access_of_user, rights, server_lines
 from tests.support.processes import ROOT, Service, services
 from tests.support.programs import ask, events_in, job_file
 from tests.support.waiting import until_true
@@ -95,7 +98,7 @@ async def test_every_event_is_stored_once_whatever_is_killed(
         for service in (*running.values(), second):
             service.start()
         async with (
-            await NatsBus.connect(own_server.url, cell, name="test") as bus,
+            await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus,
             await Client.connect(own_server.url, cell=cell) as client,
             asyncio.TaskGroup() as group,
         ):
@@ -139,48 +142,60 @@ async def see_rebuilt(bus: NatsBus, instances: list[Service], wanted: dict[str, 
     assert {event.id: event for event in await events_in(bus)} == wanted
 
 
-def rights_of_a_program(cell: str) -> dict[str, Any]:
+def rights_of_a_program(cell: str) -> Rights:
     """Rights as the guide gives them."""
-    text = GUIDE.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
-    block = text.partition("permissions: {")[2].replace("default", cell)
-    publish, _, subscribe = block.partition("subscribe: [")
-    return {
-        name: [
-            part
-            for at, part in enumerate(half.partition("]\n    }" if name == "subscribe" else "    ]")[0].split('"'))
-            if at % 2
-        ]
-        for name, half in (("publish", publish), ("subscribe", subscribe))
+    text = GUIDE.read_text("utf-8").partition("permissions: {")[2].partition("}")[0].replace("default", cell)
+    found = {
+        name: re.findall(r'"([^"]+)"', text.partition(f"{name}: [")[2].partition("]")[0]) for name in Rights._fields
     }
+    return Rights(tuple(found["publish"]), tuple(found["subscribe"]))
+
+
+@asynccontextmanager
+async def plain_client(url: str) -> AsyncIterator[nats.aio.client.Client]:
+    """A connection of the program that does not know Berth."""
+    inbox = f"_INBOX.{PROGRAM}.r".encode()
+    client = await nats.connect(url, user=PROGRAM, password=f"of-{PROGRAM}", inbox_prefix=inbox)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def have_the_server_write(url: str, bus: NatsBus, target: str) -> None:
+    """Ask JetStream for an answer, and for the messages of a consumer, on a subject of a stream."""
+    stream = bus.subjects.stream(StreamName.EVENTS)
+    events = f"{bus.subjects.root}event.job.team-a.>"
+    consumer = {"name": PROGRAM, "deliver_subject": target, "filter_subject": events, "ack_policy": "none"}
+    create = msgspec.json.encode({"stream_name": stream, "config": consumer, "action": "create"})
+    async with plain_client(url) as client:
+        await client.publish(f"$JS.API.STREAM.INFO.{stream}", b"", reply=target)
+        await client.publish(f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{events}", create, reply=target)
+        await client.flush()
 
 
 async def first_event(url: str, bus: NatsBus, namespace: str) -> dict[str, Any]:
     """Reply with the first event of a namespace to a client that does not know Berth, or with why there is none."""
-    client = await nats.connect(url, user=PROGRAM, password=f"of-{PROGRAM}", inbox_prefix=f"_INBOX_{PROGRAM}".encode())
-    try:
+    async with plain_client(url) as client:
         wanted = msgspec.json.encode({"namespace": namespace, "limit": 1})
         answer = await client.request(bus.subjects.api_as("events", PROGRAM), wanted, timeout=5)
         reply: dict[str, Any] = msgspec.json.decode(answer.data)
         return reply
-    finally:
-        await client.close()
 
 
 @asynccontextmanager
 async def guarded(folder: Path, cell: str) -> AsyncIterator[str]:
     """A cell with NATS users that have their rights, and a program with those of the guide; yields the URL of NATS."""
-    accounts: list[dict[str, Any]] = [
-        {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
-        for name, may in {**rights(cell), PROGRAM: rights_of_a_program(cell)}.items()
-    ]
-    more = f"authorization {msgspec.json.encode({'users': accounts}).decode()}"
+    more = server_lines({**rights(cell), PROGRAM: rights_of_a_program(cell)})
     grants = [{"identity": PROGRAM, "role": "submit", "namespaces": ["team-a"]}]
     async with EmbeddedServer(folder / "nats", more=more) as server:
+        async with await NatsBus.connect(server.url, cell, name="all", access=access_of_user("all")) as bus:
+            await bus.ensure_streams()
         with services(folder, server.url) as made:
             for name, settings in SETTINGS.items():
                 secret = folder / f"{name}.secret"
                 secret.write_text(f"of-{name}")
-                own = {"cell": cell, "user": name, "password_file": str(secret)}
+                own = {"cell": cell, "user": name, "password_file": str(secret), "makes_streams": False}
                 service = made.service(name, cell, **settings, bus=own)
                 service.env["BERTH_GRANTS"] = msgspec.json.encode(grants).decode()
                 service.start()
@@ -190,9 +205,9 @@ async def guarded(folder: Path, cell: str) -> AsyncIterator[str]:
 @pytest.mark.timeout(90)
 async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Path) -> None:
     cell = "guarded"
-    assert f"berth.{cell}.api.*.{PROGRAM}" in rights_of_a_program(cell)["publish"]
+    assert rights_of_a_program(cell) == rights_of_program(cell, PROGRAM, ["team-a"])
     async with guarded(tmp_path, cell) as url:
-        access = Access(user=PROGRAM, password=f"of-{PROGRAM}")
+        access = access_of_user(PROGRAM)
         async with await NatsBus.connect(url, cell, name=PROGRAM, access=access) as bus:
             await answers(bus, PROGRAM)
             job = job_file("train", namespace="team-a", product="module910bx8", chips=8)
@@ -226,7 +241,8 @@ async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Pat
             async with await NatsBus.connect(url, cell, name=PROGRAM, access=access) as bus:
                 with pytest.raises(TransientError):
                     await bus.request(forbidden, b"{}", timeout_s=1)
-        me = Access(user=PEOPLE, password=f"of-{PEOPLE}")
-        async with await NatsBus.connect(url, cell, name=PEOPLE, access=me) as bus:
+        await have_the_server_write(url, bus, subjects.intake_request("team-b", "x"))
+        me, inbox = access_of_user(PEOPLE), inbox_of_person(PEOPLE)
+        async with await NatsBus.connect(url, cell, name=PEOPLE, inbox=inbox, access=me) as bus:
             (intake,) = await bus.read(StreamName.INTAKE)
             assert PROGRAM.encode() in intake.data

@@ -158,7 +158,7 @@ async def test_garbage_that_was_deleted_before_anyone_read_it(
     own_server: EmbeddedServer, cell: str, made: Cell, chain: int
 ) -> None:
     running = made(chain=chain)
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
         await killed(running)
@@ -177,7 +177,7 @@ async def test_garbage_that_was_passed_over_and_deleted_later(
     own_server: EmbeddedServer, cell: str, made: Cell, tmp_path: Path
 ) -> None:
     running = made(chain=1)
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
         sequence = await planted(bus, garbage)
@@ -200,7 +200,7 @@ async def test_a_message_that_stops_all(
     own_server: EmbeddedServer, cell: str, made: Cell, chain: int, message: Callable[[LedgerFold], bytes]
 ) -> None:
     running = made(chain=chain)
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
         sequence = await planted(bus, message)
@@ -217,7 +217,7 @@ async def test_a_deleted_record_that_placed_a_job_is_not_skipped(
     own_server: EmbeddedServer, cell: str, made: Cell
 ) -> None:
     running = made(chain=1)
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
         await killed(running)
@@ -256,7 +256,7 @@ async def test_all_that_had_read_an_epoch_that_was_deleted_come_to_one_ledger(
 ) -> None:
     """It left no other trace. For those that run all is chained on it, for others on the record before."""
     running = made(chain=1)
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
         await running["dispatcher"].kill()

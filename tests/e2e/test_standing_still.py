@@ -19,6 +19,7 @@ import pytest
 
 from berth.core.cluster.domains import shard_of
 from berth.core.cluster.node_packing import unpack_health
+from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Gap
 from berth.runtime.bus.wire import Received
@@ -78,7 +79,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def bus(server: Server) -> AsyncIterator[NatsBus]:
-    async with await NatsBus.connect(server.url, CELL, name="test") as made:
+    async with await NatsBus.connect(server.url, CELL, name="test", inbox=inbox_of_agent("node-1")) as made:
         await made.ensure_streams()
         yield made
 
@@ -147,7 +148,7 @@ async def test_acknowledgements_that_never_come_keep_no_record_and_no_reader(ser
     body = msgspec.json.encode({"stream_name": stream, "config": config})
     made = msgspec.json.decode(await bus.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.stuck", body, timeout_s=5))
     assert "error" not in made
-    inbox = bus._wire.unique()
+    inbox = bus._wire.deliveries()
     got: list[Received] = []
     seen: list[int] = []
     await bus._wire.listen(inbox, got.append)

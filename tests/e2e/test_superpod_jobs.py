@@ -69,7 +69,7 @@ async def test_blocks_pieces_and_services_over_a_restart_of_everything(
 ) -> None:
     pods = {f"a3-{index:02}": str(index // 8) for index in range(24)}
     with chain_of(tmp_path, own_server.url, cell, CLUSTER, DECISIONS) as chain:
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
             for service in chain:
                 service.start()

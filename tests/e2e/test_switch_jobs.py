@@ -55,7 +55,7 @@ async def test_later_jobs_respect_earlier_ones_also_when_everything_was_restarte
     own_server: EmbeddedServer, cell: str, tmp_path: Path
 ) -> None:
     with chain_of(tmp_path, own_server.url, cell, CLUSTER, {"nslb_version": "2.0"}) as chain:
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
             for service in chain:
                 service.start()
@@ -96,7 +96,7 @@ async def test_under_1_0_a_leaf_takes_one_job_that_is_on_several(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
 ) -> None:
     with chain_of(tmp_path, own_server.url, cell, CLUSTER, {"nslb_version": "1.0"}) as chain:
-        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
             for service in chain:
                 service.start()

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 import yaml
 
-from berth.runtime.keys.rights import COMMANDS, rights_of_person, widest
+from berth.runtime.keys.rights import rights_of_person, widest
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import server_binary
 from tests.chart.files import alone
@@ -54,6 +54,8 @@ scorer: {replicas: 4}
 api: {replicas: 1}
 gateway: {enabled: true, replicas: 5, tokens: {secret: digests}}
 networkPolicies: {egress: [{ports: [{protocol: UDP, port: 5353}]}]}
+marks: {secret: other-marks}
+policies: {chipWriters: "system:serviceaccount:kube-system:plug-in\\n", schedulerNames: "berth\\nvolcano\\n"}
 """
 """Something else than the default for every value, apart from switches."""
 OPEN: Final = "auth: {enabled: false}, tls: {enabled: false}"
@@ -138,7 +140,7 @@ def test_the_rights_of_the_gateway_name_streams_of_the_cell(helm: Helm) -> None:
         one["data"]["access.conf"] for one in made if one["metadata"]["name"].startswith("nats-") and "data" in one
     ]
     assert '"$JS.API.STREAM.MSG.GET.LEDGER_east"' in access
-    assert '"berth.east.api.*"' in access
+    assert '"berth.east.gate.*.*"' in access
     assert "default" not in access.partition("\n")[2]
 
 
@@ -162,7 +164,7 @@ def test_more_users_of_nats_have_the_rights_that_the_values_give_them(helm: Helm
     found = re.search(r"publish: \[(.*?)\]\s+subscribe: \[(.*?)\]", rights, re.DOTALL)
     assert found is not None
     publish, subscribe = found.groups()
-    wanted = rights_of_person("default", COMMANDS)
+    wanted = rights_of_person("default", ["dead", "repair"], name="admin")
     assert sorted(re.findall('"(.+?)"', publish)) == sorted(widest(wanted.publish))
     assert re.findall('"(.+?)"', subscribe) == list(wanted.subscribe)
 
@@ -242,6 +244,18 @@ def test_without_tls_nothing_asks_for_its_secret(helm: Helm) -> None:
     assert "PASSWORD_API" in maps["nats"]["access.conf"]
 
 
+def test_an_older_server_gets_no_policies_and_volumes_no_rights_where_they_are_off(helm: Helm) -> None:
+    kinds = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert kinds <= {one["kind"] for one in helm.template()}
+    assert not kinds & {one["kind"] for one in helm.template("--kube-version", "1.29.0")}
+    off = helm.template("--set", "policies.enabled=false,volumes.enabled=false,marks.enabled=false")
+    assert {one["kind"] for one in off} & kinds == {"ValidatingAdmissionPolicy"}
+    names = {one["metadata"]["name"] for one in off}
+    assert "berth-binder" in names
+    assert "berth-binder-volumes" not in names
+    assert not any("berth-marks" in str(one) for one in off if one["kind"] == "Deployment")
+
+
 async def test_a_server_takes_the_chart_with_other_values(
     helm: Helm, kube_api: KubeApi, namespace: str, tmp_path: Path
 ) -> None:
@@ -273,7 +287,13 @@ async def test_a_server_takes_the_chart_with_other_values(
     )
     for spec in specs.values():
         secrets = {one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one}
-        assert "certificate-of-nats" in secrets <= {"other", "certificate-of-nats"}
+        assert "certificate-of-nats" in secrets <= {"other", "certificate-of-nats", "other-marks"}
+    (parameter,) = [one for one in made if one["metadata"]["name"] == "berth-policies"]
+    assert parameter["data"]["scheduler-names"].splitlines() == ["berth", "volcano"]
+    policies = [one for one in made if one["kind"] == "ValidatingAdmissionPolicy"]
+    texts = " ".join(str(one["spec"]) for one in policies)
+    assert f"'system:serviceaccount:{namespace}:binder'" in texts
+    assert NAMESPACE not in texts
     tokens = next(one for one in specs["gateway"]["containers"][0]["env"] if one["name"] == "BERTH_TOKENS")
     assert tokens["valueFrom"]["secretKeyRef"]["name"] == "digests"
     claim = workloads(made)["nats"]["spec"]["volumeClaimTemplates"][0]["spec"]

@@ -65,7 +65,9 @@ async def storm_cell(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIter
             KubeServer(folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=())
         )
         api = await stack.enter_async_context(KubeApi(server))
-        bus = await stack.enter_async_context(await NatsBus.connect(nats.url, cell, name="storm"))
+        bus = await stack.enter_async_context(
+            await NatsBus.connect(nats.url, cell, name="storm", inbox="_INBOX.person.storm")
+        )
         made = stack.enter_context(services(folder, nats.url))
         await apply_crds(api, crds_in(EXAMPLES / "crds"))
         for name in (NAMESPACE, "mindx-dl"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_health
+from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
@@ -171,7 +172,7 @@ async def test_chunks_of_clusterd(cell: Cell) -> None:
         await cell.has("a", level=OK, unhealthy=2)
 
 
-async def test_an_agent_reports_beside_the_configmaps(cell: Cell) -> None:
+async def test_an_agent_reports_beside_the_configmaps(cell: Cell, nats_server: str) -> None:
     await cell.nodes("a")
     await cell.device("a", device_cfg(device_list(unhealthy=[0]), cell.now_s))
     async with cell.service():
@@ -184,9 +185,11 @@ async def test_an_agent_reports_beside_the_configmaps(cell: Cell) -> None:
             "reason": "fan 2 is slow",
             "source": "bmc-agent",
         }
-        assert await cell.bus.request(subject, json.dumps(report).encode(), timeout_s=5) == b'{"ok":true}'
+        inbox = inbox_of_agent("a")
+        async with await NatsBus.connect(nats_server, cell.bus.subjects.cell, name="agent", inbox=inbox) as agent:
+            assert await agent.request(subject, json.dumps(report).encode(), timeout_s=5) == b'{"ok":true}'
+            wrong = json.loads(await agent.request(subject, b'{"node":"a","level":"bad"}', timeout_s=5))
         await cell.has("a", unhealthy=0b1001, level=SUB, reason="agent bmc-agent: level sub-health, fan 2 is slow")
-        wrong = json.loads(await cell.bus.request(subject, b'{"node":"a","level":"bad"}', timeout_s=5))
         assert wrong == {"ok": False, "error": "level is 'bad', expected one of ok, sub-health, no-new-work, evict"}
 
 

@@ -56,7 +56,7 @@ async def test_a_dispatcher_does_not_lead_on_a_ledger_that_has_lost_records(
     own_server: EmbeddedServer, cell: str, kube_api: KubeApi, namespace: str, tmp_path: Path
 ) -> None:
     jobs = f"{JOBS}/{namespace}/jobs"
-    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         with services(tmp_path, own_server.url) as made:
             world = KubeCell(made, folder=tmp_path, cell=cell, bus=bus, api=kube_api)

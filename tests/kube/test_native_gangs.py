@@ -56,6 +56,25 @@ async def test_a_gang_starts_with_its_last_pod(target: InvalidInputCell) -> None
     assert set((await notes(target, JOB)).values()) == {"native.llm"}
 
 
+async def test_a_group_is_told_that_there_is_no_room_and_that_it_is_scheduled(target: InvalidInputCell) -> None:
+    await target.cell.start()
+    await target.pod("before", a_spec(8), annotations=LONG)
+    await target.until_running("before")
+    await make_group(target, "llm", {"gang": {"minCount": 4}})
+    for number in range(4):
+        await make_pod(target, f"llm-{number}", "llm")
+
+    async def says(status: str, reason: str) -> bool:
+        group = await target.api.get(f"{GROUPS}/{target.namespace}/podgroups/llm")
+        found = group.get("status", {}).get("conditions", [])
+        return [(one["type"], one["status"], one["reason"]) for one in found] == [("PodGroupScheduled", status, reason)]
+
+    await target.until("the group has no room", lambda: says("False", "Unschedulable"))
+    await target.drop_pod("before")
+    await target.until_running(*[f"llm-{number}" for number in range(4)])
+    await target.until("the group is scheduled", lambda: says("True", "Scheduled"))
+
+
 async def test_pods_wait_for_a_group_that_comes_later(target: InvalidInputCell) -> None:
     await target.cell.start()
     for number in range(2):

@@ -32,7 +32,7 @@ nodes:
 async def cell(tmp_path: Path) -> AsyncIterator[tuple[NatsBus, str]]:
     async with (
         EmbeddedServer(tmp_path / "nats") as server,
-        await NatsBus.connect(server.url, "sim", name="test") as bus,
+        await NatsBus.connect(server.url, "sim", name="test", inbox="_INBOX.person.test") as bus,
     ):
         yield bus, server.url
 

@@ -219,7 +219,9 @@ async def a_cell(
 ) -> AsyncIterator[tuple[Cell, History]]:
     """A cell with a job that runs."""
     async with AsyncExitStack() as stack:
-        bus = await stack.enter_async_context(await NatsBus.connect(nats.url, cell, name="test"))
+        bus = await stack.enter_async_context(
+            await NatsBus.connect(nats.url, cell, name="test", inbox="_INBOX.person.test")
+        )
         await bus.ensure_streams()
         made = stack.enter_context(services(folder, nats.url))
         watch = Watch(bus)

@@ -164,7 +164,7 @@ async def test_states_are_rebuilt_from_annotations_when_the_ledger_knows_nothing
         for name in ORDER[1:]:
             await world.services[name].stop()
 
-        async with await NatsBus.connect(nats_server, f"{cell}-anew", name="test") as bus:
+        async with await NatsBus.connect(nats_server, f"{cell}-anew", name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()
             anew = [
                 made.service(name, f"{cell}-anew", **_settings(world, name, settings))  # type: ignore[arg-type]  # no setting is called label

@@ -232,3 +232,17 @@ def test_names_and_sentences_stay_text(open_page: Open, gateway: PageGateway, sm
     expect(page.locator("#panel-title")).to_have_text(f"Job <b>team/{HOSTILE}")
     assert page.locator("img").count() == 0
     assert page.title() != "broken"
+
+
+def test_signs_that_turn_the_text_or_are_not_seen_are_escaped(
+    open_page: Open, gateway: PageGateway, small: SyntheticCell
+) -> None:
+    hidden = "a\u202e\u2066\u200b\x9b\u2028b"
+    n = small.add_job(name=hidden, namespace="team")
+    small.wait(n, f"it waits {hidden}")
+    page = open_page(f"{gateway.url}#/queue")
+    words = r"a\u{202e}\u{2066}\u{200b}\u{9b}\u{2028}b"
+    expect(page.locator("#content")).to_contain_text(f"it waits {words}")
+    page.get_by_text(f"team/{words}").first.click()
+    expect(page.locator("#panel-title")).to_have_text(f"Job team/{words}")
+    assert words in page.title()

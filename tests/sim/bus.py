@@ -9,7 +9,7 @@ Longer than 400 lines because the port has many calls, and a connection is one c
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
@@ -200,8 +200,9 @@ class SimBus(FakeBus):
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
-        del replicas, max_bytes, max_age_s
+        del replicas, max_bytes, max_age_s, waits_for
 
         def make() -> None:
             for spec in self._specs.values():
@@ -261,7 +262,8 @@ class SimBus(FakeBus):
             future.set_exception(error)
             return future
 
-    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
+    async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
+        del sequence  # nothing is signed here
         await asyncio.sleep(0)
         return self.submit(subject, data)
 
@@ -352,9 +354,7 @@ class SimBus(FakeBus):
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> Follower:
-        del consumer  # as for the fake
         self._check()
         start = (start_seq, tuple(filters), created)
         reader = SimFollower(self, self._specs[stream], start, on_message, on_gap)
@@ -377,11 +377,6 @@ class SimBus(FakeBus):
         if not self.is_connected:
             raise TransientError(_AWAY)
         self._post(subject, data, lambda _, __: None)
-
-    async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
-    ) -> FakeServed:
-        return await self._listen(subject, queue, lambda _, data: handler(data))
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:
         return await self._listen(endpoint.subject, endpoint.queue, handler)

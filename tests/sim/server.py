@@ -1,7 +1,7 @@
 """The bus's server in a simulation: streams that followers hear of, mirrors that lag, and what a restart forgets."""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Protocol
 
@@ -103,12 +103,19 @@ class SimServer(FakeServer):
         name = subject_or_stream if subject_or_stream in self.streams else self.name_of(subject_or_stream)
         return self.silent_until_s.get(name, 0.0) <= self._loop.now_s and name not in self.stuck
 
-    def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
+    def store(
+        self,
+        subject: str,
+        data: bytes,
+        expected: tuple[str, int] | None,
+        ttl_s: int | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
         """Store a message; raises as the real server answers."""
         name = self.name_of(subject)
         if name:
             self.dated(self.streams[name])
-        sequence = super().store(subject, data, expected, ttl_s)
+        sequence = super().store(subject, data, expected, ttl_s, headers)
         stored = self.streams[name].messages[sequence]
         self._loop.trace(f"store {subject} {sequence}", data)
         if self.on_store is not None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from berth.formats.ascend.mark_proofs import UNCHECKED
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Listed
 from berth.runtime.instruments import Instruments
@@ -26,6 +27,7 @@ class World:
         self.clock = ManualClock()
         self.kube = FakeKube(clock=self.clock)
         self.config = BinderConfig(**settings)
+        self.marks = UNCHECKED
         self.told: list[tuple[str, str, str]] = []
         self.job_uids: set[str] = set()
         """Jobs that Events are about."""
@@ -36,7 +38,9 @@ class World:
 
     def restart(self) -> KubeCluster:
         self.instruments = Instruments.make(BinderMetrics)
-        self.cluster = KubeCluster(self.kube, self.clock, self.config, self.instruments, report_event=self._tell)
+        self.cluster = KubeCluster(
+            self.kube, self.clock, self.config, self.instruments, marks=self.marks, report_event=self._tell
+        )
         self.cluster.wake = self.woken.extend
         return self.cluster
 

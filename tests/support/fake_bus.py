@@ -8,11 +8,13 @@ Longer than 400 lines because it is the whole protocol of the bus.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Self
 
 from berth.runtime.bus.discovery import ProcessStats
+from berth.runtime.bus.inboxes import ANYBODY
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.signatures import Signatures
 from berth.runtime.bus.wire import size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
@@ -182,6 +184,7 @@ class FakeBus:
     def __init__(self, server: FakeServer, cell: str) -> None:
         self.server = server
         self.subjects = Subjects(cell)
+        self.signatures = Signatures()
         self.link_changes = 0
         self.lost: asyncio.Future[FatalError] = asyncio.get_running_loop().create_future()
         self._specs = {spec.name: spec for spec in self.subjects.streams()}
@@ -216,8 +219,9 @@ class FakeBus:
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
-        del replicas, max_bytes, max_age_s  # memory has none of them
+        del replicas, max_bytes, max_age_s, waits_for  # memory has none of them
         self._check()
         for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
@@ -253,7 +257,7 @@ class FakeBus:
         await self.before_publish(subject)
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         if not message_id:
-            sequence = await self._store(subject, data, expected, ttl_s)
+            sequence = await self._store(subject, data, expected, ttl_s, expected_subject_seq or 0)
         else:
             self._fit(subject, data, {"Nats-Msg-Id": message_id})
             await self._turn()
@@ -270,7 +274,8 @@ class FakeBus:
             future.set_exception(error)
         return future
 
-    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
+    async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
+        del sequence  # nothing is signed here
         await asyncio.sleep(0)
         return self.submit(subject, data)
 
@@ -280,7 +285,7 @@ class FakeBus:
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         del timeout_s
-        return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None)
+        return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None, expected_seq + 1)
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         found = await self._stream(stream)
@@ -317,9 +322,7 @@ class FakeBus:
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> FakeFollower:
-        del consumer  # memory has no rights
         self._check()
         start = (start_seq, tuple(filters), created)
         follower = FakeFollower(self, self._specs[stream], start, on_message, on_gap)
@@ -356,8 +359,14 @@ class FakeBus:
         return gathered
 
     async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+        self,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        callers: tuple[str, ...] = ANYBODY,
     ) -> FakeServed:
+        del callers  # memory has no inboxes
         return await self.offer(Endpoint("", subject, queue, "", ""), lambda _, data: handler(data))
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:
@@ -394,9 +403,12 @@ class FakeBus:
         await self._turn()
         return self.server.stream(self.subjects.stream(stream))
 
-    async def _store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
+    async def _store(
+        self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None, number: int = 0
+    ) -> int:
         await self._turn()
-        return self.server.store(subject, data, expected, ttl_s)
+        headers = self.signatures.headers(self.subjects, subject, data, number) or None
+        return self.server.store(subject, data, expected, ttl_s, headers)
 
     def _fit(self, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> None:
         size = size_bytes(data, headers)

@@ -1,7 +1,7 @@
 """The server behind :class:`tests.support.fake_bus.FakeBus`: streams in memory, and faults that a test may plant."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Protocol
 
@@ -204,7 +204,14 @@ class FakeServer:
         if self.is_down:
             raise TransientError("not connected; nothing was sent")
 
-    def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
+    def store(
+        self,
+        subject: str,
+        data: bytes,
+        expected: tuple[str, int] | None,
+        ttl_s: int | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
         # what is expected: the scope, which is stream or subject, and its last sequence
         self.check()
         if len(data) > self.payload_limit_bytes:
@@ -223,7 +230,7 @@ class FakeServer:
             last_seq = stream.last_seq if scope == "stream" else stream.newest.get(subject, 0)
             if sequence != last_seq:
                 raise ConflictError(f"publish to {subject}: wrong last sequence: {last_seq}", last_seq=last_seq)
-        stored = Stored(subject, stream.last_seq + 1, data, self.clock.now_ms())
+        stored = Stored(subject, stream.last_seq + 1, data, self.clock.now_ms(), headers)
         stream.put(stored, None if ttl_s is None else stored.at_ms + ttl_s * 1000)
         self._stored(name, stored)
         if self.lose_answers:
@@ -295,10 +302,17 @@ class PickyServer(FakeServer):
 
     loses = ""
 
-    def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
+    def store(
+        self,
+        subject: str,
+        data: bytes,
+        expected: tuple[str, int] | None,
+        ttl_s: int | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
         if self.loses and self.loses in subject:
             raise AmbiguousError(f"publish to {subject}: time-out")
-        return super().store(subject, data, expected, ttl_s)
+        return super().store(subject, data, expected, ttl_s, headers)
 
 
 def _takes(spec: StreamSpec, subject: str) -> bool:

@@ -89,11 +89,17 @@ class FakeWire:
         self.unaware = 0
         self.last_seq = 0
         self._kept: dict[int, bytes] = {}
-        self._consumers: dict[str, _Consumer] = {}
+        self.consumers: dict[str, _Consumer] = {}
         self._inboxes = count(1)
 
-    def unique(self) -> str:
-        return f"_INBOX.{next(self._inboxes)}"
+    def answers(self) -> str:
+        return f"_INBOX.test.r.{next(self._inboxes)}"
+
+    def deliveries(self) -> str:
+        return f"_INBOX.test.d.{next(self._inboxes)}"
+
+    async def round_trip(self, *, timeout_s: float) -> None:
+        del timeout_s  # everything has been processed
 
     def fail(self, error: FatalError) -> None:
         self.failures.append(error)
@@ -116,35 +122,35 @@ class FakeWire:
                 about = {"config": {}, "created": self.created, "cluster": {"replicas": [late], **led}, "state": state}
                 self._answer(reply, about)
             case _ if verb.startswith("CONSUMER.CREATE"):
-                self._consumers[name] = _Consumer(
+                self.consumers[name] = _Consumer(
                     msgspec.json.decode(data)["config"]["opt_start_seq"], self.consumers_on
                 )
-                made = {"num_pending": len(self._due(self._consumers[name])), "cluster": {"leader": self.consumers_on}}
+                made = {"num_pending": len(self._due(self.consumers[name])), "cluster": {"leader": self.consumers_on}}
                 self._answer(reply, made)
             case _ if verb.startswith("CONSUMER.INFO"):
                 self.looks += 1
-                if name not in self._consumers:
+                if name not in self.consumers:
                     error = {"code": 404, "err_code": 10_014, "description": "consumer not found"}
                     self._answer(reply, {"error": error})
                     return
-                found = self._consumers[name]
+                found = self.consumers[name]
                 delivered = {"consumer_seq": found.delivered}
                 pending = max(0, len(self._due(found)) - self.unaware)
                 cluster = {"leader": found.server}
                 self._answer(reply, {"num_pending": pending, "delivered": delivered, "cluster": cluster})
             case _ if verb.startswith("CONSUMER.MSG.NEXT"):
-                found = self._consumers[name]
+                found = self.consumers[name]
                 found.inbox, found.asked = reply, found.asked + msgspec.json.decode(data)["batch"]
                 self._deliver()
             case _ if verb.startswith("CONSUMER.DELETE"):
-                self._consumers.pop(name, None)
+                self.consumers.pop(name, None)
             case _:
                 raise AssertionError(f"nobody here serves {subject}")
 
     @property
     def has_pull(self) -> bool:
         """Whether a reader has asked for messages."""
-        return any(found.asked for found in self._consumers.values())
+        return any(found.asked for found in self.consumers.values())
 
     def store(self, messages: int) -> None:
         """Store more messages."""
@@ -172,15 +178,15 @@ class FakeWire:
     def break_once(self) -> None:
         """The connection breaks and is back at once."""
         self.epoch += 2
-        self._consumers.clear()
+        self.consumers.clear()
 
     def remove_consumers(self) -> None:
         """Remove the consumers, as the server does with those that had no reader for too long."""
-        self._consumers.clear()
+        self.consumers.clear()
 
     def end_pulls(self) -> None:
         """Say that the time of what was asked for is over."""
-        for found in self._consumers.values():
+        for found in self.consumers.values():
             headers = {"Status": "408", "Nats-Pending-Messages": str(found.asked)}
             found.asked = 0
             self.hand(found.inbox, Arrived(found.inbox, headers=headers))
@@ -202,7 +208,7 @@ class FakeWire:
     def _deliver(self) -> None:
         if self.is_holding:
             return
-        for name, found in self._consumers.items():
+        for name, found in self.consumers.items():
             due = self._due(found)
             while due and found.asked and not 0 < self.held_from <= due[0]:
                 sequence = due.pop(0)

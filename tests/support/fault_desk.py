@@ -94,7 +94,15 @@ class Desk:
         )
 
     def pod(
-        self, name: str, rank: int, node: str, *, step: int = 0, labels: dict[str, str] | None = None, uid: str = "u1"
+        self,
+        name: str,
+        rank: int,
+        node: str,
+        *,
+        step: int = 0,
+        labels: dict[str, str] | None = None,
+        uid: str = "u1",
+        pods: str = PODS,
     ) -> None:
         annotations = {
             "scheduling.k8s.io/group-name": GROUP,
@@ -108,7 +116,7 @@ class Desk:
         owners = [{"kind": "AscendJob", "name": "llm", "uid": "5f2c", "controller": True}]
         metadata = {"name": name, "uid": f"uid-{name}-{step}", "ownerReferences": owners}
         self.kube.put(
-            PODS,
+            pods,
             {
                 "metadata": {**metadata, "annotations": annotations, "labels": labels or {}},
                 "spec": {"nodeName": node, "containers": [{"name": "main"}]},

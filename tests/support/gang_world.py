@@ -16,6 +16,7 @@ from berth.schemas.refusal import Code, Refusal
 from berth.schemas.status import JobStatus, Phase
 from berth.services.inventory.effects import (
     Effect,
+    PatchNativeGroup,
     PatchPodGroup,
     PublishCancel,
     PublishMembers,
@@ -161,6 +162,8 @@ class GangWorld:
         """Name, uid and reason."""
         self.looks: list[OwnerKey] = []
         self.patches: list[PatchPodGroup] = []
+        self.conditions: list[tuple[str, str, str, str]] = []
+        """Of PodGroups of Kubernetes: name, status, reason and message."""
         self.warnings: list[dict[str, str]] = []
         """Of each request that was published."""
 
@@ -189,6 +192,8 @@ class GangWorld:
                     self.replacements[found.job] = found
                 case PatchPodGroup():
                     self.patches.append(effect)
+                case PatchNativeGroup(name=name, condition=said):
+                    self.conditions.append((name, said.status, said.reason, said.message))
         assert self.gangs.settle(self.now_ms) == [], "nothing has changed, so nothing is wanted"
         return effects
 

@@ -12,6 +12,7 @@ from berth.services.gateway.application import Application
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.page_files import PageRoutes
+from berth.services.gateway.refusal_log import RefusalLog
 from berth.services.gateway.serving import Parts, routes_of
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
@@ -31,7 +32,9 @@ class Told(NamedTuple):
         return msgspec.json.decode(self.body)
 
 
-def an_application(page: Mapping[str, PageFile] | None = None, **settings: object) -> Application:
+def an_application(
+    page: Mapping[str, PageFile] | None = None, *, refusals: RefusalLog | None = None, **settings: object
+) -> Application:
     """The application with all routes, or with those of a page alone; call it in an event loop."""
     config = GatewayConfig(**({"access": "open"} | settings))  # type: ignore[arg-type]  # of its settings
     clock, metrics = ManualClock(), GatewayMetrics(MetricsRegistry())
@@ -40,7 +43,7 @@ def an_application(page: Mapping[str, PageFile] | None = None, **settings: objec
     routes = routes_of(bus, clock, config, parts)
     if page is not None:
         routes = PageRoutes(page).routes()
-    return Application(routes, parts.guard, clock, metrics, DEFAULT_LOG)
+    return Application(routes, parts.guard, clock, metrics, refusals or RefusalLog(clock, DEFAULT_LOG))
 
 
 async def told(

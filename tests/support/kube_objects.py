@@ -6,7 +6,11 @@ from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kustomize import Tree
 
 _APPLY: Final = "application/apply-patch+yaml"
-_PLURALS: Final = {"NetworkPolicy": "networkpolicies", "PriorityClass": "priorityclasses"}
+_PLURALS: Final = {
+    "NetworkPolicy": "networkpolicies",
+    "PriorityClass": "priorityclasses",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+}
 _FIRST: Final = ("Namespace", "PriorityClass", "ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "Role")
 """Kinds that others need, in the order in which they are made, as kubectl does it."""
 _NOT_FOUND: Final = 404

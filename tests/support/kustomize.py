@@ -18,7 +18,10 @@ Tree = dict[str, Any]
 
 _HEAD: Final = {"apiVersion", "kind"}
 _FIELDS: Final = _HEAD | {"resources", "components", "configMapGenerator", "patches", "labels", "images"}
-_KEY_OF_LIST: Final = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
+_KEY_OF_LIST: Final = {
+    **dict.fromkeys(("containers", "initContainers", "env", "volumes"), "name"),
+    "volumeMounts": "mountPath",
+}
 _HASH_LENGTH: Final = 10
 _HASH_LETTERS: Final = str.maketrans({"0": "g", "1": "h", "3": "k", "a": "m", "e": "t"})
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -230,7 +233,7 @@ def _set_images(objects: list[Tree], kustomization: Tree) -> None:
 def _set_image(one: Tree, image: Tree) -> None:
     if unknown := set(image) - {"name", "newName", "newTag"}:
         raise KustomizeError(f"{', '.join(sorted(unknown))} of an image is not read here")
-    for container in pod_spec(one).get("containers", []):
+    for container in containers_of(pod_spec(one)):
         name, _, tag = container["image"].partition(":")
         if name == image["name"]:
             container["image"] = f"{image.get('newName', name)}:{image.get('newTag', tag)}"
@@ -243,13 +246,18 @@ def pod_spec(one: Tree) -> Tree:
     return found
 
 
+def containers_of(spec: Tree) -> list[Tree]:
+    """Containers of a pod, those first that run before the others."""
+    return [*spec.get("initContainers", []), *spec.get("containers", [])]
+
+
 def _references(one: Tree) -> Iterator[Tree]:
     """Places in which an object names a ConfigMap."""
     spec = pod_spec(one)
     for volume in spec.get("volumes", []):
         if "configMap" in volume:
             yield volume["configMap"]
-    for container in spec.get("containers", []):
+    for container in containers_of(spec):
         for source in container.get("envFrom", []):
             if "configMapRef" in source:
                 yield source["configMapRef"]

@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from berth.runtime.keys.rights import Rights
+from berth.runtime.keys.rights import BOUNDS, Rights
 from berth.runtime.keys.tokens import (
     account_key,
     account_token,
@@ -29,7 +29,9 @@ def operator_with_user(creds: Path) -> str:
         one.public: account_token(operator, one.public, name, _ISSUED_S, stores=False)
         for one, name in ((account, "account"), (system, "system"))
     }
-    creds.write_text(credentials(user_token(account, user.public, "user", _EVERYTHING, _ISSUED_S), user))
+    creds.write_text(
+        credentials(user_token(account, user.public, "user", _EVERYTHING, BOUNDS["person"], _ISSUED_S), user)
+    )
     preload = "\n".join(f"{public}: {token}" for public, token in tokens.items())
     return (
         f"operator: {operator_token(operator, 'operator', system.public, _ISSUED_S)}\nresolver: MEMORY\n"

@@ -42,9 +42,9 @@ class OwnCommand:
         del servers, options  # memory has neither addresses nor rights
         return self._client(self._server, cell)
 
-    def __call__(self, *words: str) -> tuple[int, str, str]:
+    def __call__(self, *words: str, with_cell: bool = True) -> tuple[int, str, str]:
         """Exit code of a command, and what it printed to stdout and to stderr."""
         self._capsys.readouterr()
-        code = call([*words, "--cell", self._cell])
+        code = call([*words, "--cell", self._cell] if with_cell else [*words])
         printed = self._capsys.readouterr()
         return code, printed.out, printed.err

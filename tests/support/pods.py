@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.support.kustomize import Tree, pod_spec
@@ -35,29 +35,38 @@ def workloads(objects: list[Tree]) -> dict[str, Tree]:
     return {one["metadata"]["name"]: one for one in objects if one["kind"] in WORKLOADS}
 
 
-def pods_of(objects: list[Tree], name: str, *, secrets: Mapping[str, Mapping[str, str]] | None = None) -> list[Pod]:
+def pods_of(
+    objects: list[Tree], name: str, *, secrets: Mapping[str, Mapping[str, str]] | None = None, first: bool = False
+) -> list[Pod]:
     """All pods of a workload; those of a StatefulSet have its ordinals.
 
     Args:
         objects: All objects that are there.
         name: Of the workload.
         secrets: Content of each Secret that is there.
+        first: Whether the container is meant that runs before the other one; ``first-`` is before the names.
 
     Raises:
         KeyError: Something that is not there is named.
     """
     one = workloads(objects)[name]
     maps = {made["metadata"]["name"]: made["data"] for made in objects if made["kind"] == "ConfigMap"}
-    return [_pod(one, number, maps, secrets or {}) for number in range(one["spec"].get("replicas", 1))]
+    found = [_pod(one, number, maps, secrets or {}, first=first) for number in range(one["spec"].get("replicas", 1))]
+    return [replace(pod, name=f"first-{pod.name}") for pod in found] if first else found
 
 
 def _pod(
-    one: Tree, number: int, maps: Mapping[str, Mapping[str, str]], secrets: Mapping[str, Mapping[str, str]]
+    one: Tree,
+    number: int,
+    maps: Mapping[str, Mapping[str, str]],
+    secrets: Mapping[str, Mapping[str, str]],
+    *,
+    first: bool,
 ) -> Pod:
     workload = one["metadata"]["name"]
     name = f"{workload}-{number}" if one["kind"] == "StatefulSet" else f"{workload}-5d9c7b6f4-{number}"
     spec = pod_spec(one)
-    (container,) = spec["containers"]
+    (container,) = spec["initContainers" if first else "containers"]
     environment: dict[str, str] = {}
     for source in container.get("envFrom", []):
         environment |= maps[source["configMapRef"]["name"]]
@@ -118,5 +127,7 @@ def _content(
             return maps[name]
         case {"secret": {"secretName": name, "items": items}}:
             return {item["path"]: secrets[name][item["key"]] for item in items}
+        case {"secret": {"secretName": name}}:
+            return secrets[name]
         case _:
             return {}

@@ -58,9 +58,10 @@ class Events(NamedTuple):
 
 
 @asynccontextmanager
-async def events(config: ApiConfig | None = None) -> AsyncIterator[Events]:
+async def events(config: ApiConfig | None = None, kind: type[FakeBus] = FakeBus) -> AsyncIterator[Events]:
+    """A cell with the operation ``events``; ``kind`` is the bus of the service."""
     server = FakeServer()
-    async with FakeBus(server, "c") as bus, FakeBus(server, "c") as service:
+    async with FakeBus(server, "c") as bus, kind(server, "c") as service:
         await bus.ensure_streams()
         async with answering_events(service, config) as pages:
             yield Events(server, bus, service, pages)

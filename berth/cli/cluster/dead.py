@@ -20,8 +20,8 @@ from berth.cli.output import (
     age,
     complain,
     emit,
+    is_terminal,
     moment,
-    plain,
     print_progress,
     print_result,
     print_table,
@@ -128,9 +128,9 @@ def show_list(rows: Sequence[LetterRow], now_ms: int, *, root: str, with_state: 
     states = ["STATE"] if with_state else []
     table = Table("LETTER", "AGE", "REASON", *states, "SUBJECT, AND WHY")
     for row in rows:
-        where = plain(row.subject.removeprefix(root))
+        where = row.subject.removeprefix(root)
         state = [row.state] if with_state else []
-        table.add_row(row.id, age(row.at_ms, now_ms), row.code, *state, f"{where}: {plain(row.reason)}")
+        table.add_row(row.id, age(row.at_ms, now_ms), row.code, *state, f"{where}: {row.reason}")
     print_table(table)
 
 
@@ -145,13 +145,15 @@ def show_dead(
 
     Args:
         letter: Its name, such as intake:12.
-        raw: Write the bytes of the message to stdout, and nothing else.
+        raw: Write the bytes of the message to stdout, and nothing else; stdout must not be a terminal.
         output: Form of the output; json is the same as --json.
         common: Cell and form of the output.
     """
     options = common or Common()
 
     async def work() -> None:
+        if raw and is_terminal():
+            raise CommandError("--raw writes bytes that a terminal may obey: redirect them to a file", code=WRONG_USE)
         async with connected(options) as bus:
             found = await find_letter(bus, letter)
             data = await message_of(bus, found) if raw else b""
@@ -172,18 +174,18 @@ def show_dead(
 def lines_of(letter: LetterDetails) -> list[str]:
     """Lines that ``berth dead show`` prints."""
     lines = [
-        f"{letter.id}: {letter.code}: {plain(letter.reason)}",
-        f"subject  {plain(letter.subject)}",
+        f"{letter.id}: {letter.code}: {letter.reason}",
+        f"subject  {letter.subject}",
         f"message  {letter.sequence} of {letter.stream}, {letter.size_bytes} bytes"
         + (f", stored {moment(letter.stored_ms)}" if letter.stored_ms else ""),
         f"written  {moment(letter.at_ms)}",
     ]
     if letter.replay is not None:
         end = f"request {letter.replay.sequence}" if letter.replay.sequence else "its end is not known"
-        lines.append(f"replayed {moment(letter.replay.at_ms)} by {plain(letter.replay.by)}: {end}")
+        lines.append(f"replayed {moment(letter.replay.at_ms)} by {letter.replay.by}: {end}")
     if letter.purge is not None:
-        lines.append(f"purged   {moment(letter.purge.at_ms)} by {plain(letter.purge.by)}")
-    lines += [f"header   {plain(name)}: {plain(value)}" for name, value in letter.headers.items()]
+        lines.append(f"purged   {moment(letter.purge.at_ms)} by {letter.purge.by}")
+    lines += [f"header   {name}: {value}" for name, value in letter.headers.items()]
     if letter.cut:
         lines.append(
             f"The letter has the first {len(letter.data)} bytes; --raw writes all of them while they are kept."
@@ -197,7 +199,7 @@ def _content_lines(letter: LetterDetails) -> list[str]:
         case "none":
             return ["The message is empty." if letter.purge is None else "The message was removed."]
         case "text":
-            return ["The message is a text:", *(plain(line) for line in content.body.splitlines())]
+            return ["The message is a text:", *content.body.splitlines()]
         case "json":
             return [
                 "The message is JSON; requests are messages of Berth, use: berth submit",
@@ -205,15 +207,14 @@ def _content_lines(letter: LetterDetails) -> list[str]:
             ]
         case "message" if content.body is not None:
             release = f", which Berth {content.release} reads" if content.release else ""
-            head = f"The message is {plain(content.kind)}, version {content.version}{plain(release)}:"
+            head = f"The message is {content.kind}, version {content.version}{release}:"
             return [head, *_json_lines(content.body)]
         case _:
             return ["The bytes of the message:", *hex_lines(data)]
 
 
 def _json_lines(tree: object) -> list[str]:
-    text = msgspec.json.format(msgspec.json.encode(tree), indent=2).decode()
-    return [plain(line) for line in text.splitlines()]
+    return msgspec.json.format(msgspec.json.encode(tree), indent=2).decode().split("\n")
 
 
 def replay_dead(
@@ -240,7 +241,7 @@ def replay_dead(
             chosen = await _checked(bus, letters)
             if not is_json:
                 for one in chosen:
-                    print_result(f"{one.id}: {plain(one.body.subject)}, refused for: {plain(one.body.reason)}")
+                    print_result(f"{one.id}: {one.body.subject}, refused for: {one.body.reason}")
             await ask_consent(
                 f"Publish {pluralize(len(chosen), 'request')} again",
                 f"berth dead replay {' '.join(letters)} --yes",

@@ -13,9 +13,11 @@ from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, emit, print_re
 from berth.core.errors import InvariantError
 from berth.core.explain.text import pluralize
 from berth.core.verification.findings import Checked, Finding
+from berth.formats.ascend.mark_proofs import MarkProofs
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import ShellError
 from berth.runtime.fsck.cell_check import CellCheck, check_cell
+from berth.runtime.keys.mark_keys import read_mark_keys
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Api, RefusedError
@@ -57,6 +59,7 @@ def fsck(
     cluster: Annotated[bool, Parameter(negative=())] = False,
     kubeconfig: Annotated[Path | None, Parameter(show_default=False)] = None,
     context: Annotated[str, Parameter(show_default=False)] = "",
+    marks_file: Annotated[Path | None, Parameter(show_default=False)] = None,
     common: Common | None = None,
 ) -> int:
     """Check ledger, snapshots, facts and statuses, and with --cluster the pods; nothing is changed.
@@ -65,6 +68,7 @@ def fsck(
         cluster: Compare the bound pods on the API server with the ledger.
         kubeconfig: How to reach the API server. Default: as kubectl does, or the service account of the pod.
         context: Context of the kubeconfig.
+        marks_file: Keys of pod marks, as in the setting of inventory and binder. Default: all marks count.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -72,12 +76,15 @@ def fsck(
     async def work() -> int:
         if (kubeconfig is not None or context) and not cluster:
             raise CommandError("--kubeconfig and --context are for --cluster", code=WRONG_USE)
+        if marks_file is not None and not cluster:
+            raise CommandError("--marks-file is for --cluster", code=WRONG_USE)
         try:
+            keys = read_mark_keys(marks_file, field="--marks-file") if marks_file is not None else ()
             async with (
                 connected(options) as bus,
                 _api(KubeConfig(kubeconfig=kubeconfig, context=context), cluster) as api,
             ):
-                result = await check_cell(bus, SystemClock(), api=api)
+                result = await check_cell(bus, SystemClock(), api=api, marks=MarkProofs(keys))
         except (CommandError, ShellError, InvariantError) as error:
             report(error)
             return WRONG_USE  # nobody knows whether the cell is clean

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import FAILED, OK, age, complain, emit, listed, plain, print_result, print_table
+from berth.cli.output import FAILED, OK, age, complain, emit, listed, print_result, print_table
 from berth.cli.tables import Table
 from berth.core.explain.text import pluralize, ranges
 from berth.runtime.cell_status.gathering import gather_status
@@ -37,7 +37,7 @@ def status(
             emit(StatusResult(not problems, problems, found))
         else:
             show(found)
-            complain(plain(one) for one in problems)
+            complain(problems)
         return FAILED if problems else OK
 
     return run(work)
@@ -62,7 +62,7 @@ def show(found: CellStatus) -> None:
             size_text(stream.bytes),
             str(stream.first_seq),
             str(stream.last_seq),
-            plain("; ".join(filter(None, (led, late))) or "one server"),
+            "; ".join(filter(None, (led, late))) or "one server",
         )
     print_table(table)
 
@@ -79,7 +79,7 @@ def head_lines(found: CellStatus) -> list[str]:
     waiting = f", {pluralize(leader.waiting, 'job')} waiting" if leader.process else ""
     renewed = f", lease renewed {age(leader.renewed_ms, found.at_ms)} ago" if leader.renewed_ms else ""
     lines = [f"cell           {found.cell}"]
-    lines.append(f"leader         {plain(leader.process or 'none that answers')}{waiting}{renewed}")
+    lines.append(f"leader         {leader.process or 'none that answers'}{waiting}{renewed}")
     if scorers.expected == 0:
         lines.append("scorers        none: the dispatcher scores in its own process")
     elif scorers.expected is None:
@@ -110,11 +110,11 @@ def head_lines(found: CellStatus) -> list[str]:
         lines.append("dead letters   none")
     doubts = {"too old": found.reports.stale, "missing": found.reports.missing, "refused": found.reports.refused}
     if any(doubts.values()):
-        words = "; ".join(f"{len(names)} {word}: {plain(listed(names))}" for word, names in doubts.items() if names)
+        words = "; ".join(f"{len(names)} {word}: {listed(names)}" for word, names in doubts.items() if names)
         lines.append(f"reports        {words}; see: berth nodes")
     cluster = f", cluster {nats.cluster}" if nats.cluster else ""
     lines.append(
-        f"NATS           {' '.join(filter(None, (plain(nats.server), nats.release)))} at {nats.address}{plain(cluster)}, round trip"
+        f"NATS           {' '.join(filter(None, (nats.server, nats.release)))} at {nats.address}{cluster}, round trip"
         f" {nats.round_trip_ms:.1f} ms"
     )
     return lines
@@ -123,8 +123,8 @@ def head_lines(found: CellStatus) -> list[str]:
 def _process_cells(one: Process) -> list[str]:
     shard = f" shard {one.shard}" if one.shard is not None else ""
     behind = ", ".join(f"{stream} {count}" for stream, count in one.behind.items())
-    state = plain(one.not_ready) or ("leads" if one.is_leader else "ready")
-    return [plain(one.service) + shard, plain(one.id), plain(one.release), behind or "follows none", state]
+    state = one.not_ready or ("leads" if one.is_leader else "ready")
+    return [one.service + shard, one.id, one.release, behind or "follows none", state]
 
 
 def size_text(size: int) -> str:

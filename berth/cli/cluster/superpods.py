@@ -20,7 +20,7 @@ from berth.cli.output import (
     print_table,
     shows_unicode,
 )
-from berth.cli.tables import Span, Styled, Table
+from berth.cli.tables import Drawing, Span, Styled, Table
 from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, superpods_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize
@@ -205,10 +205,9 @@ def table_of(shown: SuperpodsShown, glyphs: Mapping[Kind, str]) -> Table:
     table = Table("SUPERPOD", "NODES", "FREE", "ABOVE RESERVE", "USED", "JOBS")
     for superpod in shown.superpods:
         letters = letters_of(superpod)
-        first, *others = drawing(superpod, glyphs)
         table.add_row(
             superpod.id,
-            first + [span for line in others for span in (Span("\n"), *line)],
+            Drawing(drawing(superpod, glyphs)),
             f"{superpod.free}/{superpod.nodes}",
             str(superpod.above),
             str(superpod.used),

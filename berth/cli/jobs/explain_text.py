@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.cli.jobs.rows import OVER, phase_words
-from berth.cli.output import moment, plain, print_result, print_table
+from berth.cli.output import moment, print_result, print_table
 from berth.cli.tables import Span, Table
 from berth.core.explain.explainer import explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
@@ -155,7 +155,7 @@ def _near(at_ms: int, other_ms: int) -> str:
 
 def show(result: ExplainResult) -> None:
     """Print an explanation."""
-    name = Span(plain(f"{result.namespace}/{result.name}"), "bold")
+    name = Span(f"{result.namespace}/{result.name}", "bold")
     at = f" as of {moment(result.at_ms)}" if result.at_ms else ""
     if result.phase == NOT_ASKED:
         print_result([name, Span(f" was not submitted yet{at}")])

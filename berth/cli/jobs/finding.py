@@ -6,8 +6,8 @@ from cyclopts import Parameter
 
 from berth.cli.output import CommandError, known_jobs, near_names, print_progress
 from berth.runtime.bus.port import Bus
-from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.status import JobStatus
+from berth.schemas.envelope import DecodeError
+from berth.schemas.status import JobStatus, stored_status
 from berth.schemas.subjects import StreamName
 
 Namespace: TypeAlias = Annotated[str, Parameter(name=["--namespace", "-n"])]
@@ -19,7 +19,7 @@ async def statuses(bus: Bus) -> list[JobStatus]:
     found = []
     for stored in await bus.read(StreamName.STATUS):
         try:
-            found.append(decode(stored.data, JobStatus))
+            found.append(stored_status(stored.subject, stored.data))
         except DecodeError as error:
             print_progress(f"status {stored.subject} does not decode: {error.reason}")
     return sorted(found, key=lambda status: (status.namespace, status.name))
@@ -35,7 +35,10 @@ async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
     space = space or namespace
     stored = await bus.last(StreamName.STATUS, bus.subjects.status(space, name))
     if stored is not None:
-        return decode(stored.data, JobStatus)
+        try:
+            return stored_status(stored.subject, stored.data)
+        except DecodeError as error:
+            raise CommandError(f"the status of {space}/{name} does not decode: {error.reason}") from error
     known = {f"{status.namespace}/{status.name}" for status in await statuses(bus)}
     near = near_names(f"{space}/{name}", known)
     near += sorted(other for other in known if other.endswith(f"/{name}") and other not in near)

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 from berth.cli.jobs.job_table import where_or_why
 from berth.cli.jobs.queue_order import JobKey
 from berth.cli.jobs.rows import OVER, JobRow, phase_words
-from berth.cli.output import age, listed, plain
+from berth.cli.output import age, listed
 from berth.schemas.status import JobStatus
 
 Goal: TypeAlias = Literal["placed", "finished"]
@@ -30,7 +30,7 @@ def result_of(job: JobRow, goal: Goal) -> Result | None:
 
 def job_line(status: JobStatus) -> str:
     """A job with its phase, and its nodes or the reason."""
-    name = plain(f"{status.namespace}/{status.name}")
+    name = f"{status.namespace}/{status.name}"
     where = where_or_why(status)
     if status.placement is not None:
         return f"{name} {phase_words(status.phase)} on {where}"
@@ -48,7 +48,7 @@ def progress_lines(open_jobs: Mapping[JobKey, JobStatus | None], of: int, now_ms
     lines = []
     for key, status in list(open_jobs.items())[:_NAMES_SHOWN]:
         if status is None:
-            lines.append(f"{plain('/'.join(key))} was sent; no verdict yet")
+            lines.append(f"{'/'.join(key)} was sent; no verdict yet")
             continue
         since_ms = status.submitted_ms or status.since_ms
         lines.append(f"{job_line(status)} ({age(since_ms, now_ms)} since it was submitted)")
@@ -81,8 +81,8 @@ def _stay(keys: Iterable[JobKey]) -> str:
 
 
 def _cancel(keys: list[JobKey]) -> str:
-    return f"cancel it with: berth cancel {plain('/'.join(keys[0]))}" if len(keys) == 1 else "see: berth cancel"
+    return f"cancel it with: berth cancel {'/'.join(keys[0])}" if len(keys) == 1 else "see: berth cancel"
 
 
 def _names(keys: Iterable[JobKey]) -> str:
-    return plain(listed("/".join(key) for key in keys))
+    return listed("/".join(key) for key in keys)

@@ -6,7 +6,7 @@ from typing import Final
 
 from berth.cli.jobs.queue_order import JobKey
 from berth.cli.jobs.rows import ranks_of
-from berth.cli.output import age, listed, plain
+from berth.cli.output import age, listed
 from berth.cli.tables import Span, Styled, Table
 from berth.core.explain.text import ranges
 from berth.schemas.status import JobStatus
@@ -50,7 +50,7 @@ def job_table(
         spots = [place for one in group if (place := places.get((one.namespace, one.name)))]
         more = f" and {len(group) - 1} more" if len(group) > 1 else ""
         cells: list[Styled] = [
-            f"{plain(first.namespace)}/{plain(first.name)}{more}",
+            f"{first.namespace}/{first.name}{more}",
             Span(first.phase, STYLES[first.phase]),
             ranges(spots) or "-",
             str(first.priority),
@@ -62,8 +62,8 @@ def job_table(
             cells += [
                 age(first.since_ms, now_ms),
                 str(first.attempt or "-"),
-                plain(first.queue) or "-",
-                plain(first.uid),
+                first.queue or "-",
+                first.uid,
             ]
         table.add_row(*cells, where_or_why(first, names_chips=is_wide))
     return table
@@ -93,7 +93,7 @@ def where_or_why(status: JobStatus, *, names_chips: bool = False) -> str:
         where = listed(status.placement.names())
     if status.warning:
         where = f"{where or 'no reason'}; warning: {status.warning}"
-    return plain(where)
+    return where
 
 
 def _groups(shown: Iterable[JobStatus], *, shares: bool) -> Iterator[Sequence[JobStatus]]:

@@ -23,8 +23,8 @@ from berth.cli.tables import text_of, wrapped
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
-from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.status import JobStatus
+from berth.schemas.envelope import DecodeError
+from berth.schemas.status import JobStatus, stored_status
 from berth.schemas.subjects import StreamName
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Statuses:
     def take(self, stored: Stored) -> None:
         """Note a stored status."""
         try:
-            status = decode(stored.data, JobStatus)
+            status = stored_status(stored.subject, stored.data)
         except DecodeError:
             return
         key = (status.namespace, status.name)

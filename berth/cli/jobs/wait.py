@@ -23,7 +23,6 @@ from berth.cli.output import (
     complain,
     emit,
     is_terminal,
-    plain,
     print_progress,
     print_result,
 )
@@ -142,7 +141,7 @@ def _row(status: JobStatus, goal: Goal, result: Result) -> Waited:
 
 
 def _show(status: JobStatus, goal: Goal, result: Result, timeout: str) -> None:
-    name = plain(f"{status.namespace}/{status.name}")
+    name = f"{status.namespace}/{status.name}"
     if result == "reached":
         print_result(job_line(status))
     elif result == "late":

@@ -10,7 +10,7 @@ from berth.cli.output import CommandError
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import JobSeen
-from berth.schemas.status import JobStatus
+from berth.schemas.status import JobStatus, stored_status
 from berth.schemas.subjects import StreamName
 
 _TICK_S: Final = 1.0
@@ -103,7 +103,7 @@ class Watch:
 
     def _on_status(self, stored: Stored) -> None:
         try:
-            status = decode(stored.data, JobStatus)
+            status = stored_status(stored.subject, stored.data)
         except DecodeError:
             return
         key = (status.namespace, status.name)

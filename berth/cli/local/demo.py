@@ -32,6 +32,7 @@ from berth.cli.output import (
 from berth.cli.recordings.record import may_write, write_recording
 from berth.cli.tables import Span, Table
 from berth.core.explain.text import pluralize, ranges
+from berth.formats.shown import shown
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 
@@ -84,7 +85,7 @@ class _Progress:
         for name, task in self._tasks.items():
             self._bars.update(task, completed=done[name], total=len(tales))
         for line in news[-1:]:
-            self._bars.update(self._tasks["decided"], news=line[:70])
+            self._bars.update(self._tasks["decided"], news=shown(line[:70]))
 
 
 @contextmanager

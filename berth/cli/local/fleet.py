@@ -15,6 +15,7 @@ from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import CELL, Child, GivenUpError, Restarts
 from berth.core.explain.text import pluralize
 from berth.formats.clusters.topology_file import TopologyError, parse_cluster
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
@@ -22,8 +23,6 @@ from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.local.log_files import put_aside
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.processes import LocalProcesses
-from berth.schemas.envelope import encode
-from berth.schemas.offers import ScoreRequest
 from berth.schemas.subjects import StreamName
 
 EXAMPLES: Final = Path(__file__).parent / "examples"
@@ -137,7 +136,9 @@ class Fleet(LocalProcesses):
             hint = f"port {self.server.port} is in use; name another with --port" if used else str(error)
             raise CommandError(hint) from error
         self._server_restarts.started(self._clock.monotonic_s())
-        async with await NatsBus.connect(self.server.url, self.cell, name="berth") as bus:
+        async with await NatsBus.connect(
+            self.server.url, self.cell, name="berth", inbox=inbox_of_person("berth")
+        ) as bus:
             await bus.ensure_streams()
             self._epoch_after = (await bus.state(StreamName.LEDGER)).last_seq
         services = self._services()
@@ -206,9 +207,9 @@ class Fleet(LocalProcesses):
             await bus.request(bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
             await bus.request(bus.subjects.api("nodes"), b'{"limit": 1}', timeout_s=_ASK_S)
             if self._shards:
-                nothing = ScoreRequest(round=0, epoch=0, facts_seq=0, ledger_seq=0, asks=[], wait_ms=1)
-                subjects = {shard: bus.subjects.score(shard) for shard in range(self._shards)}
-                return not (await bus.gather(subjects, encode(nothing), timeout_s=_ASK_S)).missing
+                found = [one.data for one in await bus.processes() if one.name == "berth-scorer"]
+                if sum(data is not None and not data.not_ready for data in found) < self._shards:
+                    return False
         except TransientError:
             return False
         return self.page is None or await _listens(self.page.port)

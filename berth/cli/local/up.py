@@ -19,6 +19,7 @@ from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_w
 from berth.cli.local.page import LocalPage, missing_libraries, page_in
 from berth.cli.output import FAILED, INTERRUPTED, CommandError, emit, print_progress, print_result
 from berth.core.explain.text import pluralize
+from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -94,7 +95,7 @@ async def watched(fleet: Fleet) -> AsyncIterator[None]:
 
 async def ready_bus(fleet: Fleet) -> NatsBus:
     """A connection to the fleet, opened once everything is ready."""
-    bus = await NatsBus.connect(fleet.server.url, fleet.cell, name="berth")
+    bus = await NatsBus.connect(fleet.server.url, fleet.cell, name="berth", inbox=inbox_of_person("berth"))
     try:
         await fleet.ready(bus)
     except BaseException:

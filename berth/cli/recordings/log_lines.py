@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.cli.output import listed, moment, plain
+from berth.cli.output import listed, moment
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize, ranges
+from berth.formats.shown import Shown, shown
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
 from berth.schemas.facts import (
@@ -92,9 +93,9 @@ class Lines:
         self._names: dict[str, str] = {}
         """Job of each uid, the oldest first."""
 
-    def line_of(self, entry: Entry) -> str:
+    def line_of(self, entry: Entry) -> Shown:
         """An entry as one line: its kind, its sequence, the time, and its content."""
-        return plain(self._line(entry))
+        return shown(self._line(entry))
 
     def _line(self, entry: Entry) -> str:
         what = f"{'fact' if entry.subject else 'record':6} {entry.sequence:>8}"

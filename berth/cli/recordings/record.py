@@ -14,11 +14,12 @@ from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.interrupts import interruptible
-from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, print_result
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, json_line, moment, print_result, write
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.following import follow_cell
 from berth.cli.recordings.log_lines import Lines, tree_of
 from berth.core.explain.text import pluralize
+from berth.formats.shown import Shown
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
@@ -203,11 +204,11 @@ def log(
     return run(work)
 
 
-def _json_line(entry: Entry) -> str:
-    return msgspec.json.encode(tree_of(entry)).decode()
+def _json_line(entry: Entry) -> Shown:
+    return json_line(tree_of(entry))
 
 
-def _print_file(file: Path, show: Callable[[Entry], str], *, salvage: bool) -> int:
+def _print_file(file: Path, show: Callable[[Entry], Shown], *, salvage: bool) -> int:
     hint = "" if salvage else "reads up to there"
     with complaints_of(file, hint=hint), read_file(file, salvage=salvage) as reading:
         _print(reading, show)
@@ -223,9 +224,9 @@ def _print_file(file: Path, show: Callable[[Entry], str], *, salvage: bool) -> i
         return FAILED
 
 
-def _print(entries: Iterable[Entry], show: Callable[[Entry], str]) -> None:
+def _print(entries: Iterable[Entry], show: Callable[[Entry], Shown]) -> None:
     """Print lines in batches; also those before an error."""
-    lines: list[str] = []
+    lines: list[Shown] = []
     try:
         for entry in entries:
             lines.append(show(entry))
@@ -235,12 +236,10 @@ def _print(entries: Iterable[Entry], show: Callable[[Entry], str]) -> None:
         _write(lines)
 
 
-def _write(lines: list[str]) -> None:
-    if lines:
-        text = "\n".join(lines) + "\n"
-        lines.clear()
-        sys.stdout.write(text)
-        sys.stdout.flush()
+def _write(lines: list[Shown]) -> None:
+    taken = lines[:]
+    lines.clear()
+    write(taken)
 
 
 class Live:
@@ -250,7 +249,7 @@ class Live:
         began: Set once all later entries are printed.
     """
 
-    def __init__(self, bus: Bus, show: Callable[[Entry], str]) -> None:
+    def __init__(self, bus: Bus, show: Callable[[Entry], Shown]) -> None:
         self._bus = bus
         self._show = show
         self._facts: deque[Stored] = deque()

@@ -29,6 +29,7 @@ from berth.core.explain.text import ranges
 from berth.core.replay.divergence import Difference, NodeDetails
 from berth.core.replay.replay import Replay, Replayed, ReplayError
 from berth.formats.recordings.recording import Reading
+from berth.formats.shown import shown
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.recording import read_file
 from berth.runtime.release import release
@@ -78,9 +79,9 @@ class Outcome(msgspec.Struct):
 
     @property
     def lines(self) -> list[str]:
-        """The outcome as text."""
+        """The outcome as text, printable whatever the recording contains."""
         wrong = [line for line in (self.damage, self.impossible) if line]
-        return [*words_of(self), *(f"{self.file}: {line}" for line in wrong)]
+        return [shown(line) for line in (*words_of(self), *(f"{self.file}: {line}" for line in wrong))]
 
 
 def replay_file(
@@ -141,11 +142,16 @@ def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterab
         TimeElapsedColumn,
     )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[events]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[events]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(file.name, total=file.stat().st_size, events="")
+        task = progress.add_task(shown(file.name), total=file.stat().st_size, events="")
 
-        def shown() -> Iterator[Entry]:
+        def counted() -> Iterator[Entry]:
             for number, entry in enumerate(reading):
                 if not number % _SHOW_EVERY:
                     order = reading.order
@@ -153,7 +159,7 @@ def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterab
                     progress.update(task, completed=reading.position, events=events)
                 yield entry
 
-        yield shown()
+        yield counted()
 
 
 def replay(

@@ -21,12 +21,11 @@ from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence, with_start, without_past
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom
-from berth.core.placement.round_demand import NeedMoreError, candidate_counts
+from berth.core.placement.round_demand import NeedMoreError, candidate_counts, is_heavy
 from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
-from berth.core.scheduling.heavy_gangs import is_heavy
 from berth.core.scheduling.queue_policies import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State

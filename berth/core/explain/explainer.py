@@ -24,10 +24,10 @@ from berth.core.explain.request import summary_of
 from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.placement.near_pods import near_bonus
+from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons, RowState
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
-from berth.core.scheduling.heavy_gangs import is_heavy
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of

@@ -68,6 +68,8 @@ class Faulty(NamedTuple):
         options: Steps; the first that has what it needs is taken.
         nodes: Nodes of its faulty pods, sorted; those of the recovery before are included while it is under way.
         step: Number of the step.
+        cause: Why it would restart as a whole, as limits on restarts count.
+        slots: How many may restart for this cause in the turn, if only with places; 0 without a limit.
     """
 
     gang: Gang
@@ -75,6 +77,8 @@ class Faulty(NamedTuple):
     options: tuple[Wanted, ...]
     nodes: tuple[str, ...]
     step: int
+    cause: tuple[str, str] = ("", "")
+    slots: int = 0
 
 
 class Examined(NamedTuple):

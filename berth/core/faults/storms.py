@@ -67,9 +67,10 @@ class Limited(NamedTuple):
 def within_limits(state: State, faulty: Sequence[Faulty], *, at_ms: int) -> Limited:
     """Faulty gangs that may take a step now, and those that have to wait.
 
-    At most ``restarts_at_once`` gangs restart as a whole for one cause. If more would for faults of one kind that
-    sources report, and that is more than ``restart_share_percent`` of the gangs that run, only those do whose faults a
-    second source confirms, or whose cause a person approved.
+    At most ``restarts_at_once`` gangs restart as a whole for one cause; those that wait for places do not count, and
+    keep nobody back. If more would for faults of one kind that sources report, and that is more than
+    ``restart_share_percent`` of the gangs that run, only those do whose faults a second source confirms, or whose cause
+    a person approved.
 
     Args:
         state: The cell.
@@ -97,11 +98,16 @@ def within_limits(state: State, faulty: Sequence[Faulty], *, at_ms: int) -> Limi
             if not because:
                 found.held.append(_unconfirmed(state, one, cause, (many, running)))
                 continue
-        if restarting[cause] >= settings.restarts_at_once:
+        left = settings.restarts_at_once - restarting[cause]
+        if left <= 0:
             found.held.append(_behind_others(one, cause, restarting[cause]))
             continue
-        restarting[cause] += 1
-        found.faulty.append(_with_words(one, because))
+        one = _with_words(one, because)._replace(cause=cause)  # noqa: PLW2901  # the same gang
+        if _waits_for_places(one):
+            one = one._replace(slots=left)  # noqa: PLW2901  # it takes a slot only when it has places
+        else:
+            restarting[cause] += 1
+        found.faulty.append(one)
     return found
 
 
@@ -121,6 +127,11 @@ def held_now(state: State, *, at_ms: int) -> list[HeldBack]:
 def restarts(one: Faulty) -> bool:
     """Whether a gang may restart as a whole."""
     return any(option.scope == "job" for option in one.options)
+
+
+def _waits_for_places(one: Faulty) -> bool:
+    """Whether a gang restarts as a whole only if there are places for all of it."""
+    return all(option.needs_place for option in one.options if option.scope == "job")
 
 
 def _is_storm(kind: str, many: int, running: int, settings: Settings) -> bool:

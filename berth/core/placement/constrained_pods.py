@@ -178,11 +178,18 @@ class ConstrainedPods:
         if column is None:
             column = self._columns[shape] = self._made(shape)
         nodes = self._nodes
-        for row in dict.fromkeys(nodes.log[column.seen :]):
+        rows = dict.fromkeys(nodes.log[column.seen :])
+        column.seen = len(nodes.log)
+        if nodes.are_many(rows, shape):
+            reasons, scores = nodes.now().evaluate(shape)
+            many = np.fromiter(rows, np.int64)
+            column.fits[many] = reasons[many] == NodeReason.FITS
+            column.keys[many] = (-scores[many].astype(np.int64) << _RANK_BITS) | self._ranks[many]
+            return column
+        for row in rows:
             reason, score = self._scorer.evaluate_one(shape, row, nodes.states[row], nodes.base(row))
             column.fits[row] = not reason
             column.keys[row] = (-score << _RANK_BITS) | int(self._ranks[row])
-        column.seen = len(nodes.log)
         return column
 
     def _made(self, shape: Shape) -> _Column:

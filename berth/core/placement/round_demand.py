@@ -12,6 +12,9 @@ from berth.schemas.offers import Shape
 
 ROUND_WORK_MAX: Final = 4_000_000
 """Work that one round asks for, unless one gang alone needs more."""
+SHAPES_LEAST: Final = 16
+"""A gang with no more tasks is not heavy, however large the cell is."""
+_WORK_LEAST: Final = ROUND_WORK_MAX // 8
 _A_SHAPE: Final = 1_400
 _A_CANDIDATE: Final = 20
 _A_TOUCHED: Final = 80
@@ -95,6 +98,13 @@ def work_of_gang(request_class: ClassKey, nodes: int) -> int:
     shapes, pods = len(offered_of(request_class)), sum(pods for _, pods in request_class)
     touched = _A_TOUCHED * min(pods, nodes) if shapes > 1 else 0
     return shapes * (work_of_shape(min(pods, _OF_A_SHAPE), nodes) + touched)
+
+
+def is_heavy(request_class: ClassKey, nodes: int) -> bool:
+    """Whether gangs of a class are heavy in a cell of ``nodes``."""
+    if len(request_class) <= SHAPES_LEAST or len(offered_of(request_class)) <= SHAPES_LEAST:
+        return False
+    return work_of_gang(request_class, nodes) > _WORK_LEAST
 
 
 def gangs_of_one_round(gangs: Sequence[Gang], *, nodes: int, work_max: int = ROUND_WORK_MAX) -> Sequence[Gang]:

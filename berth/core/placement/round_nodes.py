@@ -1,6 +1,8 @@
 """Nodes as the gangs of one round leave them, on top of a node table that stays as it is."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from typing import Final
 
 import msgspec
 
@@ -12,6 +14,16 @@ from berth.schemas.placement import Share
 
 KeptRows = Mapping[int, tuple[int, int]]
 """Cpu (thousandths) and memory (MiB) by row."""
+
+
+_LEFT: Final = ("free", "idle", "cpu_free", "memory_free", "no_cpu", "no_memory")
+"""Columns of what a row has left, which are fields of :class:`RowState` too."""
+
+MANY_LEAST: Final = 64
+_MANY_SHARE: Final = 32
+"""All rows are scored at once from so many touched rows on, and from such a part of the rows on."""
+_LEAST: Final = -(1 << 31)
+"""Room that is kept may be more than a column holds."""
 
 
 class RoundNodes:
@@ -28,7 +40,7 @@ class RoundNodes:
         kept: Cpu and memory of rows that pods must leave free, in thousandths and in MiB.
     """
 
-    __slots__ = ("_without_own", "before", "kept", "log", "scorer", "states", "versions")
+    __slots__ = ("_now", "_now_seen", "_without_own", "before", "kept", "log", "scorer", "states", "versions")
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
@@ -37,8 +49,31 @@ class RoundNodes:
         self.log: list[int] = []
         self.before: dict[int, RowState] = {}
         self.kept: KeptRows = {}
+        self._now: Scorer | None = None
+        """Scoring on a copy of the columns, and ..."""
+        self._now_seen = 0
+        """... how many entries of the log it includes."""
         self._without_own: dict[int, SharedNode] = {}
         """Shared use of rows on which the current gang has pods already, without these."""
+
+    def are_many(self, rows: Sized, shape: Shape) -> bool:
+        """Whether all rows are scored for a shape sooner by :meth:`now` than these one by one."""
+        return len(rows) >= max(MANY_LEAST, len(self.scorer.table) // _MANY_SHARE) and shape.share is None
+
+    def now(self) -> Scorer:
+        """Scoring on all rows at once, as the round leaves them; not for pods that share chips."""
+        if self._now is None:
+            table = copy.copy(self.scorer.table)
+            for column in _LEFT:
+                setattr(table, column, getattr(table, column).copy())
+            self._now = self.scorer.on(table, self.scorer.shares)
+        table = self._now.table
+        for row in dict.fromkeys(self.log[self._now_seen :]):
+            state = self.states[row]
+            for column in _LEFT:
+                getattr(table, column)[row] = max(getattr(state, column), _LEAST)
+        self._now_seen = len(self.log)
+        return self._now
 
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""

@@ -5,12 +5,15 @@ node had been scored before every pod.
 """
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
 
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.round_nodes import MANY_LEAST, RoundNodes
 from berth.core.placement.scoring import Candidates
 from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
 
 
 class _Cursor:
@@ -82,10 +85,24 @@ class SinglePods:
         scorer, nodes = self._scorer, self._nodes
         states = nodes.states
         rule = scorer.rule(shape)
-        for row in dict.fromkeys(nodes.log[cursor.seen :]):
+        rows = dict.fromkeys(nodes.log[cursor.seen :])
+        cursor.seen = len(nodes.log)
+        if len(rows) >= MANY_LEAST and nodes.are_many(rows, shape):  # most often it is one
+            self._score_many(shape, cursor, rows)
+            return
+        for row in rows:
             if (rule is not None and states[row].idle < rule.chips) or self.is_full(row):
                 continue  # it cannot fit, whatever the reason
             reason, score = scorer.evaluate_one(shape, row, states[row], nodes.base(row))
             if not reason:
                 heapq.heappush(cursor.heap, (-score, int(self._ranks[row]), row, nodes.versions[row]))
-        cursor.seen = len(nodes.log)
+
+    def _score_many(self, shape: Shape, cursor: _Cursor, touched: Iterable[int]) -> None:
+        """As :meth:`_score_touched`, for so many rows that all rows are scored sooner than these one by one."""
+        reasons, scores = self._nodes.now().evaluate(shape)
+        rows = np.fromiter(touched, np.int64)
+        rows = rows[reasons[rows] == NodeReason.FITS]
+        versions = self._nodes.versions
+        found = zip((-scores[rows]).tolist(), self._ranks[rows].tolist(), rows.tolist(), strict=True)
+        cursor.heap += [(score, rank, row, versions[row]) for score, rank, row in found if not self.is_full(row)]
+        heapq.heapify(cursor.heap)

@@ -1,9 +1,13 @@
 """Messages of the intake: which bytes on which subject are a request or a cancellation."""
 
+from typing import Final
+
 from berth.core.requests.dead_reasons import INVALID, UNDECODABLE, UNKNOWN_KIND, WRONG_SUBJECT
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.subjects import Subjects
+from berth.schemas.subjects import PLAIN_CHARACTERS_MAX, Subjects, is_plain
+
+_SHOWN_MAX: Final = 100
 
 
 class NoRequestError(DecodeError):
@@ -46,5 +50,11 @@ def read_request(subjects: Subjects, subject: str, data: bytes) -> JobRequest | 
             f"namespace and name are {message.namespace}/{message.name}, the subject is {subject}",
             kind=message.KIND,
             code=WRONG_SUBJECT,
+        )
+    if isinstance(message, JobRequest) and not is_plain(message.uid):
+        raise NoRequestError(
+            f"uid is {message.uid[:_SHOWN_MAX]!r}, expected at most {PLAIN_CHARACTERS_MAX} characters that can be printed",
+            kind=message.KIND,
+            code=INVALID,
         )
     return message

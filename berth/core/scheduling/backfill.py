@@ -17,6 +17,7 @@ import msgspec
 from berth.core.errors import guarded
 from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint
 from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
+from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang, chips_of
 from berth.core.scheduling.queue_policies import NEVER
@@ -235,20 +236,24 @@ class Backfill:
         """Whether one more reservation may be made."""
         return len(self._reservations) < self._terms.depth and len(self._tried) < _TRIES_MAX
 
+    def _may_reserve(self, gang: Gang) -> bool:
+        """Whether a gang may get a reservation: a heavy one may not, for to plan it takes longer than to decide it."""
+        return is_large(gang, self._terms.settings) and not is_heavy(gang.request_class, len(self._state.table))
+
     def _reserve_deep(self, gang: Gang) -> None:
         if self._terms.is_deep:
             self._reserve_next(gang)
 
     def _reserve_next(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang of this round, after those of the gangs before it."""
-        if not is_large(gang, self._terms.settings):
+        if not self._may_reserve(gang):
             return None
         self._pass(gang)
         return self._reserve(gang)
 
     def _reserve(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang, if it is large and gets one."""
-        if not self._is_open or not is_large(gang, self._terms.settings):
+        if not self._is_open or not self._may_reserve(gang):
             return None
         times = self._now()
         tried = ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang), gang.avoided, gang.profiles)

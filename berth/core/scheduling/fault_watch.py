@@ -56,7 +56,7 @@ class FaultWatch:
             changes: What the turn consumes.
             at_ms: The moment.
         """
-        fold = self._state.fold
+        fold, gangs = self._state.fold, list(gangs)
         if not fold.settings.has_steps:
             self._due_ms.clear()
             self._wanting.clear()
@@ -64,7 +64,7 @@ class FaultWatch:
             return [], []
         uids = dict.fromkeys(gangs if fold.settings.recoveries else filter(self._lacks_places, gangs))
         uids.update(dict.fromkeys([*self.due(at_ms), *self._unheard]))
-        everybody = bool(self.held_back) or self._helps_all(changes)
+        everybody = bool(self.held_back) or self._helps_all(changes) or any(map(self._restarts, gangs))
         uids.update((uid, None) for uid, gang in self._wanting.items() if everybody or _helps(changes, gang))
         faulty, set_aside = self._examined(uids, at_ms)
         others = self._wanting.keys() - uids.keys() if any(map(restarts, faulty)) else ()
@@ -81,6 +81,12 @@ class FaultWatch:
         gang = self._state.fold.gangs.get(uid)
         holding = self._state.fold.holdings.get((uid, gang.attempt)) if gang is not None else None
         return holding is not None and bool(holding.unplaced)
+
+    def _restarts(self, uid: str) -> bool:
+        """Whether a gang restarts as a whole: limits may keep others back from then on."""
+        gang = self._state.fold.gangs.get(uid)
+        holding = self._state.fold.holdings.get((uid, gang.attempt)) if gang is not None else None
+        return holding is not None and holding.ending == "fault"
 
     def _examined(self, uids: Iterable[str], at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
         """Examine gangs (uid): those that need a step, and errors."""

@@ -15,11 +15,12 @@ import msgspec
 
 from berth.core.placement.round_demand import (
     ROUND_WORK_MAX,
+    SHAPES_LEAST,
     candidate_counts,
     first_counts,
     gangs_of_one_round,
+    is_heavy,
     offered_of,
-    work_of_gang,
     work_of_shape,
 )
 from berth.core.requests.gangs import ClassKey, Gang
@@ -34,9 +35,6 @@ from berth.schemas.refusal import LATE, Refusal
 
 WORK_MAX_LEAST: Final = ROUND_WORK_MAX // 64
 """Least bound of a round after many that were late."""
-_SHAPES_LEAST: Final = 16
-"""A gang with no more tasks is not heavy, however large the cell is."""
-_WORK_LEAST: Final = ROUND_WORK_MAX // 8
 _PORTION: Final = ROUND_WORK_MAX // 4
 """Work of one request for shapes of heavy gangs."""
 _PAUSE_MS: Final = 1_000
@@ -45,13 +43,6 @@ _PAUSE_MAX_MS: Final = 10_000
 """... up to this for want of room, and ..."""
 _LATE_MAX_MS: Final = 60_000
 """... up to this for a gang that was late."""
-
-
-def is_heavy(request_class: ClassKey, nodes: int) -> bool:
-    """Whether gangs of a class are heavy in a cell of ``nodes``."""
-    if len(request_class) <= _SHAPES_LEAST or len(offered_of(request_class)) <= _SHAPES_LEAST:
-        return False
-    return work_of_gang(request_class, nodes) > _WORK_LEAST
 
 
 def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
@@ -72,7 +63,7 @@ def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
         found = queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most, accepts=accepts)
         return gangs_of_one_round(found, nodes=nodes, work_max=work_max)
 
-    many = [key for key in queue.tried() if len(key) > _SHAPES_LEAST]
+    many = [key for key in queue.tried() if len(key) > SHAPES_LEAST]
     heavy = {key for key in many if is_heavy(key, nodes)}
     if not heavy or settings.queue_policy == "fifo":
         found = list(taken(None))
@@ -159,7 +150,7 @@ def with_pauses(state: State, opening: Opening, verdicts: Iterable[Verdict]) -> 
     """
     nodes, at_ms = len(state.table), opening.at_ms
     paused: dict[str, Gang] = {}
-    if state.fold.settings.queue_policy == "skip":  # under the others it keeps its place, or its reservation
+    if state.fold.settings.queue_policy != "fifo":  # there it keeps its place
         paused = {gang.uid: gang for gang in opening.gangs if is_heavy(gang.request_class, nodes)}
 
     def next_try_ms(gang: Gang, longest_ms: int) -> int:

@@ -1,6 +1,7 @@
 """Recoveries of a turn: places for the ranks of faulty gangs, before the gangs that wait, and the steps they make."""
 
 import heapq
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -73,6 +74,7 @@ def take_steps(
         NeedMoreError: The candidates end before all are tried.
     """
     steps = Steps([], [], [])
+    restarts: Counter[tuple[str, str]] = Counter()
     for one in faulty:
 
         def left_out(error: Exception, one: Faulty = one) -> None:
@@ -85,6 +87,10 @@ def take_steps(
             left_out,
             passes=(NeedMoreError,),
         )
+        if taken is not None and taken.scope == "job":
+            if one.slots and restarts[one.cause] >= one.slots:
+                continue  # as many restart for this cause as may at a time
+            restarts[one.cause] += 1
         if taken is not None:
             steps.recoveries.append(taken)
             if policy is not None:

@@ -15,7 +15,7 @@ import msgspec
 from berth.core.errors import LedgerBrokenError
 from berth.core.state.ledger import FOLD_VERSION, LedgerDump, LedgerFold, dump_of
 from berth.core.verification.findings import REPAIR, RESTORE, Finding, Findings
-from berth.schemas.chain import FIRST, OTHER_KIND, UNCHAINED, UNREADABLE, chained
+from berth.schemas.chain import FIRST, OTHER_KIND, UNCHAINED, UNREADABLE, UNSIGNED, follows
 from berth.schemas.envelope import DecodeError, encode, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import Skip, SnapshotBody
@@ -41,7 +41,7 @@ _RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _STOPS: Final = frozenset({"deleted-record", "broken-record"})
 _STOP_THERE: Final = "; services that read it stop there"
 _START_BEHIND: Final = "; services start from a snapshot behind it"
-_FOREIGN: Final = frozenset({UNREADABLE, OTHER_KIND, UNCHAINED})
+_FOREIGN: Final = frozenset({UNREADABLE, OTHER_KIND, UNCHAINED, UNSIGNED})
 """Reasons to be void that say that nobody who led wrote it."""
 
 
@@ -123,7 +123,7 @@ class Evidence:
                 self.confirmed.add(at)
         passed = [at for at in self._waiting if at < sequence] if envelope.kind in _RECORDS else []
         for at in passed:
-            if envelope.chain == chained(self._waiting.pop(at), sequence, envelope):
+            if follows(self._waiting.pop(at), sequence, envelope):
                 self.confirmed.add(at)
 
 
@@ -252,7 +252,7 @@ class LedgerWalk:
                     RESTORE,
                 )  # fmt: skip
             return
-        if link.envelope is not None and link.envelope.kind == Skip.KIND:
+        if link.envelope is not None and link.envelope.kind == Skip.KIND and folded.void != UNSIGNED:
             self.skipped += 1  # a restore put it in the place of what it skips
             return
         self.voided += 1

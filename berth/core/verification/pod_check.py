@@ -29,6 +29,7 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
         wrong: Why its annotations cannot be read; empty if they can.
         stream: Stream of the ledger that it names; empty without one.
         sequence: Record of that stream.
+        has_code: It has a code that proves what it names, right or not.
     """
 
     name: str
@@ -42,6 +43,7 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str
     stream: str
     sequence: int
+    has_code: bool = False
 
 
 def twice_given(pods: Iterable[BoundPod]) -> list[Finding]:
@@ -66,7 +68,19 @@ def twice_given(pods: Iterable[BoundPod]) -> list[Finding]:
     ]  # fmt: skip
 
 
-def pod_finding(pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int) -> Finding | None:
+def are_records_lost(pods: Iterable[BoundPod], *, stream: str, last_seq: int) -> bool:
+    """Whether pods that name records behind the last one are to be believed.
+
+    In a cell whose pods have codes, pods of two nodes have to say so: those of one node alone may be wrong.
+    """
+    listed = list(pods)
+    nodes = {pod.node for pod in listed if pod.stream == stream and pod.sequence > last_seq}
+    return len(nodes) > 1 or not any(pod.has_code for pod in listed)
+
+
+def pod_finding(
+    pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int, are_lost: bool = True
+) -> Finding | None:
     """What is wrong with a pod by the ledger; None if nothing is.
 
     Args:
@@ -74,12 +88,14 @@ def pod_finding(pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int) 
         fold: The folded ledger, at a later time than the pod.
         stream: Id of the ledger's stream.
         last_seq: Its last record.
+        are_lost: Pods of other nodes say too that records behind the last one were lost.
     """
     if pod.stream == stream and pod.sequence > last_seq:
         return _finding(
             "pod-ahead", pod,
-            f"it was bound by record {pod.sequence}, but the ledger ends at {last_seq}: the newest records were lost",
-            RESTORE,
+            f"it was bound by record {pod.sequence}, but the ledger ends at {last_seq}:"
+            f" {'the newest records were lost' if are_lost else 'no pod of another node says so; has a backup more?'}",
+            RESTORE if are_lost else _kubectl(pod, "get", "-o yaml"),
         )  # fmt: skip
     if pod.wrong:
         return _finding("unreadable-pod", pod, f"{pod.wrong}; Berth does not know what it owns", _delete(pod))
@@ -131,8 +147,12 @@ def _words(mask: int) -> str:
 
 
 def _delete(pod: BoundPod) -> str:
+    return _kubectl(pod, "delete")
+
+
+def _kubectl(pod: BoundPod, verb: str, *more: str) -> str:
     namespace, _, name = pod.name.partition("/")
-    return f"kubectl delete pod -n {namespace} {name}"
+    return " ".join([f"kubectl {verb} pod -n {namespace} {name}", *more])
 
 
 def _finding(code: str, pod: BoundPod, text: str, repair: str) -> Finding:

@@ -53,6 +53,11 @@ STEP: Final = "berth/step"
 LEDGER: Final = "berth/ledger"
 """``<stream>/<epoch>/<sequence>``: when the server made the ledger's stream, and the record by which the pod was bound,
 with its epoch, decimal."""
+MARKS: Final = (JOB, JOB_UID, ATTEMPT, RANK, STEP, LEDGER)
+"""The marks of a pod: annotations by which Berth knows what it bound."""
+MAC: Final = "berth/mac"
+"""Code over the uid of the pod and :data:`MARKS` in this order, in hex: where a cell has a key, they count with it
+alone."""
 IN_PLACE: Final = "reschedule-in-place"
 """``true`` on a pod that has the name and the node of the pod that it replaces, while others of its job run on."""
 POD_STATUS: Final = "huawei.com/pod-status"

@@ -2,7 +2,10 @@
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from berth.formats.ascend.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
+from berth.formats.ascend.mark_proofs import MarkProofs
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB, JOB_UID, RANK
 from berth.formats.kubernetes.lean import Meta
 
@@ -17,6 +20,13 @@ class RankIdentity(NamedTuple):
     uid: str
     attempt: int
     rank: int
+
+
+def counted(meta: Meta, proofs: MarkProofs) -> Meta:
+    """Metadata of a bound pod without marks that nothing proves; the same object if all count."""
+    before = meta.annotations or {}
+    after = proofs.counted(meta.uid, before)
+    return meta if after is before else msgspec.structs.replace(meta, annotations=after)
 
 
 def identity_of(meta: Meta, wrong: list[str]) -> RankIdentity | None:

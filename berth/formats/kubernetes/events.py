@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from berth.formats.kubernetes.paths import api_path
+from berth.formats.shown import shown
 from berth.schemas.units import UnixMs
 
 COMPONENT: Final = "berth"
@@ -95,13 +96,14 @@ def new_event(
     Args:
         involved: Its object.
         reason: One word in camel case.
-        message: One sentence; cut to :data:`MESSAGE_MAX` characters.
+        message: One sentence; it is made printable, and cut to :data:`MESSAGE_MAX` characters.
         kind: Whether it is a warning.
         count: Number of occurrences.
         first_ms: Time of the first occurrence.
         last_ms: Time of the last occurrence.
         trace_id: Trace of the job, as the annotation :data:`TRACE_ID`; empty without.
     """
+    text = shown(message)
     return EventBody(
         metadata=_EventMeta(
             event_name(involved, reason=reason, message=message),
@@ -110,7 +112,7 @@ def new_event(
         ),
         involved_object=involved,
         reason=reason,
-        message=message if len(message) <= MESSAGE_MAX else f"{message[: MESSAGE_MAX - 1]}…",
+        message=text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX - 1]}…",
         type=kind,
         count=count,
         first_timestamp=rfc3339(first_ms),

@@ -19,6 +19,7 @@ from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.schemas.intake import TASKS, UID, JobRequest, Task
+from berth.schemas.subjects import is_plain
 
 RUN_FOR: Final = "berth/run-for"
 """Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
@@ -119,11 +120,11 @@ def _uid(place: Tree) -> str:
     """Uid of a job that its manifest sets.
 
     Raises:
-        DocumentError: It is too long, or has the form of those that are given to jobs without one.
+        DocumentError: It is too long, cannot be printed, or has the form of those that are given to jobs without one.
     """
     uid = place.text()
-    if len(uid) > UID.most:  # it is several times in what is stored about the job
-        raise place.wrong(f"text of at most {UID.most} characters")
+    if not is_plain(uid):  # it is a header, and several times in what is stored about the job
+        raise place.wrong(f"text of at most {UID.most} characters that can be printed, without spaces around it")
     if _GIVEN_UID.fullmatch(uid):
         raise place.wrong("another uid: intake-<number> is given to jobs without one")
     return uid

@@ -132,6 +132,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "OutcomeSeen": _OF_JOB | {"state": Kind.KEEP},
     "TimerSeen": {},
     "LedgerSeen": {"stream": Kind.KEEP},
+    "Witness": {"pod": Kind.POD, "node": Kind.NODE},
     "UsageSeen": {"domain": Kind.DOMAIN, "names": Special.TABLE, "resources": Kind.KEEP, "drivers": Kind.KEEP},
     "PodSet": {"namespace": Kind.NAMESPACE, "labels": Special.LABELS},
     "RankName": {"uid": Kind.UID},

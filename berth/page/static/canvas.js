@@ -2,6 +2,7 @@
 
 import { ABSENT, CORDONED, DRAINED, FLAGS, NETWORK_UNHEALTHY, OWNERS, RELEASING, RESERVED, UNHEALTHY, WITHHELD, isSerious } from "./cell.js";
 import { jobColor, useLevel } from "./colors.js";
+import { shown } from "./dom.js";
 import { groupTitle } from "./groups.js";
 
 // Pixels of a node from which on nodes, chips, names and numbers are drawn.
@@ -240,7 +241,7 @@ export class Painter {
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "top";
     context.fillStyle = palette.text;
-    context.fillText(shortened(context, cell.nodeName(row), width), x, y + 2);
+    context.fillText(shortened(context, shown(cell.nodeName(row)), width), x, y + 2);
   }
 
   #frameNode(row, x, y, side, focus) {

@@ -1,11 +1,19 @@
 // Elements of the page. Text becomes a text node and never HTML, so that a name or a sentence is shown as it is.
 
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]/gu;
+const READ = new Set(["title", "aria-label"]);
+
+// A text from outside: characters that turn the direction of writing, or that nobody sees, are escaped.
+export function shown(text) {
+  return String(text).replace(UNSEEN, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
+}
+
 // Makes an element. An attribute that is null, undefined or false is left out; children are texts, nodes or lists.
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    made.setAttribute(name, value === true ? "" : String(value));
+    made.setAttribute(name, value === true ? "" : READ.has(name) ? shown(value) : String(value));
   }
   append(made, children);
   return made;
@@ -15,7 +23,7 @@ function append(parent, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     if (Array.isArray(child)) append(parent, child);
-    else parent.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    else parent.append(child instanceof Node ? child : document.createTextNode(shown(child)));
   }
 }
 

@@ -3,6 +3,8 @@
 // The unit is the side of a node with its margin. A group has a head for its name; a SuperPoD holds one part for each
 // rack, every other group is one part.
 
+import { shown } from "./dom.js";
+
 // Distances, in pixels while the whole cell is seen on a screen of a usual size. In large cells a node is small there:
 // a distance is at most as large as a node.
 const MARGIN = 5;
@@ -56,7 +58,8 @@ export function groupTitle(group) {
   const kinds = { superpod: "SuperPoD", leaf: "Leaf", rack: "Rack" };
   if (group.kind === "other") return "Other nodes";
   // A name that says what it is, such as leaf-3, needs no more.
-  return group.name.toLowerCase().includes(group.kind) ? group.name : `${kinds[group.kind]} ${group.name}`;
+  const name = shown(group.name);
+  return name.toLowerCase().includes(group.kind) ? name : `${kinds[group.kind]} ${name}`;
 }
 
 // Columns for a number of nodes: full rows where possible, somewhat wider than high.

@@ -3,7 +3,7 @@
 import { Announcer } from "./announcer.js";
 import { Cell, OWNERS, ownersOf } from "./cell.js";
 import { readPalette } from "./colors.js";
-import { byId, element, show } from "./dom.js";
+import { byId, element, show, shown } from "./dom.js";
 import { count, fullName } from "./format.js";
 import { groupTitle } from "./groups.js";
 import { showLegend } from "./legend.js";
@@ -129,7 +129,7 @@ class Page {
     this.cell.setView(view);
     this.map.focus.row = this.cell.rowOf.get(focused) ?? -1; // the rows are others
     this.map.renewed();
-    byId("cell-name").textContent = view.cell;
+    byId("cell-name").textContent = shown(view.cell);
     byId("partial").hidden = !view.is_partial;
     byId("partial").textContent = "You see a part of this cell: jobs of namespaces that you may not read have no names here.";
     if (isFirst) {
@@ -198,7 +198,7 @@ class Page {
   }
 
   #askToken(reason) {
-    byId("sign-in-reason").textContent = reason;
+    byId("sign-in-reason").textContent = shown(reason);
     if (!byId("sign-in").open) byId("sign-in").showModal();
     byId("token").focus();
   }
@@ -289,7 +289,7 @@ class Page {
       limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
       document: this.reading.documents[view], error: this.reading.errors[view],
     });
-    document.title = view ? `${title} - Berth` : `Berth ${this.cell.name}`;
+    document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);
     show(byId("panel-title"), title);
     show(byId("content"), content);
     const total = this.cell.totals(this.cell.allRows());
@@ -347,7 +347,7 @@ class Page {
     const tip = byId("map-tip");
     tip.hidden = row < 0 && group === null;
     if (tip.hidden) return;
-    if (row >= 0) tip.textContent = this.#nodeText(row);
+    if (row >= 0) tip.textContent = shown(this.#nodeText(row));
     else {
       const sum = this.cell.totals(group.rows);
       tip.textContent = `${groupTitle(group)}: ${count(sum.nodes, "node")}, ${sum.used} of ${count(sum.chips, "chip")} in use`;

@@ -20,10 +20,10 @@ from berth.formats.recordings.recording import Frames, Order, RecordingError
 from berth.runtime.bus.port import Bus, GapReason, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.ledger_reader import Skips, read_skips, skip_of, skips_void, stored_digest
+from berth.runtime.ledger_reader import Skips, read_skips, skip_of, skips_void
 from berth.runtime.recording import NoHistoryError, head_of, read_file, replacing, start_of
 from berth.runtime.stream_ranges import NotKeptError, pieces
-from berth.schemas.chain import link_of
+from berth.schemas.chain import link_of, stored_digest
 from berth.schemas.envelope import DecodeError
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead
 from berth.schemas.status import Skip

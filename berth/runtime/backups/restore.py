@@ -165,14 +165,12 @@ class _Lock:
 
     async def _read(self) -> LeaseHeld:
         """Read the lease; one without a holder if there is none."""
-        free = LeaseHeld("", 0, 0)
         if await self._bus.keeping(StreamName.LEASE) is None:
-            return free
+            return held_by(self._bus, None)
         stored = await self._bus.last(StreamName.LEASE, self._subject)
-        if stored is None:
-            return free
-        self._revision = stored.sequence
-        return held_by(stored.data)
+        if stored is not None:
+            self._revision = stored.sequence
+        return held_by(self._bus, stored)
 
     async def take(self, replicas: int) -> None:
         """Hold it.
@@ -279,10 +277,10 @@ class _Filling:
         return self._checked.stream(StreamName.INTAKE).last_seq <= self._checked.state.intake_seq
 
     async def _store(self, stream: StreamName, subject: str, data: bytes) -> None:
-        future = await self._bus.submit_wait(self._bus.subjects.root + subject, data)
         wanted = 0
         if stream in self._last:
             wanted = self._last[stream] = self._last[stream] + 1
+        future = await self._bus.submit_wait(self._bus.subjects.root + subject, data, sequence=wanted)
         self._outstanding.append((stream, wanted, future))
         await self._settle(_OUTSTANDING_MAX)
 

@@ -1,12 +1,29 @@
 """Credentials and TLS of the connection to NATS, read from the files in the settings."""
 
+import re
 import ssl
+from base64 import urlsafe_b64decode
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
+
+from berth.runtime.bus.signatures import Signatures, signatures_of
 from berth.runtime.config import BusConfig, ConfigError
 
-_SECURE_SCHEMES = ("tls://", "wss://")
+_CLAIMS: Final = re.compile(r"-BEGIN NATS USER JWT-+\s+[\w-]+\.([\w-]+)\.[\w-]+\s")
+_SECURE_SCHEMES: Final = ("tls://", "wss://")
+
+
+class _Limits(msgspec.Struct, frozen=True):
+    payload: int = 0
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    """What a JWT says of its user."""
+
+    name: str = ""
+    nats: _Limits = _Limits()
 
 
 class Access(NamedTuple):
@@ -14,7 +31,10 @@ class Access(NamedTuple):
 
     ``password`` belongs to ``user``; ``token`` stands alone; ``creds_file`` is read by the client at each connection.
     ``needs_tls`` rejects a server without encryption. ``tls_hostname`` is the name that its certificate must have, if
-    that is not the host name in the URL. ``has_certificate`` says that ``tls`` has one of the client.
+    that is not the host name in the URL. ``has_certificate`` says that ``tls`` has one of the client. ``name`` is that
+    of the user, from the settings or the credentials; empty if neither says it. ``payload_bytes`` is the longest
+    message that the credentials permit, 0 if they do not say: the library does not take it from the server.
+    ``signatures`` of messages are made and checked apart from the server.
     """
 
     user: str = ""
@@ -25,6 +45,9 @@ class Access(NamedTuple):
     needs_tls: bool = False
     tls_hostname: str = ""
     has_certificate: bool = False
+    name: str = ""
+    payload_bytes: int = 0
+    signatures: Signatures | None = None
 
     @property
     def is_anonymous(self) -> bool:
@@ -39,8 +62,7 @@ def access_of(config: BusConfig) -> Access:
         ConfigError: Settings contradict each other, or a file cannot be read or is invalid; names the field.
     """
     _check(config)
-    if config.creds_file is not None:
-        _check_creds(config.creds_file)
+    claims = _Claims(config.user) if config.creds_file is None else _claims_in(config.creds_file)
     tls = _tls(config)
     return Access(
         user=config.user,
@@ -51,6 +73,9 @@ def access_of(config: BusConfig) -> Access:
         needs_tls=_has_tls(config),
         tls_hostname=config.tls_hostname,
         has_certificate=config.tls_cert_file is not None,
+        name=claims.name,
+        payload_bytes=max(claims.nats.payload, 0),
+        signatures=signatures_of(config),
     )
 
 
@@ -110,12 +135,22 @@ def _text(field: str, path: Path) -> str:
         raise ConfigError(field=f"bus.{field}", value=repr(str(path)), expected="a file of text in UTF-8") from error
 
 
-def _check_creds(path: Path) -> None:
+def _claims_in(path: Path) -> _Claims:
+    """What the JWT in a credentials file says of its user; nothing if it cannot be read.
+
+    Raises:
+        ConfigError: The file cannot be read, or has no credentials.
+    """
     text = _text("creds_file", path)
     if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
         raise ConfigError(
             field="bus.creds_file", value=repr(str(path)), expected="a credentials file: a user's JWT and key seed"
         )
+    claims = _CLAIMS.search(text)
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(claims[1] + "==") if claims else b"{}", type=_Claims)
+    except (ValueError, msgspec.MsgspecError):
+        return _Claims()  # the server says what is wrong with it
 
 
 def _tls(config: BusConfig) -> ssl.SSLContext | None:

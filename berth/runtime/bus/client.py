@@ -3,10 +3,13 @@
 Some parts of the library are not used, for these reasons. Its publishes to streams never resolve after a rejection. Its
 ordered consumer loses messages if its queue is full. Its buffer sends messages at reconnect that the caller abandoned
 long before. It closes permanently if a message with headers is above the payload limit.
+
+Longer than 400 lines because every use of the library is here, also of what it has no public methods for.
 """
 
 import asyncio
 import importlib
+import secrets
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from berth.runtime.bus.access import Access
+from berth.runtime.bus.inboxes import ANSWERS, DELIVERIES
 from berth.runtime.bus.wire import Received, size_bytes
 from berth.runtime.errors import (
     DeniedError,
@@ -26,7 +30,6 @@ from berth.runtime.errors import (
 )
 from berth.runtime.logs import Logger
 from berth.runtime.optional_imports import without
-from berth.schemas.subjects import token
 
 with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
     import nats.errors
@@ -35,11 +38,16 @@ with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
+_SECRET_BYTES: Final = 16
+_LINE_BYTES_MAX: Final = 3_900
+"""Of subject and reply subject; a line of NATS has 4,096 bytes."""
+_SHOWN_MAX: Final = 100
 _RECONNECT_WAIT_S: Final = 0.25
 _PING_INTERVAL_S: Final = 5
 _CLOSE_S: Final = 5.0
 _ABORTED_S: Final = 0.2
 """As above after a failed TLS handshake, of which the library waits for an end that has been."""
+_ANSWER_REFUSED: Final = 'permissions violation for publish to "_inbox.'
 _PAYLOAD_SHARE_PERCENT: Final = 90
 _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
@@ -111,12 +119,15 @@ class NatsConnection:
         self._tries_left: int | None = None
         """How many servers may still be unreachable before opening fails; None while it may take its time."""
         self._access = Access()
+        self._inbox = ""
+        self._trips: set[asyncio.Future[None]] = set()
         self._watch_timer: asyncio.TimerHandle | None = None
 
     @property
     def payload_limit_bytes(self) -> int:
         """Most bytes of a message, headers included."""
-        return self._client.max_payload * _PAYLOAD_SHARE_PERCENT // 100
+        most = self._client.max_payload
+        return min(most, self._access.payload_bytes or most) * _PAYLOAD_SHARE_PERCENT // 100
 
     @property
     def connected(self) -> bool:
@@ -142,9 +153,13 @@ class NatsConnection:
             address,
         )
 
-    def unique(self) -> str:
-        """A reply subject that no other process has."""
-        return self._client.new_inbox()
+    def answers(self) -> str:
+        """A subject that nobody can guess, in the inbox for answers."""
+        return f"{self._inbox}.{ANSWERS}.{secrets.token_urlsafe(_SECRET_BYTES)}"
+
+    def deliveries(self) -> str:
+        """A subject that nobody can guess, in the inbox for what the server sends."""
+        return f"{self._inbox}.{DELIVERIES}.{secrets.token_urlsafe(_SECRET_BYTES)}"
 
     def fail(self, error: FatalError) -> None:
         """Report that the connection is lost permanently."""
@@ -152,12 +167,13 @@ class NatsConnection:
             self._log.error("bus lost", error=error.reason)
             self.lost.set_result(error)
 
-    async def open(self, servers: list[str], name: str, access: Access, *, is_patient: bool = True) -> None:
+    async def open(self, servers: list[str], name: str, inbox: str, access: Access, *, is_patient: bool = True) -> None:
         """Connect, and stay connected until :meth:`close`.
 
         Args:
             servers: Their URLs.
             name: Name of the process.
+            inbox: Prefix of its reply subjects.
             access: Credentials, and requirements for the server.
             is_patient: Whether to try again where all servers are unreachable.
 
@@ -167,6 +183,7 @@ class NatsConnection:
                 the settings name none.
         """
         self._access = access
+        self._inbox = inbox
         self._is_opening = True
         self._tries_left = None if is_patient else len(servers)
         if any(server.startswith(_WEBSOCKET) for server in servers):
@@ -203,7 +220,6 @@ class NatsConnection:
             reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # annotated int, used as seconds
             ping_interval=_PING_INTERVAL_S,
             pending_size=-1,  # no buffer while disconnected: a message is sent now or never
-            inbox_prefix=f"_INBOX_{token(name)}",
         )
 
     @property
@@ -237,6 +253,13 @@ class NatsConnection:
         await self._publish(subject, data, reply, headers)
 
     async def _publish(self, subject: str, data: bytes, reply: str, headers: Mapping[str, str] | None) -> None:
+        if len(subject) + len(reply) > _LINE_BYTES_MAX:
+            # The server closes the connection if its line is too long.
+            raise PoisonError(
+                f"subject {subject[:_SHOWN_MAX]}... is {len(subject)} bytes, with its reply {len(reply)} more"
+            )
+        if headers is not None and not all(map(str.isprintable, headers.values())):
+            raise PoisonError(f"a header of {subject} has characters that the library replaces")
         try:
             await self._client.publish(subject, data, reply, None if headers is None else dict(headers))
         except _CLIENT_ERRORS as error:
@@ -264,6 +287,33 @@ class NatsConnection:
                 subject, queue, take, pending_msgs_limit=0, pending_bytes_limit=0
             )
         return NatsListening(subscription, self._log)
+
+    async def round_trip(self, *, timeout_s: float) -> None:
+        """Wait until the server has processed everything that was written before.
+
+        Raises:
+            TransientError: It did not within ``timeout_s``, or the connection broke.
+        """
+        client = self._client
+        if not client.is_connected:
+            raise TransientError("not connected")
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()  # the library fails on a cancelled one
+        pong.add_done_callback(lambda _: None if done.done() else done.set_result(None))
+        self._trips.add(done)
+        try:
+            with _shell_errors():
+                # The library writes a ping at once: it would overtake what is not yet on the socket.
+                pending, client._pending = client._pending, []  # noqa: SLF001  # there is no public method
+                client._transport.writelines(pending)  # type: ignore[union-attr]  # noqa: SLF001  # as above
+                client._pending_data_size = 0  # noqa: SLF001  # as above
+                await client._send_ping(pong)  # noqa: SLF001  # as above
+            async with asyncio.timeout(timeout_s):
+                await done
+        except TimeoutError as error:
+            raise TransientError(f"no round trip within {timeout_s} s") from error
+        finally:
+            self._trips.discard(done)
 
     async def close(self) -> None:
         """Close the connection; a failure is logged."""
@@ -307,6 +357,9 @@ class NatsConnection:
         self._client._pending_data_size = 0  # noqa: SLF001  # as above
         self._epoch += 1
         self._is_away = True
+        for trip in self._trips:
+            if not trip.done():
+                trip.set_exception(TransientError("connection broke"))
         self._on_break()
 
     async def _on_reconnect(self) -> None:
@@ -343,6 +396,8 @@ def _refusal(error: Exception) -> FatalError | None:
     words = str(error).lower()
     if isinstance(error, nats.errors.SecureConnWantedError):
         return DeniedError(_NO_TLS)
+    if _ANSWER_REFUSED in words:
+        return None  # the caller chose where the answer should go: that ends nobody but its request
     if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in words:
         return DeniedError(f"no permission: {error}")
     return DeniedError(f"authorization failed: {error}") if "authorization violation" in words else None

@@ -16,10 +16,12 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.service import NatsServed
 
 ROOT: Final = "$SRV"
 _TYPE: Final = "io.nats.micro.v1"
+_FIRST_ANSWER_S: Final = 1.0
 _NS: Final = 1_000_000_000
 
 
@@ -49,12 +51,14 @@ class Followed(msgspec.Struct, frozen=True):
         sequence: Of the last message that it has received.
         waiting: Messages for it that it has not received, as far as it knows.
         is_filtered: Whether it follows some of the subjects only.
+        foreign: Messages that came to its inbox and that its consumer did not deliver; they were dropped.
     """
 
     stream: str
     sequence: int
     waiting: int
     is_filtered: bool
+    foreign: int = 0
 
 
 class OwnReport(msgspec.Struct, frozen=True):
@@ -189,6 +193,22 @@ class Discovery:
                 **more,
             }
         )
+
+
+async def answering(inbox: Inbox, cell: str, *, quiet_s: float) -> list[ProcessStats]:
+    """Statistics of all processes of a cell that answer within a moment, by name and id.
+
+    Args:
+        inbox: Gets their answers.
+        cell: Name of the cell.
+        quiet_s: Processes that do not answer within this time after another one are taken for absent.
+
+    Raises:
+        TransientError: Not connected.
+    """
+    answers = await inbox.collect(f"{ROOT}.STATS", first_s=_FIRST_ANSWER_S, quiet_s=quiet_s)
+    found = [stats for answer in answers if (stats := stats_of(answer)) is not None]
+    return sorted((one for one in found if one.metadata.get("cell") == cell), key=lambda one: (one.name, one.id))
 
 
 def _endpoint(served: NatsServed) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.backoff import Backoff
+from berth.runtime.bus.deliveries import delivery_of, number_of
 from berth.runtime.bus.discovery import Followed
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
@@ -47,8 +48,7 @@ _PULL_ENDED: Final = "408"
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Range of a follower.
 
-    ``stream`` is the name on the server. ``consumer`` is the name of the consumer, which then has one filter; without
-    it each consumer gets a new name. ``is_pruned`` states that the stream removes messages in normal operation,
+    ``stream`` is the name on the server. ``is_pruned`` states that the stream removes messages in normal operation,
     ``is_latest`` that it keeps the latest message of each subject: the head then moves on with what replaces messages
     that are still to be delivered, and all are delivered only when the server has none left. ``has_floor`` states that
     messages below the floor of the stream do not count.
@@ -59,7 +59,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     start_seq: int
     filters: tuple[str, ...] = ()
     created: str = ""
-    consumer: str = ""
     is_pruned: bool = False
     is_latest: bool = False
     has_floor: bool = False
@@ -74,9 +73,9 @@ class _Pull(msgspec.Struct):
 class _Session:
     """One consumer, its inbox and its progress."""
 
-    def __init__(self, wire: Wire, stream: str, consumer: str) -> None:
-        self.inbox = wire.unique()
-        self.name = consumer or self.inbox.rpartition(".")[2]
+    def __init__(self, wire: Wire, stream: str) -> None:
+        self.inbox = wire.deliveries()
+        self.name = self.inbox.rpartition(".")[2]
         self.pull_subject = f"{PREFIX}.CONSUMER.MSG.NEXT.{stream}.{self.name}"
         self.epoch = wire.epoch
         self.consumer_seq = 0  # of the last delivered message
@@ -108,7 +107,8 @@ class NatsFollower:
         self._on_message = on_message
         self._on_gap = on_gap
         self._created = wanted.created
-        self._pending: int | str = 0  # messages that the server had not sent at the last delivery
+        self.foreign = 0  # messages in its inbox that its consumer did not deliver
+        self._pending = 0  # messages that the server had not sent at the last delivery
         self.covered = self.applied  # no matching message up to here is outstanding
         self._holes_until = 0  # sequences up to here may be missing, because the stream removed single messages
         self._has_hole = False
@@ -128,8 +128,9 @@ class NatsFollower:
     @property
     def followed(self) -> Followed:
         """How far it is."""
-        waiting = int(self._pending) + len(self._queue)
-        return Followed(self._wanted.name.value, self.applied, waiting, is_filtered=bool(self._wanted.filters))
+        waiting = self._pending + len(self._queue)
+        is_filtered = bool(self._wanted.filters)
+        return Followed(self._wanted.name.value, self.applied, waiting, is_filtered, self.foreign)
 
     def kick(self) -> None:
         """React to a change of the connection: it broke or was restored."""
@@ -214,10 +215,8 @@ class NatsFollower:
         """
         if self._wanted.has_floor:
             self._start_at((await self._api.stream(self._wanted.stream)).floor)
-        session = self._session = _Session(self._wire, self._wanted.stream, self._wanted.consumer)
+        session = self._session = _Session(self._wire, self._wanted.stream)
         self._queue.clear()
-        if self._wanted.consumer:  # one that is left from before has another start, which cannot be changed
-            await self._api.delete_consumer(self._wanted.stream, session.name)
         consumer = await self._api.create_consumer(self._wanted.stream, self._consumer_config(session.name))
         listening = None
         try:
@@ -308,24 +307,23 @@ class NatsFollower:
         """Deliver a message; returns False if a new consumer is needed."""
         if message.subject == session.inbox:
             return self._handle_status(session, message)
-        # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<ns>.<pending>, or with a domain and an
-        # account hash after ACK and a random token at the end
-        tokens = message.reply.split(".")
-        at = 5 if len(tokens) == 9 else 7  # noqa: PLR2004  # the two forms above
-        sequence, consumer_seq = int(tokens[at]), int(tokens[at + 1])
+        delivery = delivery_of(message.reply, self._wanted.stream, session.name)
+        if delivery is None:
+            self.foreign += 1
+            return True
+        sequence, consumer_seq = delivery.sequence, delivery.consumer_seq
         if consumer_seq != session.consumer_seq + 1:
             return False
         if sequence != self.applied + 1 and not self._may_skip(sequence):
             self._has_hole = True
             return False
-        at_ms = int(tokens[at + 2]) // 1_000_000
-        self._on_message(Stored(message.subject, sequence, message.data, at_ms, message.headers))
-        self._pending = tokens[at + 3]
+        self._on_message(Stored(message.subject, sequence, message.data, delivery.at_ms, message.headers))
+        self._pending = delivery.pending
         session.consumer_seq = consumer_seq
         session.owed -= 1
         self.applied = sequence
         self.covered = max(self.covered, sequence)
-        if tokens[at + 3] == "0" or (sequence >= session.head and not self._wanted.is_latest):
+        if not delivery.pending or (sequence >= session.head and not self._wanted.is_latest):
             self.caught_up.set()
         return True
 
@@ -342,7 +340,7 @@ class NatsFollower:
         headers = message.headers or {}
         status = headers.get("Status")
         if status == _PULL_ENDED:
-            session.owed -= int(headers.get("Nats-Pending-Messages", session.owed))
+            session.owed -= number_of(headers.get("Nats-Pending-Messages", ""), session.owed)
         return status in {_HEARTBEAT, _PULL_ENDED}
 
     async def _check(self, session: _Session) -> Gap | None:
@@ -414,9 +412,7 @@ class NatsFollower:
             "num_replicas": 1,
             "inactive_threshold": int(_INACTIVE_S * _NS),
         }
-        if self._wanted.consumer:
-            (config["filter_subject"],) = self._wanted.filters
-        elif self._wanted.filters:
+        if self._wanted.filters:
             config["filter_subjects"] = list(self._wanted.filters)
         return config
 

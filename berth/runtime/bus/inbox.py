@@ -5,29 +5,36 @@ dropped.
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from berth.runtime.bus.port import Gathered
-from berth.runtime.bus.wire import Received, Wire, is_no_responders
+from berth.runtime.bus.wire import Listening, Received, Wire, is_no_responders
 from berth.runtime.errors import TransientError
 
+_SECRET_BYTES: Final = 12
 _ROUND_TRIP_S: Final = 5.0
 
 
 class Inbox:
-    """Inbox for all replies of a connection."""
+    """Inbox for replies of one kind to a connection.
 
-    def __init__(self, wire: Wire) -> None:
+    Args:
+        wire: The connection.
+        prefix: Its subject, which no other one has.
+    """
+
+    def __init__(self, wire: Wire, prefix: str) -> None:
         self._wire = wire
-        self._prefix = wire.unique() + "."
-        self._count = 0
+        self._prefix = prefix + "."
+        self._listening: Listening | None = None
         self._waiting: dict[str, Callable[[Received | None], None]] = {}
 
     async def open(self) -> None:
         """Subscribe; call it once, before the first request."""
-        await self._wire.listen(f"{self._prefix}*", self._receive)
+        self._listening = await self._wire.listen(f"{self._prefix}*", self._receive)
 
     def broke(self) -> None:
         """Fail all outstanding requests: the connection broke, so no reply will come."""
@@ -103,25 +110,14 @@ class Inbox:
         return replies
 
     async def round_trip(self, *, timeout_s: float) -> None:
-        """Wait until the server has processed everything that was written before.
-
-        Sends a message to the inbox itself, because a ping of the client overtakes data that is not yet on the socket.
+        """Wait until the server has processed everything that was written before, and the replies that it sent.
 
         Raises:
             TransientError: It did not within ``timeout_s``, or the connection broke.
         """
-        future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
-        token = self._expect(partial(_resolve, future))
-        try:
-            await self._wire.write(self._prefix + token, b"")
-            async with asyncio.timeout(timeout_s):
-                message = await future
-        except TimeoutError as error:
-            raise TransientError(f"no round trip within {timeout_s} s") from error
-        finally:
-            self._waiting.pop(token, None)
-        if message is None:
-            raise TransientError("connection broke")
+        await self._wire.round_trip(timeout_s=timeout_s)
+        while self._listening is not None and self._listening.waiting:  # noqa: ASYNC110  # the library has no event
+            await asyncio.sleep(0)
 
     async def gather(
         self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, *, timeout_s: float
@@ -145,8 +141,8 @@ class Inbox:
         return Gathered(replies, sorted(shard for shard in subjects if shard not in replies))
 
     def _expect(self, take: Callable[[Received | None], None]) -> str:
-        self._count += 1
-        token = str(self._count)
+        # Who answers one request may answer others of this user too, and must not guess where.
+        token = secrets.token_urlsafe(_SECRET_BYTES)
         self._waiting[token] = take
         return token
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.errors import NoStreamError, TransientError
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.status import Heartbeat, LeaseHeld
@@ -10,6 +10,8 @@ from berth.schemas.subjects import StreamName
 
 ROLE: Final = "dispatcher"
 """Role of the leader, in subjects."""
+_CLOCKS_APART_MS: Final = 600_000
+"""Difference between the clocks of a server and of a holder, in milliseconds, that is taken for one."""
 
 
 async def answering_leader(bus: Bus, *, timeout_s: float) -> str | None:
@@ -32,12 +34,20 @@ async def answering_leader(bus: Bus, *, timeout_s: float) -> str | None:
         return ""
 
 
-def held_by(data: bytes) -> LeaseHeld:
-    """Who holds a lease; one without a holder if the message does not decode."""
+def held_by(bus: Bus, stored: Stored | None) -> LeaseHeld:
+    """Who holds a lease; one without a holder if there is no message, it does not decode, or it has no valid signature.
+
+    A signed one that was stored long after it was written is an old one that somebody published again.
+    """
+    free = LeaseHeld("", 0, 0)
+    if stored is None or not bus.signatures.counts(stored):
+        return free
     try:
-        return decode(data, LeaseHeld)
+        held = decode(stored.data, LeaseHeld)
     except DecodeError:
-        return LeaseHeld("", 0, 0)
+        return free
+    is_old = bus.signatures.is_on and abs(stored.at_ms - held.at_ms) > _CLOCKS_APART_MS
+    return free if is_old else held
 
 
 async def is_restored(bus: Bus, held: LeaseHeld) -> bool:

@@ -6,27 +6,20 @@ Longer than 400 lines because every operation of the port is here, each with its
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from berth.runtime.bus import streams
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.client import NatsConnection, ServerInfo
-from berth.runtime.bus.discovery import (
-    ROOT,
-    Discovery,
-    Followed,
-    Identity,
-    OwnReport,
-    ProcessReport,
-    ProcessStats,
-    stats_of,
-)
+from berth.runtime.bus.discovery import Discovery, Followed, Identity, OwnReport, ProcessReport, ProcessStats, answering
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.inboxes import ANYBODY, DISCOVERERS, inbox_of
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
+from berth.runtime.bus.signatures import Signatures
 from berth.runtime.bus.stream_api import FLOOR, Api, StreamReport
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import DEFAULT_LOG, Logger
@@ -34,7 +27,6 @@ from berth.schemas.subjects import StreamName, Subjects
 
 _READ_PROGRESS_S: Final = 10.0
 _ROUND_TRIP_S: Final = 5.0
-_FIRST_ANSWER_S: Final = 1.0
 _NO_ACCESS: Final = Access()
 
 
@@ -48,11 +40,13 @@ class NatsBus:
         self._wire = NatsConnection(self._broke, self._kick, log)
         self.lost = self._wire.lost
         self._inbox: Inbox
+        self._from_server: Inbox
         self._publisher: Publisher
         self._api: Api
         self._followers: list[NatsFollower] = []
         self._served: list[NatsServed] = []
         self._is_open = False
+        self.signatures = Signatures()
 
     @classmethod
     async def connect(
@@ -61,6 +55,7 @@ class NatsBus:
         cell: str,
         *,
         name: str,
+        inbox: str = "",
         timeout_s: float = 10.0,
         access: Access = _NO_ACCESS,
         is_patient: bool = True,
@@ -71,7 +66,8 @@ class NatsBus:
         Args:
             url: URL of the server, or of several of one cluster.
             cell: Cell whose subjects are used.
-            name: Name of the process, shown by the server; also the prefix of its reply subjects.
+            name: Name of the process, shown by the server.
+            inbox: Prefix of its reply subjects; empty: that of a service or program with this name.
             timeout_s: Seconds to try.
             access: Credentials, and requirements for the server.
             is_patient: Whether to try again, up to ``timeout_s``, where each server refuses the connection.
@@ -84,7 +80,8 @@ class NatsBus:
         bus = cls(cell, log)
         try:
             async with asyncio.timeout(timeout_s):
-                await bus._open([url] if isinstance(url, str) else list(url), name, access, is_patient=is_patient)
+                servers = [url] if isinstance(url, str) else list(url)
+                await bus._open(servers, name, inbox or inbox_of(name), access, is_patient=is_patient)
         except (FatalError, TransientError):
             await bus.close()
             raise
@@ -95,12 +92,15 @@ class NatsBus:
             raise TransientError(f"no bus at {url} within {timeout_s} s: {bus._wire.last_error}") from error
         return bus
 
-    async def _open(self, servers: list[str], name: str, access: Access, *, is_patient: bool) -> None:
-        await self._wire.open(servers, name, access, is_patient=is_patient)
-        self._inbox = Inbox(self._wire)
+    async def _open(self, servers: list[str], name: str, inbox: str, access: Access, *, is_patient: bool) -> None:
+        self.signatures = access.signatures or self.signatures
+        await self._wire.open(servers, name, inbox, access, is_patient=is_patient)
+        self._inbox = Inbox(self._wire, self._wire.answers())
+        self._from_server = Inbox(self._wire, self._wire.deliveries())
         self._publisher = Publisher(self._wire)
-        self._api = Api(self._inbox)
+        self._api = Api(self._from_server)
         await self._inbox.open()
+        await self._from_server.open()
         await self._publisher.open()
         self._is_open = True
 
@@ -146,7 +146,7 @@ class NatsBus:
             identity, lambda: [one for one in self._served if not one.subject.startswith("$")], whole_report
         )
         for subject, handler in discovery.handlers().items():
-            await self.serve(subject, handler)
+            await self.serve(subject, handler, callers=DISCOVERERS)
 
     async def processes(self, *, quiet_s: float = QUIET_S) -> list[ProcessStats]:
         """Statistics of all processes of the cell that answer within a moment, by name and id.
@@ -157,10 +157,7 @@ class NatsBus:
         Raises:
             TransientError: Not connected.
         """
-        answers = await self._inbox.collect(f"{ROOT}.STATS", first_s=_FIRST_ANSWER_S, quiet_s=quiet_s)
-        found = [stats for answer in answers if (stats := stats_of(answer)) is not None]
-        mine = [one for one in found if one.metadata.get("cell") == self.subjects.cell]
-        return sorted(mine, key=lambda one: (one.name, one.id))
+        return await answering(self._inbox, self.subjects.cell, quiet_s=quiet_s)
 
     async def stream_report(self, stream: StreamName) -> StreamReport | None:
         """A stream with its size and its replicas; None if it does not exist.
@@ -181,12 +178,13 @@ class NatsBus:
         Raises:
             TransientError: Not connected, or no answer within 5 s.
         """
-        await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
+        await self._wire.round_trip(timeout_s=_ROUND_TRIP_S)
 
     def _broke(self) -> None:
         if self._is_open:
             self._publisher.broke()
             self._inbox.broke()
+            self._from_server.broke()
             self._kick()
 
     def _kick(self) -> None:
@@ -199,9 +197,10 @@ class NatsBus:
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
         """Create or correct all streams of the cell."""
-        limits = streams.Limits(max_bytes or {}, max_age_s or {})
+        limits = streams.Limits(max_bytes or {}, max_age_s or {}, waits_for)
         await streams.ensure_streams(self._api, self.subjects, replicas=replicas, limits=limits, log=self._log)
 
     async def keeping(self, stream: StreamName) -> streams.Keeping | None:
@@ -256,16 +255,18 @@ class NatsBus:
             headers["Nats-TTL"] = f"{ttl_s}s"
         if message_id:
             headers["Nats-Msg-Id"] = message_id
+        headers |= self.signatures.headers(self.subjects, subject, data, expected_subject_seq or 0)
         return await self._publisher.submit(subject, data, headers or None, timeout_s=timeout_s, awaited=True)
 
     def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
         """Store a message without waiting; the future gets its sequence."""
         return self._publisher.submit(subject, data)
 
-    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
-        """Do :meth:`submit`, after a wait until fewer messages are outstanding."""
+    async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
+        """Do :meth:`submit`, after a wait until fewer messages are outstanding; a record needs its ``sequence``."""
         await self._publisher.wait_for_room()
-        return self._publisher.submit(subject, data, timeout_s=SUBMIT_TIMEOUT_S)
+        headers = self.signatures.headers(self.subjects, subject, data, sequence) or None
+        return self._publisher.submit(subject, data, headers, timeout_s=SUBMIT_TIMEOUT_S)
 
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         """Store messages of one stream, in order, with one acknowledgement."""
@@ -274,8 +275,10 @@ class NatsBus:
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         """Append a record to the ledger if ``expected_seq`` is its last sequence; returns its own sequence."""
-        headers = {"Nats-Expected-Last-Sequence": str(expected_seq)}
-        return await self._publisher.submit(self.subjects.ledger, data, headers, timeout_s=timeout_s, awaited=True)
+        subject = self.subjects.ledger
+        headers = self.signatures.headers(self.subjects, subject, data, expected_seq + 1)
+        headers["Nats-Expected-Last-Sequence"] = str(expected_seq)
+        return await self._publisher.submit(subject, data, headers, timeout_s=timeout_s, awaited=True)
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         """Latest message of a subject, read from the leader of the stream; None if there is none."""
@@ -283,14 +286,16 @@ class NatsBus:
         message = await self._api.last_message(name, subject)
         if message is None or (self._specs[stream].has_floor and message.seq < (await self._api.stream(name)).floor):
             return None
-        return Stored(message.subject, message.seq, message.data, message.at_ms)
+        return Stored(message.subject, message.seq, message.data, message.at_ms, message.headers)
 
     async def message(self, stream: StreamName, sequence: int) -> Stored | None:
         """Message with a sequence, read from the leader of the stream; None if there is none."""
         if sequence < 1:  # the server calls it a bad request
             return None
         message = await self._api.message(self.subjects.stream(stream), sequence)
-        return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
+        if message is None:
+            return None
+        return Stored(message.subject, message.seq, message.data, message.at_ms, message.headers)
 
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""
@@ -341,7 +346,6 @@ class NatsBus:
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> NatsFollower:
         """Deliver all messages from ``start_seq`` on, in order and exactly once, until stopped."""
         wanted = Wanted(
@@ -350,7 +354,6 @@ class NatsBus:
             start_seq=start_seq,
             filters=tuple(filters),
             created=created,
-            consumer=consumer,
             is_pruned=streams.is_pruned(self._specs[stream]),
             is_latest=bool(self._specs[stream].per_subject),
             has_floor=self._specs[stream].has_floor,
@@ -378,15 +381,20 @@ class NatsBus:
         return await self._inbox.gather(subjects, data, timeout_s=timeout_s)
 
     async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+        self,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        callers: tuple[str, ...] = ANYBODY,
     ) -> NatsServed:
         """Answer requests, one at a time and in order; None sends no reply."""
         name = subject.rpartition(".")[2]
-        return await self.offer(Endpoint(name, subject, queue, "", ""), lambda _, data: handler(data))
+        return await self.offer(Endpoint(name, subject, queue, "", "", callers=callers), lambda _, data: handler(data))
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> NatsServed:
         """Answer the requests of an endpoint, which discovery shows."""
-        served = NatsServed(self._wire, self._inbox, endpoint, handler, self._log)
+        served = NatsServed(self._wire, endpoint, handler, self._log)
         self._served = [*(known for known in self._served if not known.is_done), served]
         try:
             await served.open()
@@ -403,7 +411,7 @@ class NatsBus:
                     for served in self._served:
                         await served.stop()
                     await self._publisher.settle()
-                    await self._inbox.round_trip(timeout_s=timeout_s)
+                    await self._wire.round_trip(timeout_s=timeout_s)
         except (TimeoutError, TransientError) as error:
             self._log.warning("drain not finished", error=repr(error))
         await self.close()
@@ -418,6 +426,7 @@ class NatsBus:
                 await served.cancel()
             await self._publisher.close()
             self._inbox.broke()
+            self._from_server.broke()
         await self._wire.close()
 
 

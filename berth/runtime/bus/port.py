@@ -1,15 +1,17 @@
 """Port of the bus: a protocol and plain values, without a client."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from berth.runtime.bus.inboxes import ANYBODY
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamName, Subjects
 
 if TYPE_CHECKING:
     from berth.runtime.bus.discovery import ProcessStats
+    from berth.runtime.bus.signatures import Signatures
 
 QUIET_S: Final = 0.3
 """How long nobody answers until those that did not are taken for absent."""
@@ -18,7 +20,7 @@ QUIET_S: Final = 0.3
 class Stored(NamedTuple):
     """A message in a stream.
 
-    ``at_ms`` is the time at which the server stored it, 0 if unknown. ``headers`` are given by followers alone.
+    ``at_ms`` is the time at which the server stored it, 0 if unknown. ``headers`` are None if it has none.
     """
 
     subject: str
@@ -58,6 +60,7 @@ class GapReason(StrEnum):
     TOO_OLD = "older than kept history"
     DELETED = "messages were deleted from it, use: berth repair"
     REPAIRED = "berth repair passes over a message that was read already; a new start reads the ledger without it"
+    CONFIRMED = "a signed record confirms a message that had no valid signature: bus.signers_file lacked its key"
 
 
 class Gap(NamedTuple):
@@ -102,7 +105,9 @@ class Endpoint(NamedTuple):
     """What a service offers under a name: requests on a subject, of which each goes to one member of a queue group.
 
     ``subject`` may have wildcards. ``request`` and ``reply`` are JSON Schemas as texts, for ``$SRV.SCHEMA``.
-    ``at_once`` requests may be handled at the same time; they begin in the order in which they came.
+    ``at_once`` requests may be handled at the same time; they begin in the order in which they came. ``callers`` are
+    those who may ask, by their inboxes (:func:`berth.runtime.bus.inboxes.is_inbox_of`): a request that wants its answer
+    elsewhere is counted and not carried out.
     """
 
     name: str
@@ -111,6 +116,7 @@ class Endpoint(NamedTuple):
     request: str
     reply: str
     at_once: int = 1
+    callers: tuple[str, ...] = ANYBODY
 
 
 class Served(Protocol):
@@ -133,6 +139,8 @@ class Bus(Protocol):
 
     subjects: Subjects
     lost: asyncio.Future[FatalError]
+    signatures: "Signatures"
+    """Those of this process. The bus signs records, leases and skips when it stores them; readers check them."""
 
     @property
     def connected(self) -> bool:
@@ -155,6 +163,7 @@ class Bus(Protocol):
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
         """Create all streams of the cell, or correct their settings.
 
@@ -166,6 +175,7 @@ class Bus(Protocol):
             max_bytes: Sizes in bytes instead of those of ``Subjects.streams()``; the server reserves this much disk.
             max_age_s: Ages of streams of which a setting decides it (``StreamSpec.has_set_age``), in seconds. Who does
                 not name the age of such a stream leaves it as it is.
+            waits_for: Streams that somebody else makes and corrects: they are waited for, up to 30 s.
 
         Raises:
             FatalError: A stream exists with a setting that cannot be changed; names stream and field.
@@ -300,7 +310,6 @@ class Bus(Protocol):
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
-        consumer: str = "",
     ) -> Follower:
         """Deliver all messages from ``start_seq`` on, in order and exactly once, until stopped.
 
@@ -321,8 +330,6 @@ class Bus(Protocol):
             start_seq: First sequence to deliver.
             filters: Subjects with wildcards that do not overlap; none means all.
             created: ``StreamState.created`` at the time at which ``start_seq`` was read, if known.
-            consumer: Name of the consumer, for a user who may use no other; needs exactly one filter. One follower at
-                a time may have the name. Empty: a new name.
         """
 
     async def wait_mirror(self, stream: StreamName, *, at_least: int, timeout_s: float) -> None:
@@ -367,9 +374,14 @@ class Bus(Protocol):
         """
 
     async def serve(
-        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+        self,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        callers: tuple[str, ...] = ANYBODY,
     ) -> Served:
-        """Answer requests, one at a time and in order; None sends no reply.
+        """Answer requests, one at a time and in order; None sends no reply. ``callers`` are as in :class:`Endpoint`.
 
         With ``queue``, each request goes to one member of that queue group. Returns when the server has registered the
         handler. Transient and poison errors of the handler are logged and give no reply; any other error ends it.

@@ -65,7 +65,7 @@ class Publisher:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._loop = asyncio.get_running_loop()
-        self._prefix = wire.unique() + "."
+        self._prefix = wire.deliveries() + "."
         self._count = 0
         self._outstanding: dict[str, _Outstanding] = {}
         self._outstanding_bytes = 0

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from berth.runtime.bus.fair_queue import FairQueue
-from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.inboxes import is_inbox_of
 from berth.runtime.bus.port import Endpoint
 from berth.runtime.bus.wire import Listening, Received, Wire
 from berth.runtime.errors import FatalError, PoisonError, TransientError
@@ -14,6 +14,7 @@ from berth.runtime.logs import Logger
 
 _ROUND_TRIP_S: Final = 5.0
 
+_SHOWN_MAX: Final = 100
 WAITING_MAX: Final = 65_536
 """Most requests that wait for a handler; more are dropped and counted, and their callers time out."""
 WAITING_OF_ONE_MAX: Final = 4_096
@@ -26,7 +27,6 @@ class NatsServed:
     def __init__(
         self,
         wire: Wire,
-        inbox: Inbox,
         endpoint: Endpoint,
         handler: Callable[[str, bytes], Awaitable[bytes | None]],
         log: Logger,
@@ -38,12 +38,13 @@ class NatsServed:
         self.taken = 0
         """Number of handled requests, with any result."""
         self.failed = 0
-        """Number of those that got no answer because of an error."""
+        """Number of those that got no answer because of an error, or were refused."""
+        self.refused = 0
+        """Number of those that asked for an answer where their callers have no inbox; they were not carried out."""
         self.last_error = ""
         self.took_s = 0.0
         """Total handling time in seconds."""
         self._wire = wire
-        self._inbox = inbox
         self._handler = handler
         self._queue: FairQueue[Received] = FairQueue()
         """Requests that wait; the subjects take turns."""
@@ -64,7 +65,7 @@ class NatsServed:
     async def open(self) -> None:
         """Subscribe; returns when the server has registered the subscription."""
         self._listening = await self._wire.listen(self.subject, self._receive, queue=self.endpoint.queue)
-        await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
+        await self._wire.round_trip(timeout_s=_ROUND_TRIP_S)
 
     async def stop(self) -> None:
         """Accept no more requests, finish those already received, end."""
@@ -73,7 +74,7 @@ class NatsServed:
             if self._wire.connected:
                 await self._listening.retire()
                 with contextlib.suppress(TransientError):  # the connection broke: no more requests come
-                    await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
+                    await self._wire.round_trip(timeout_s=_ROUND_TRIP_S)
                 while self._listening.waiting:  # noqa: ASYNC110  # the library has no event for it
                     await asyncio.sleep(0)
             await self._listening.stop()
@@ -129,6 +130,9 @@ class NatsServed:
             raise errors.exceptions[0] from errors
 
     async def _answer(self, message: Received) -> None:
+        if message.reply and not is_inbox_of(self.endpoint.callers, message.reply, message.subject):
+            self._refuse(message)
+            return
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
@@ -142,6 +146,17 @@ class NatsServed:
         finally:
             self.taken += 1
             self.took_s += loop.time() - began_s
+
+    def _refuse(self, message: Received) -> None:
+        self.taken += 1
+        self.failed += 1
+        self.refused += 1
+        self.last_error = "the reply subject is not in the inbox of a caller"
+        if self.refused & (self.refused - 1) == 0:  # the 1st, 2nd, 4th and so on: who sends many fills no log
+            shown = message.reply[:_SHOWN_MAX]
+            self._log.warning(
+                "request refused", subject=self.subject, reply=shown, reason=self.last_error, count=self.refused
+            )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:

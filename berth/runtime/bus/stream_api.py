@@ -144,6 +144,14 @@ class _Message(msgspec.Struct, frozen=True):
     seq: int
     time: datetime
     data: bytes = b""
+    hdrs: bytes = b""
+
+    @property
+    def headers(self) -> dict[str, str] | None:
+        """Its headers; None without any."""
+        lines = self.hdrs.decode("utf-8", "replace").split("\r\n")[1:]
+        found = {name: value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
+        return found or None
 
     @property
     def at_ms(self) -> int:
@@ -218,18 +226,9 @@ class Api:
         await self._ask(f"STREAM.PURGE.{stream}", what, _Outcome)
 
     async def create_consumer(self, stream: str, config: dict[str, Any]) -> ConsumerInfo:
-        """Create a consumer. ``filter_subject`` becomes a part of the subject, so that permissions can depend on it."""
+        """Create a consumer."""
         body = {"stream_name": stream, "config": config, "action": "create"}
-        filtered = f".{config['filter_subject']}" if "filter_subject" in config else ""
-        return await self._ask(f"CONSUMER.CREATE.{stream}.{config['name']}{filtered}", body, ConsumerInfo)
-
-    async def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer, if it exists."""
-        verb = f"CONSUMER.DELETE.{stream}.{name}"
-        answer = await self._send(verb, None)
-        error = _OUTCOME.decode(answer).error
-        if error is None or error.err_code != _NO_CONSUMER:
-            _decode(verb, answer, _Outcome)
+        return await self._ask(f"CONSUMER.CREATE.{stream}.{config['name']}", body, ConsumerInfo)
 
     async def consumer(self, stream: str, name: str) -> ConsumerInfo:
         """Information about a consumer."""

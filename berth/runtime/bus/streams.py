@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from berth.runtime.backoff import Backoff
@@ -26,10 +26,12 @@ _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mod
 
 
 class Limits(NamedTuple):
-    """Limits of streams instead of those of their specifications, in bytes and seconds."""
+    """What differs from the specifications of streams: limits in bytes and seconds, and which are not made."""
 
     max_bytes: Mapping[StreamName, int]
     max_age_s: Mapping[StreamName, int]
+    waits_for: Collection[StreamName] = ()
+    """Streams that somebody else makes and corrects."""
 
     def leaves_age(self, spec: StreamSpec) -> bool:
         """Whether the age of a stream that exists stays as it is."""
@@ -51,6 +53,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     made: set[str] = set()
     patience = _Patience()
     wanted: deque[tuple[dict[str, Any], bool]] = deque()
+    waits_for = {subjects.stream(name) for name in limits.waits_for}
     for spec in subjects.streams():
         max_bytes = limits.max_bytes.get(spec.name, spec.max_bytes)
         config = stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes)
@@ -62,7 +65,10 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
                 try:
                     name = wanted[0][0]["name"]
                     if name not in made:
-                        found = await _ensure(api, wanted[0][0], leaves_age=wanted[0][1])
+                        if name in waits_for:
+                            found: StreamInfo | None = await _find(api, wanted[0][0], leaves_age=wanted[0][1], log=log)
+                        else:
+                            found = await _ensure(api, wanted[0][0], leaves_age=wanted[0][1])
                         if found is None:
                             made.add(name)
                         else:
@@ -123,9 +129,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
         except PoisonError as error:
             raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
         return None
-    if leaves_age:
-        config = {**config, "max_age": found.config.get("max_age", 0)}
-    wrong = sorted(field for field in config if not _is_equal(config[field], found.config.get(field)))
+    wrong = _wrong_fields(config, found, leaves_age=leaves_age)
     for field in wrong:
         if field in _FIXED_FIELDS:
             raise FatalError(
@@ -133,12 +137,35 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
             )
     if wrong:
         settings = {**found.config, **config}
+        if leaves_age:
+            settings["max_age"] = found.config.get("max_age", 0)
         if settings["max_age"]:  # the server refuses a window that is longer
             settings["duplicate_window"] = min(settings.get("duplicate_window", 0), settings["max_age"])
         try:
             await api.update_stream(settings)
         except PoisonError as error:
             raise FatalError(f"stream {name}, fields {', '.join(wrong)}: {error.reason}") from error
+    return found
+
+
+def _wrong_fields(config: dict[str, Any], found: StreamInfo, *, leaves_age: bool) -> list[str]:
+    left = {"max_age"} if leaves_age else set()
+    return sorted(field for field in config.keys() - left if not _is_equal(config[field], found.config.get(field)))
+
+
+async def _find(api: Api, config: dict[str, Any], *, leaves_age: bool, log: Logger) -> StreamInfo:
+    """A stream that somebody else makes.
+
+    Raises:
+        TransientError: It does not exist yet.
+    """
+    found = await api.find_stream(config["name"], timeout_s=_ANSWER_S)
+    if found is None:
+        raise TransientError(f"{config['name']} does not exist; make it with: berth streams apply")
+    if wrong := _wrong_fields(config, found, leaves_age=leaves_age):
+        log.warning(
+            "stream has other settings, correct it with: berth streams apply", stream=config["name"], fields=wrong
+        )
     return found
 
 

@@ -51,8 +51,11 @@ class Wire(Protocol):
     def epoch(self) -> int:
         """Number of breaks and reconnections."""
 
-    def unique(self) -> str:
-        """A unique subject for replies."""
+    def answers(self) -> str:
+        """A subject that nobody can guess, for answers of those whom this user may ask."""
+
+    def deliveries(self) -> str:
+        """A subject that nobody can guess, for what the server sends."""
 
     def fail(self, error: FatalError) -> None:
         """Report an error that must end the process."""
@@ -69,6 +72,15 @@ class Wire(Protocol):
 
     async def listen(self, subject: str, receive: Callable[[Received], None], *, queue: str = "") -> Listening:
         """Subscribe without limits; ``receive`` is called in order and must neither block nor raise."""
+
+    async def round_trip(self, *, timeout_s: float) -> None:
+        """Wait until the server has processed everything that was written before, and what it sent has arrived.
+
+        What arrived may still wait for its ``receive``.
+
+        Raises:
+            TransientError: It did not within ``timeout_s``, or the connection broke.
+        """
 
 
 def is_no_responders(message: Received) -> bool:

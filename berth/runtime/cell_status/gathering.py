@@ -47,7 +47,7 @@ async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
         return CellStatus(
             cell=bus.subjects.cell,
             at_ms=clock.now_ms(),
-            leader=leader_of(held_by(stored.data) if stored is not None else None, found),
+            leader=leader_of(held_by(bus, stored), found),
             processes=processes,
             scorers=scorers_of(processes, found),
             decision=decision,

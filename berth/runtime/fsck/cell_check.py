@@ -6,6 +6,7 @@ import msgspec
 
 from berth.core.state.cell import State
 from berth.core.verification.findings import RESTORE, Checked, Finding, needs_repair
+from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
@@ -43,13 +44,16 @@ class CellCheck(msgspec.Struct, frozen=True):
         return not needs_repair(self.findings)
 
 
-async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pause = pause) -> CellCheck:
+async def check_cell(
+    bus: Bus, clock: Clock, *, api: Api | None = None, marks: MarkProofs = UNCHECKED, wait: Pause = pause
+) -> CellCheck:
     """Check everything that is stored of a cell. Nothing is written.
 
     Args:
         bus: The cell, which may go on.
         clock: Source of time.
         api: The API server, to check pods; None to leave them out.
+        marks: Says of which pods the marks count.
         wait: Waits before the next look at what a living cell may be about to change.
 
     Raises:
@@ -72,7 +76,7 @@ async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pa
             findings += statuses.findings
             checked += statuses.checked
             if api is not None:
-                of_pods, pods = await check_pods(bus, clock, api, feeds, wait=wait)
+                of_pods, pods = await check_pods(bus, clock, api, feeds, marks=marks, wait=wait)
                 findings += of_pods
                 checked += pods
         finally:

@@ -1,6 +1,6 @@
 """Check of ledger and snapshots: read at one point, however the cell goes on meanwhile."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from berth.core.state.ledger import dump_of
@@ -13,6 +13,7 @@ from berth.core.verification.ledger_walk import (
     SnapshotNeededError,
     snapshot_of,
 )
+from berth.runtime.bus.ledger_seal import Judged, seal_of
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.fsck.streams import ChangedError, each
 from berth.runtime.ledger_reader import Skips, read_skips
@@ -205,7 +206,7 @@ async def check_ledger(bus: Bus) -> LedgerCheck:
     if ledger.first_seq > max(1, stored.newest + 1) and (await read_snapshots(bus)).newest != stored.newest:
         raise ChangedError("the cell wrote snapshots and removed the records before them")
     evidence = Evidence(stored.whole)
-    await each(bus, StreamName.LEDGER, ledger, lambda one: evidence.read(one.sequence, one.data))
+    await _each_record(bus, ledger, lambda one: evidence.read(one.stored.sequence, one.data))
     first = ledger.first_seq
     if all(skips.over(sequence, None) for sequence in range(1, min(first, ledger.last_seq + 1))):
         first = 1
@@ -257,7 +258,7 @@ async def _walked(
                 dumps=dumps,
             )
             reader = _Reader(walk, skips)
-            await each(bus, StreamName.LEDGER, ledger, reader.take)
+            await _each_record(bus, ledger, reader.take)
             reader.up_to(ledger.last_seq)
         except SnapshotNeededError as error:
             ends = {end.ledger_seq: end for end in await snapshot_ends(bus)}
@@ -268,6 +269,19 @@ async def _walked(
             kept[error.ledger_seq] = body.ledger
         else:
             return walk
+
+
+async def _each_record(bus: Bus, ledger: StreamState, take: Callable[[Judged], None]) -> None:
+    """Call a function with each message of the ledger, see :func:`each`, and whether it counts by its signature."""
+    seal = await seal_of(bus, start_seq=ledger.first_seq, first_seq=ledger.first_seq, end=ledger.last_seq)
+
+    def judge(stored: Stored) -> None:
+        for one in seal.judge(stored):
+            take(one)
+
+    await each(bus, StreamName.LEDGER, ledger, judge)
+    for one in seal.rest():
+        take(one)
 
 
 def _left_out(whole: int, compared: int) -> str:
@@ -287,10 +301,11 @@ class _Reader:
         self._walk = walk
         self._skips = skips
 
-    def take(self, stored: Stored) -> None:
+    def take(self, one: Judged) -> None:
         """Give the next message."""
-        self.up_to(stored.sequence - 1)
-        self._walk.read(stored.sequence, stored.data, self._skips.over(stored.sequence, stored.data))
+        sequence = one.stored.sequence
+        self.up_to(sequence - 1)
+        self._walk.read(sequence, one.data, self._skips.over(sequence, one.stored.data))
 
     def up_to(self, sequence: int) -> None:
         """Give messages that are not there."""

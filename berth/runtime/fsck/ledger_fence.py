@@ -68,7 +68,7 @@ class Fence:
         self._held_s = self._clock.monotonic_s()
         last = await self._bus.last(StreamName.LEASE, self._subject)
         self._revision = last.sequence if last is not None else 0
-        held = held_by(last.data) if last is not None else LeaseHeld("", 0, 0)
+        held = held_by(self._bus, last)
         if held.holder == RESTORE_HOLDER and not await is_restored(self._bus, held):
             raise RepairError(
                 "berth restore holds the lease: it is running, or it was interrupted. If it is not running, use: berth"

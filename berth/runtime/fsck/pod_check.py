@@ -3,11 +3,12 @@
 from typing import Final
 
 from berth.core.verification.findings import Checked, Finding
-from berth.core.verification.pod_check import BoundPod, pod_finding, twice_given
+from berth.core.verification.pod_check import BoundPod, are_records_lost, pod_finding, twice_given
 from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
 from berth.formats.ascend.ledger_mark import mark_of
-from berth.formats.ascend.pod_annotations import ASCEND_REAL, BASE_DEVICE_INFOS, LEDGER, SHARE_LABEL
-from berth.formats.kubernetes.bound_pods import identity_of, named_chips, other_number
+from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, BASE_DEVICE_INFOS, LEDGER, MAC, SHARE_LABEL
+from berth.formats.kubernetes.bound_pods import counted, identity_of, named_chips, other_number
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Listed, Pod
 from berth.formats.kubernetes.pods import PodAsks
@@ -22,14 +23,15 @@ from berth.schemas.subjects import StreamName
 _PAGE: Final = 1_000
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _CHIP_BITS: Final = 64
+_UNPROVED: Final = "their marks are not checked without the keys: --marks-file"
 
 
 class _Node(Lean, frozen=True):
     metadata: Meta = Meta()
 
 
-async def bound_pods(api: Api) -> list[BoundPod]:
-    """All pods on nodes that have not ended.
+async def bound_pods(api: Api, marks: MarkProofs = UNCHECKED) -> list[BoundPod]:
+    """All pods on nodes that have not ended; marks that nothing proves do not count.
 
     Raises:
         TransientError: The server did not answer.
@@ -42,14 +44,13 @@ async def bound_pods(api: Api) -> list[BoundPod]:
         cards[meta.name] = NodeCard(name=meta.name, base_device_infos=infos, chip_name=chip)
     asks = PodAsks()
     return [
-        _bound(pod, asks, cards)
+        _bound(pod, counted(pod.metadata, marks), asks, cards)
         async for pod in objects_of(api, "/api/v1/pods", Listed[Pod], page_size=_PAGE)
         if pod.spec.node_name and pod.status.phase not in _ENDED
     ]
 
 
-def _bound(pod: Pod, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
-    meta = pod.metadata
+def _bound(pod: Pod, meta: Meta, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
     wrong: list[str] = []
     identity = identity_of(meta, wrong)
     ask = asks.ask(pod.spec, meta)
@@ -75,11 +76,12 @@ def _bound(pod: Pod, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
         wrong="; ".join(wrong),
         stream=mark.stream if mark is not None else "",
         sequence=mark.sequence if mark is not None else 0,
+        has_code=bool(meta.annotation(MAC)),
     )
 
 
 async def check_pods(
-    bus: Bus, clock: Clock, api: Api, feeds: Feeds, *, wait: Pause = pause
+    bus: Bus, clock: Clock, api: Api, feeds: Feeds, *, marks: MarkProofs = UNCHECKED, wait: Pause = pause
 ) -> tuple[list[Finding], list[Checked]]:
     """Check bound pods.
 
@@ -90,6 +92,7 @@ async def check_pods(
         clock: Source of time, for the wait.
         api: The API server.
         feeds: Facts and ledger, which were started and not stopped.
+        marks: Says of which pods the marks count.
         wait: Waits before the next look.
 
     Raises:
@@ -100,7 +103,7 @@ async def check_pods(
     since: dict[Finding, float] = {}
     end_s = clock.monotonic_s() + PATIENCE_S
     while True:
-        pods = await bound_pods(api)
+        pods = await bound_pods(api, marks)
         found = await _look(bus, feeds, pods)
         now_s = clock.monotonic_s()
         since = {one: since.get(one, now_s) for one in found}
@@ -112,12 +115,12 @@ async def check_pods(
     left_out = f"{len(found) - len(settled)} of them changed all the time" if len(settled) < len(found) else ""
     ours = [pod for pod in pods if pod.job_uid]
     state = await bus.state(StreamName.LEDGER)
-    marks = sum(pod.stream == state.created for pod in ours)
+    named = sum(pod.stream == state.created for pod in ours)
     return settled, [
         Checked("pods on nodes", len(pods), left_out),
         Checked("chips of pods", sum(pod.chips.bit_count() for pod in pods if not pod.is_shared)),
-        Checked("pods that Berth bound", len(ours)),
-        Checked("pods that name a record of this ledger", marks, _others(len(ours) - marks)),
+        Checked("pods that Berth bound", len(ours), "" if marks.are_checked else _UNPROVED),
+        Checked("pods that name a record of this ledger", named, _others(len(ours) - named)),
     ]
 
 
@@ -131,8 +134,9 @@ async def _look(bus: Bus, feeds: Feeds, pods: list[BoundPod]) -> list[Finding]:
     feeds.replay()
     fold = feeds.state.fold
     found = twice_given(pods)
+    are_lost = are_records_lost(pods, stream=ledger.created, last_seq=ledger.last_seq)
     for pod in pods:
-        finding = pod_finding(pod, fold, stream=ledger.created, last_seq=ledger.last_seq)
+        finding = pod_finding(pod, fold, stream=ledger.created, last_seq=ledger.last_seq, are_lost=are_lost)
         if finding is not None:
             found.append(finding)
     return found

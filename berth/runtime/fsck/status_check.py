@@ -7,15 +7,15 @@ from typing import Final, NamedTuple, TypeAlias
 from berth.core.state.cell import JobKey, State
 from berth.core.verification.findings import REPAIR, Checked, Finding
 from berth.core.verification.status_check import STATUS, difference, expected_status, status_finding
+from berth.runtime.bus.leaders import ROLE, held_by
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.cell_status.processes import leader_of
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.status import JobStatus, JobSummary, LeaseHeld
+from berth.schemas.status import JobStatus, JobSummary, stored_status
 from berth.schemas.subjects import StreamName, name_parts
 
-ROLE: Final = "dispatcher"
 SETTLE_S: Final = 5.0
 """How long something that a living cell writes may stay wrong, while nothing about it changes."""
 _LOOK_S: Final = 0.25
@@ -70,12 +70,8 @@ async def is_led(bus: Bus) -> bool:
     Raises:
         TransientError: The bus did not answer.
     """
-    stored = await bus.last(StreamName.LEASE, bus.subjects.lease(ROLE))
-    try:
-        if stored is not None and decode(stored.data, LeaseHeld).holder:
-            return True
-    except DecodeError:
-        pass  # it holds nothing
+    if held_by(bus, await bus.last(StreamName.LEASE, bus.subjects.lease(ROLE))).holder:
+        return True
     return bool(leader_of(None, await bus.processes()).process)
 
 
@@ -121,7 +117,7 @@ class _Statuses:
 def status_in(stored: Stored | None) -> JobStatus | None:
     """A stored status; None if there is none, or it does not decode."""
     try:
-        return None if stored is None else decode(stored.data, JobStatus)
+        return None if stored is None else stored_status(stored.subject, stored.data)
     except DecodeError:
         return None
 

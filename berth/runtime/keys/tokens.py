@@ -11,13 +11,11 @@ from typing import Any, Final
 import msgspec
 import nkeys  # type: ignore[import-untyped]  # it brings no types
 
-from berth.runtime.keys.rights import Rights
+from berth.runtime.keys.rights import Bounds, Rights
 
 _SEED_BYTES: Final = 32
 _NO_LIMIT: Final = -1
 _VERSION: Final = 2
-_RESPONSE: Final = {"max": 1, "ttl": 120_000_000_000}
-"""A reply to a request, within two minutes: what ``allow_responses`` of the server's own configuration permits."""
 _LIMITS: Final = ("subs", "data", "payload", "imports", "exports", "conn", "leaf")
 _STORAGE: Final = ("mem_storage", "disk_storage", "streams", "consumer")
 
@@ -46,7 +44,11 @@ class Key:
 
     def sign(self, text: str) -> bytes:
         """Signature of a text."""
-        signature: bytes = self._pair.sign(text.encode())
+        return self.sign_bytes(text.encode())
+
+    def sign_bytes(self, text: bytes) -> bytes:
+        """Signature of bytes."""
+        signature: bytes = self._pair.sign(text)
         return signature
 
 
@@ -103,23 +105,27 @@ def account_token(
     return _signed(operator, account, name, nats, issued_s)
 
 
-def user_token(account: Key, user: str, name: str, rights: Rights, issued_s: int, *, expires_s: int = 0) -> str:
+def user_token(
+    account: Key, user: str, name: str, rights: Rights, bounds: Bounds, issued_s: int, *, expires_s: int = 0
+) -> str:
     """JWT of a user.
 
     Args:
         account: Key of its account.
         user: Its public key.
         name: Its name.
-        rights: What it may do; it may also reply to requests.
+        rights: What it may do. It may not reply to whoever asks: the right to do so once is one to publish anywhere.
+        bounds: How much of it.
         issued_s: The time, in seconds since 1970.
         expires_s: Time from which it does not count any more, in seconds since 1970; 0 for never.
     """
     nats = {
         "type": "user",
-        "pub": {"allow": list(rights.publish)},
+        "pub": {"allow": list(rights.publish), **({"deny": list(rights.refused)} if rights.refused else {})},
         "sub": {"allow": list(rights.subscribe)},
-        "resp": _RESPONSE,
-        **dict.fromkeys(("subs", "data", "payload"), _NO_LIMIT),
+        "subs": bounds.subscriptions,
+        "data": bounds.data_bytes,
+        "payload": bounds.payload_bytes,
     }
     return _signed(account, user, name, nats, issued_s, expires_s=expires_s)
 

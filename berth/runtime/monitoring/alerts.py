@@ -127,6 +127,23 @@ ALERTS: Final = (
         do="The logs name sequence and reason of each. See who has the right to publish to the subject of the ledger.",
     ),
     Alert(
+        name="BerthForgedRecords",
+        expr="max by (namespace) (increase(berth_unsigned_records_total[1h])) > 0",
+        for_s=0,
+        severity="critical",
+        means="The ledger got {{ $value | humanize }} messages in an hour without a valid signature. They change nothing.",
+        do="Find who can publish to the ledger: revoke its key (berth keys revoke). After a change of keys, see that each"
+        " process has all of them in bus.signers_file.",
+    ),
+    Alert(
+        name="BerthForeignMessages",
+        expr="sum by (namespace, stream) (berth_process_foreign_messages) > 0",
+        for_s=1 * MINUTE_S,
+        severity="critical",
+        means="Processes dropped {{ $value | humanize }} messages that something else sent to them as messages of {{ $labels.stream }}.",
+        do="Find who can publish to the inboxes of services, and revoke its key (berth keys revoke).",
+    ),
+    Alert(
         name="BerthClusterSilent",
         expr="max by (namespace, job) (berth_watch_silence_seconds) > 300",
         for_s=5 * MINUTE_S,

@@ -13,7 +13,7 @@ from berth.runtime.release import install_extra
 class TracingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Receiver of traces."""
 
-    endpoint: Annotated[str, Meta(pattern=r"^(https?://[^/\s?#]+)?/?$", max_length=256)] = ""
+    endpoint: Annotated[str, Meta(pattern=r"^(https?://[^/\s?#]+)?/?\Z", max_length=256)] = ""
     """URL of a receiver of OTLP over HTTP, without a path; empty: no traces."""
     ratio: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Part of the jobs whose traces are sent, chosen by the ids of the traces."""

@@ -11,7 +11,7 @@ from berth.runtime.errors import TransientError
 from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import MembersSeen, OutcomeSeen
-from berth.schemas.status import JobStatus
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.services.gateway.extender.places import Place, Pods, not_known
 
@@ -61,7 +61,7 @@ class Decisions:
         if rank.uid:
             stored = await self._bus.last(StreamName.STATUS, self._bus.subjects.status(namespace, rank.job))
         try:
-            status = decode(stored.data, JobStatus) if stored is not None else None
+            status = stored_status(stored.subject, stored.data) if stored is not None else None
         except DecodeError as error:
             raise TransientError(f"status of job {rank.job} is unreadable: {error.reason}") from error
         return self._pods.place_of(rank, status)

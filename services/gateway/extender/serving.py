@@ -13,7 +13,9 @@ from berth.services.gateway.extender.decisions import Decisions
 from berth.services.gateway.extender.endpoint import ExtenderRoutes
 from berth.services.gateway.http_protocol import Bounds
 from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.refusal_log import RefusalLog
 from berth.services.gateway.server import Tls, listen, serve_until, server_of
+from berth.services.gateway.shares import Shares
 from berth.services.gateway.tokens import Caller
 
 _SECTION = "extender."
@@ -44,15 +46,18 @@ async def extending(
         return
     with closing(listen(own.host, own.port, section=_SECTION)) as listening:
         decisions = Decisions(bus, log)
+        refusals = RefusalLog(clock, log)
         routes = ExtenderRoutes(decisions, own, metrics, log).routes()
         bounds = Bounds(
             connections_max=own.connections_max,
             request_timeout_s=config.request_timeout_s,
             write_timeout_s=config.write_timeout_s,
             note=lambda _: None,
+            shares=Shares("open connections", own.connections_max),
+            refused=refusals.note,
         )
         tls = Tls(own.tls_cert_file, own.tls_key_file, own.client_ca_file)
-        server = server_of(Application(routes, _NoTokens(), clock, metrics, log), bounds, tls, section=_SECTION)
+        server = server_of(Application(routes, _NoTokens(), clock, metrics, refusals), bounds, tls, section=_SECTION)
         async with asyncio.TaskGroup() as group:
             following = group.create_task(decisions.run(), name="follow pods")
             answering = group.create_task(serve_until(server, listening, stop), name="answer kube-scheduler")

@@ -18,9 +18,9 @@ from berth.runtime.errors import ShellError
 from berth.runtime.feeds import Feed, Feeds
 from berth.runtime.logs import Logger
 from berth.runtime.waits import any_set, pause
-from berth.schemas.envelope import DecodeError, NewerVersionError, decode
+from berth.schemas.envelope import DecodeError, NewerVersionError
 from berth.schemas.page.view import Change, View
-from berth.schemas.status import JobStatus
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 
 _BATCH_S: Final = 0.1
@@ -164,7 +164,7 @@ class CellView:
 
     def _note_status(self, stored: Stored) -> None:
         try:
-            self._overview.note_status(decode(stored.data, JobStatus))
+            self._overview.note_status(stored_status(stored.subject, stored.data))
         except DecodeError as error:
             self._log.warning("status does not decode", subject=stored.subject, reason=error.reason)
 

@@ -70,7 +70,7 @@ class ViewRoutes:
         fields(request)
         rights = await self._cell.see_reader(identity_of(request))
         self._see_known()
-        reader = self._streams.open(rights.read)
+        reader = self._streams.open(rights.read, identity_of(request))
         headers = dict(request.headers)
 
         async def may_go_on() -> bool:

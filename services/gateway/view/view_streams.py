@@ -59,12 +59,15 @@ class Reader:
         rights: Of the reader.
         first: What it gets first.
         waiting_max: Most messages that wait; a reader that has more is too slow.
+        identity: Of the reader.
 
     Attributes:
+        identity: Of the reader.
         is_over: Whether nothing more follows after what waits.
     """
 
-    def __init__(self, rights: Rights, first: bytes, waiting_max: int) -> None:
+    def __init__(self, rights: Rights, first: bytes, waiting_max: int, identity: str = "") -> None:
+        self.identity = identity
         self.rights = rights
         self.is_over = False
         self._waiting = deque([first])
@@ -146,15 +149,19 @@ class ViewStreams:
                 elif not reader.is_over and not reader.put(data):
                     self._metrics.slow.inc()
 
-    def open(self, rights: Sequence[str]) -> Reader:
+    def open(self, rights: Sequence[str], identity: str) -> Reader:
         """A new reader; its first message is the whole picture.
+
+        Args:
+            rights: Namespaces whose jobs it may see.
+            identity: Of the reader.
 
         Raises:
             RequestError: Too many streams are open.
         """
-        self._opened.take()
         key = rights_of(rights)
-        reader = Reader(key, self._whole(key).event, self._waiting_max)
+        reader = Reader(key, self._whole(key).event, self._waiting_max, identity)
+        self._opened.take(identity)
         self._readers.setdefault(key, {})[reader] = None
         self._count += 1
         return reader
@@ -166,7 +173,7 @@ class ViewStreams:
         if not readers:
             del self._readers[reader.rights]
         self._count -= 1
-        self._opened.give_back()
+        self._opened.give_back(reader.identity)
 
     def view_json(self, rights: Sequence[str]) -> bytes:
         """The whole picture, as a reader with some rights sees it."""

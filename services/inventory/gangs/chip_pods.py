@@ -6,6 +6,8 @@ the gang nor among its ranks.
 See decision plain_pods.
 """
 
+from collections.abc import Sequence
+
 from berth.formats.kubernetes.gang_minimum import Minimum
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.services.inventory.gangs.model import Gang, Member, Part
@@ -82,3 +84,13 @@ def chosen(ready: list[Member], need: int, by_task: dict[str, int]) -> list[Memb
     rest = sorted((member for member in ready if member.uid not in found), key=lambda member: not member.ask.chips)
     found.update((member.uid, None) for member in rest[: need - sum(by_task.values())])
     return [member for member in ready if member.uid in found] if len(found) == need else None
+
+
+def mixed_resources(members: Sequence[Member]) -> str:
+    """Why pods cannot be one request: they ask for chips of two kinds."""
+    asking = [member for member in members if member.ask.chips]
+    for member in asking:
+        if member.ask.resource != asking[0].ask.resource:
+            pods = f"pods {asking[0].name} and {member.name}"
+            return f"{pods} ask for chips of different kinds: {asking[0].ask.resource} and {member.ask.resource}"
+    return ""

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
+from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, OwnerObject
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.policies import PriorityClass
 from berth.formats.kubernetes.workloads import GangKey, base_name, group_of, group_owner
@@ -34,6 +34,7 @@ from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.gangs.settling import Settling
 from berth.services.inventory.podgroups.collection import Capacity, Groups
+from berth.services.inventory.podgroups.native_conditions import NativeConditions
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
 
 
@@ -56,6 +57,7 @@ class Gangs:
         self._due: list[tuple[int, GangKey]] = []
         self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
+        self._conditions = NativeConditions()
         self._foreign: dict[str, tuple[GangKey, str]] = {}
         """Group of each pod of another scheduler that names one, and the scheduler, by uid of the pod."""
         self._foreign_pods: dict[GangKey, Counter[str]] = {}
@@ -65,6 +67,8 @@ class Gangs:
         self._podless: dict[Name, MembersSeen] | None = {}
         """Published facts of requests without pods, until the requests are assigned to their gangs; None afterwards."""
         self._replacements: list[ReplacementsSeen] = []
+        self._reads: list[Effect] = []
+        """Reads of owners that changed."""
 
     def restore_replacements(self, seen: ReplacementsSeen) -> None:
         """Restore a fact about new pods that an earlier run published; before the first :meth:`settle`."""
@@ -153,6 +157,21 @@ class Gangs:
             if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
                 self._see_group(gang, facts, is_gone=is_gone)
             self._touch(gang_key)
+        if self._resolver.lookups.take_again(key):
+            self._reads.append(ReadOwner(key))
+
+    def see_owner(self, kind: OwnerKind, owner: OwnerObject, *, is_gone: bool) -> bool:
+        """Take an object that a watch shows; returns whether it is to be read, because it was read otherwise.
+
+        Args:
+            kind: Its kind.
+            owner: The object.
+            is_gone: It was deleted.
+        """
+        key = OwnerKey(kind, owner.metadata.namespace, owner.metadata.name)
+        asked = self._resolver.lookups.see(key, lambda one: None if is_gone else owner_facts(one, owner))
+        self._reads += map(ReadOwner, asked)
+        return bool(asked)
 
     def set_priority_classes(self, classes: Sequence[PriorityClass]) -> None:
         """Take all PriorityClasses; jobs that wait with another priority are requested anew."""
@@ -235,7 +254,8 @@ class Gangs:
             effects += self._settle_gang(key, now_ms)
         reads: list[Effect] = []
         patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
-        return [*effects, *reads, *patches]
+        again, self._reads = self._reads, []
+        return [*effects, *reads, *again, *patches]
 
     def next_due_ms(self) -> int | None:
         """Time at which :meth:`settle` must be called even if nothing changes; None for never."""
@@ -276,7 +296,10 @@ class Gangs:
             return []
         self._settling.note_processed(gang, now_ms)
         gang.latecomers = self._index.latecomers(key)
-        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, self._foreign_pods.get(key, Counter()))
+        elsewhere = self._foreign_pods.get(key, Counter())
+        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, elsewhere)
+        if key.kind == "native":
+            effects += self._conditions_of(gang, now_ms, has_others=bool(elsewhere.total()))
         if gang.is_past:
             self._index.release(gang)
         if gang.due_ms is not None:
@@ -286,6 +309,16 @@ class Gangs:
         if key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
         return effects
+
+    def _conditions_of(self, gang: Gang, now_ms: int, *, has_others: bool) -> list[Effect]:
+        """What is to be said of the PodGroup of Kubernetes of a gang; it cannot be judged with pods of others in it."""
+        facts = self._resolver.lookups.lookup(gang.key, now_ms).facts
+        held = self._resolver.published_members.get((gang.key.namespace, base_name(gang.key, None)))
+        is_refused = held is not None and (has_others or (facts is not None and bool(facts.refused)))
+        if not gang.members:
+            self._conditions.forget(gang.key.namespace, gang.key.name)
+            return []
+        return [*self._conditions.settle(gang, facts, held.hold if held is not None and is_refused else "", now_ms)]
 
     def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
         """Note which object has the name of a group that is read on demand."""

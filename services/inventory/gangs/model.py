@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from berth.core.explain.refusal_text import sentence, unplaceable, within
 from berth.core.explain.text import cause_of
-from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, MARKS, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
@@ -39,7 +39,7 @@ class Member:
         is_bound: It has a node.
         is_live: It is neither terminating nor finished.
         gate: Scheduling gate that must be removed first; empty without one.
-        is_stale: It has no node, but carries annotations of an attempt that was rolled back.
+        is_stale: It has no node, but carries annotations of a decision: of an attempt that was rolled back, or copied.
     """
 
     pod: Pod
@@ -92,7 +92,7 @@ def member_of(pod: Pod, asks: PodAsks) -> Member:
     """A pod as a member of its gang."""
     ask = asks.ask(pod.spec, pod.metadata)
     is_bound = bool(pod.spec.node_name)
-    carries = not {ask.resource, PREDICATE_TIME, ASCEND_REAL}.isdisjoint(pod.metadata.annotations or {})
+    carries = not {ask.resource, PREDICATE_TIME, ASCEND_REAL, *MARKS}.isdisjoint(pod.metadata.annotations or {})
     return Member(
         pod=pod,
         place=membership(pod),

@@ -24,7 +24,7 @@ from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts, TaskFacts
 from berth.formats.kubernetes.pods import GATED
 from berth.services.inventory.gangs.barriers import made_in_turn
-from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, pods_for_all_chips
+from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, mixed_resources, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
@@ -316,9 +316,9 @@ def _plan_first(
     if least.is_elastic and not succeeded and not gang.starts_least:
         by_task = masters(ready, need - 1)
     first = chosen(ready, need, by_task)
-    hold = _shortage(ready, need, least) if first is None else _mixed_resources(first)
+    hold = _shortage(ready, need, least) if first is None else mixed_resources(first)
     if first is not None and gang.key.kind == "native" and need > 1 and not gang.starts_least:
-        first = first if _mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
+        first = first if mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
     if first is None or hold:
         why = _with_reasons(hold, free, refusals)
         found.held = (
@@ -372,7 +372,7 @@ def _plan_later(
         hold = "" if len(ready) >= need else f"task {task.name}: {_shortage(ready, need, least)}"
         if not hold and any(_is_backing_off(gang, member, now_ms) for member in ready):
             hold = _backoff_text(gang)
-        hold = hold or _mixed_resources(ready[:need])
+        hold = hold or mixed_resources(ready[:need])
         if hold:
             why = _with_reasons(hold, mine, refusals)
             found.hold(mine, why)
@@ -426,16 +426,6 @@ def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
                 return f"task {task} has {there} of at least {pluralize(count, 'pod')}"
     found = f"{len(ready)} of at least {pluralize(need, 'pod')} {'exists' if len(ready) == 1 else 'exist'}"
     return f"{found}; {least.rollout}" if least.rollout else found
-
-
-def _mixed_resources(members: Sequence[Member]) -> str:
-    """Why pods cannot be one request: they ask for chips of two kinds."""
-    asking = [member for member in members if member.ask.chips]
-    for member in asking:
-        if member.ask.resource != asking[0].ask.resource:
-            pods = f"pods {asking[0].name} and {member.name}"
-            return f"{pods} ask for chips of different kinds: {asking[0].ask.resource} and {member.ask.resource}"
-    return ""
 
 
 def _reason(member: Member, refusals: dict[str, str]) -> str:

@@ -15,6 +15,7 @@ from berth.formats.kubernetes.objects import PodGroup, PodGroupCondition
 from berth.formats.kubernetes.pods import amount_of
 from berth.formats.kubernetes.workloads import digest
 from berth.formats.quantities import QuantityError
+from berth.formats.shown import shown
 from berth.formats.whole_numbers import whole_number
 from berth.products.resources import is_chips, is_npu
 from berth.services.inventory.gangs.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
@@ -243,7 +244,7 @@ def _condition(wanted: Wanted) -> tuple[str, str, str, str] | None:
     if wanted.phase in {"Running", "Completed"}:
         return ("Scheduled", "True", READY, "")
     if wanted.why.reason:
-        return ("Unschedulable", "True", wanted.why.reason, wanted.why.message)
+        return ("Unschedulable", "True", wanted.why.reason, shown(wanted.why.message))
     return None
 
 

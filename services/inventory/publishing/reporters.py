@@ -40,6 +40,7 @@ class Reporters:
         self.moves = reporter(reason="NodeMoved")
         self.pods = reporter(reason="ChipsInvalid")
         self.twice = reporter(reason="ChipTwice")
+        self.marks = reporter(reason="MarkFalse")
         self.switches = reporter(reason="SwitchesInvalid")
         self.health = reporter(reason="HealthSuspect")
         self.jobs = {
@@ -59,6 +60,7 @@ class Reporters:
             self.moves,
             self.pods,
             self.twice,
+            self.marks,
             self.switches,
             self.health,
             self.groups,

@@ -11,6 +11,7 @@ from berth.formats.clusters.topology_file import Cluster
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.backoff import Backoff
+from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
@@ -78,8 +79,8 @@ async def play(
         ]
         tasks += [group.create_task(work) for work in works]
         served = [
-            await bus.serve(bus.subjects.sim("counts"), loop.counts),
-            await bus.serve(bus.subjects.sim("break"), loop.break_node),
+            await bus.serve(bus.subjects.sim("counts"), loop.counts, callers=CALLERS["nodesim"]),
+            await bus.serve(bus.subjects.sim("break"), loop.break_node, callers=CALLERS["nodesim"]),
         ]
         instruments.log.info("cluster ready", nodes=len(loop.agents), faults=len(cluster.faults))
         instruments.readiness.ready()

@@ -12,7 +12,7 @@ from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import HealthSeen
 from berth.schemas.fault_facts import GroupSeen
-from berth.schemas.status import JobStatus
+from berth.schemas.status import JobStatus, stored_status
 from berth.schemas.subjects import StreamName
 
 _MIRROR_S: Final = 30.0
@@ -111,7 +111,7 @@ class BusFacts:
         kind = stored.subject.removeprefix(self._bus.subjects.root)
         try:
             if kind.startswith("status."):
-                self._taker.take_status(decode(stored.data, JobStatus))
+                self._taker.take_status(stored_status(stored.subject, stored.data))
             elif kind.startswith("fact.group."):
                 self._taker.take_group(decode(stored.data, GroupSeen))
             else:

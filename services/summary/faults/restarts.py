@@ -33,8 +33,9 @@ class RestartRecords:
     def __init__(self, log_time: Callable[[int], str], *, kept_s: int) -> None:
         self._log_time = log_time
         self._kept_s = kept_s
-        self._pods: dict[str, dict[tuple[int, int], list[PlacedPod]]] = {}
-        """Pods by uid of the request, and by attempt and rank, the newest first."""
+        self._pods: dict[tuple[str, str], dict[tuple[int, int], list[PlacedPod]]] = {}
+        """Pods by namespace and uid of the request, and by attempt and rank, the newest first: whoever may write pods
+        says nothing about jobs of other namespaces."""
         self._restarts: Restarts = {}
         self._recorded: dict[str, _Recorded] = {}
         """What the newest record of a request says, by its uid."""
@@ -46,7 +47,7 @@ class RestartRecords:
 
     def see_pod(self, pod: PlacedPod) -> None:
         """Remember where a pod is."""
-        known = self._pods.setdefault(pod.uid, {}).setdefault((pod.attempt, pod.rank), [])
+        known = self._pods.setdefault((pod.namespace, pod.uid), {}).setdefault((pod.attempt, pod.rank), [])
         if all(pod.name != one.name or pod.step != one.step for one in known):
             known.append(pod)
             known.sort(key=lambda one: -one.step)
@@ -57,7 +58,7 @@ class RestartRecords:
 
     def keep(self, uids: Container[str]) -> None:
         """Forget the pods of all other requests."""
-        self._pods = {uid: pods for uid, pods in self._pods.items() if uid in uids}
+        self._pods = {key: pods for key, pods in self._pods.items() if key[1] in uids}
         self._recorded = {uid: recorded for uid, recorded in self._recorded.items() if uid in uids}
 
     def see_recovery(self, key: str, uid: str, recovery: RecoveryStatus) -> None:
@@ -75,18 +76,19 @@ class RestartRecords:
         newest = next(iter(before.restarts or ()), None) if before is not None else None
         recorded = self._recorded.get(uid)
         ranks = tuple(recovery.faulty)
+        namespace = key.partition("/")[0]
         if recorded is not None and recorded.since_ms == recovery.since_ms:
             ranks = (*recorded.ranks, *(rank for rank in ranks if rank not in recorded.ranks))
         if recorded == _Recorded(recovery.since_ms, ranks):
             return
         self._recorded[uid] = _Recorded(recovery.since_ms, ranks)
         if before is None or newest is None or newest.at_s != at_s:
-            pods = [self._reason(uid, recovery, rank) for rank in ranks]
+            pods = [self._reason((namespace, uid), recovery, rank) for rank in ranks]
             self._restarts[key] = with_restart(before, key, restart_of(at_s, self._log_time(at_s), pods))
         else:
             listed = list(newest.pods or ())
             known = [pod.rank for pod in listed]
-            more = [self._reason(uid, recovery, rank) for rank in ranks]
+            more = [self._reason((namespace, uid), recovery, rank) for rank in ranks]
             listed += [pod for pod in more if pod.rank not in known]
             restart = restart_of(at_s, newest.log_time, listed)
             self._restarts[key] = msgspec.structs.replace(before, restarts=[restart, *(before.restarts or ())[1:]])
@@ -110,9 +112,9 @@ class RestartRecords:
         first = min(self._gone_s.values(), default=None)
         return None if first is None else first + self._kept_s
 
-    def _reason(self, uid: str, recovery: RecoveryStatus, rank: int) -> PodReason:
-        """Pod of a rank that a step replaces, as far as it is known."""
-        known = self._pods.get(uid, {}).get((recovery.attempt, rank), [])
+    def _reason(self, request: tuple[str, str], recovery: RecoveryStatus, rank: int) -> PodReason:
+        """Pod of a rank that a step replaces, as far as it is known; the request by its namespace and uid."""
+        known = self._pods.get(request, {}).get((recovery.attempt, rank), [])
         pod = next((one for one in known if one.step < recovery.step), None)
         if pod is None:
             node = recovery.nodes[0] if len(recovery.nodes) == 1 else ""

@@ -25,8 +25,9 @@ class JobOwner(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlacedPod(msgspec.Struct, frozen=True, gc=False):
-    """Decision that bound a pod, and where it is."""
+    """Decision that bound a pod, as its annotations say it, and where it is."""
 
+    namespace: str
     job: str
     """Name of the job request."""
     uid: str
@@ -99,6 +100,7 @@ def _placed(pod: Pod) -> PlacedPod | None:
     if not pod.spec.node_name or not meta.annotation(JOB_UID) or attempt is None or rank is None:
         return None
     return PlacedPod(
+        namespace=meta.namespace,
         job=meta.annotation(JOB),
         uid=meta.annotation(JOB_UID),
         attempt=attempt,

@@ -159,12 +159,12 @@ def offer_stale_accepted(product: Product) -> list[Change]:
     """A shard that is behind offers what it has, and the offer counts."""
     fits = product.one(_DISPATCHER, _OFFERED)
     ready = product.one(_DISPATCHER, "not any_offer.ready or not any_fits or any_count")
-    shapes = product.one(_SCORER, "[self.any_offer(any_ask) for any_ask in any_asks] if any_ready else []")
+    shapes = product.one(_SCORER, "any_request.asks if any_ready else ()")
     states = product.one(_SCORER, 'self.any_states(any_request) if any_ready else b""')
     return [
         fits.to("({offer}.shard, {offer}.round) == ({shard}, {request}.round)"),
         ready.to("not {fits} or {count}"),
-        shapes.to("[self.{offer}({ask}) for {ask} in {asks}]"),
+        shapes.to("{request}.asks"),
         states.to("self.{states}({request})"),
     ]
 

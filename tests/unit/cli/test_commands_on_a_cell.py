@@ -8,11 +8,14 @@ import msgspec
 import pytest
 
 from berth.core.cluster.node_packing import SWITCHES
+from berth.runtime.bus.port import StreamState
+from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.fault_facts import REASON_MAX, DrainSeen
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.fake_bus import FakeBus
 from tests.support.own_command import OwnCommand
 from tests.support.printed_tables import open_terminal
 from tests.support.stored_cells import GARBAGE, change, placed, stream
@@ -157,3 +160,20 @@ def test_a_legend_has_a_sign_of_its_own_for_each_state(
 def test_a_node_of_no_known_product_is_listed_as_unknown(berth: OwnCommand) -> None:
     lines = berth("nodes")[1].splitlines()
     assert {line.split()[0]: line.split()[1] for line in lines[1:4]} == {"a": A2, "b": A2, "c": "unknown"}
+
+
+class Denied(FakeBus):
+    """A client whose credentials permit no answers, as those of a program."""
+
+    async def state(self, stream: StreamName) -> StreamState:
+        self.lost.set_result(FatalError("no permission: subscription to _INBOX"))
+        raise TransientError(f"no reply from {stream}")
+
+
+def test_credentials_that_permit_too_little_are_named_and_not_the_cell(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = OwnCommand(monkeypatch, capsys, cell.server, Denied)("jobs")
+    assert (code, out) == (2, "")
+    assert "does not permit these credentials what the command needs (no permission: subscription to _INBOX)" in err
+    assert "has no cell" not in err

@@ -13,7 +13,7 @@ from berth.cli.app import call
 from berth.cli.commands import COMMANDS
 
 CASES = (
-    ("berth s", {"status", "submit", "switches", "superpods", "simulate"}),
+    ("berth s", {"status", "submit", "switches", "superpods", "simulate", "streams"}),
     ("berth dead ", {"list", "show", "replay", "purge"}),
     ("berth simulate --pol", {"--policy"}),
     ("berth simulate --policy ", {"fifo", "skip", "easy", "conservative"}),

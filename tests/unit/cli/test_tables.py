@@ -8,7 +8,7 @@ from rich.console import Console
 
 from berth.cli import output
 from berth.cli.output import print_legend, print_result, print_table
-from berth.cli.tables import Span, Styled, Table, filled, text_of, wrapped
+from berth.cli.tables import Drawing, Span, Styled, Table, filled, text_of, wrapped
 
 HEADERS = ("JOB", "PODS", "CHIPS", "SINCE", "WHERE, OR WHY NOT")
 WHY = "1234 of 5678 nodes have 16 chips, and 17 are free at most: 90210 are needed"
@@ -128,7 +128,7 @@ def test_sections_have_titles_and_indented_rows() -> None:
 
 def test_lines_of_a_drawing_stay_below_one_another() -> None:
     table = Table("SUPERPOD", "NODES", "FREE")
-    table.add_row("a", [Span("##", "red"), Span("..\n"), Span("##..", "green")], "4/8")
+    table.add_row("a", Drawing([[Span("##", "red"), Span("..")], [Span("##..", "green")]]), "4/8")
     assert plain(table, None) == ["SUPERPOD  NODES  FREE", "a         ##..   4/8", "          ##.."]
     assert plain(table, 12) == ["SUPERPOD: a", "NODES:", "  ##..", "  ##..", "FREE: 4/8", ""]
 

@@ -275,6 +275,27 @@ async def test_events_of_a_time() -> None:
             assert [one.position for one in await take(events, 2)] == [2, 3]
 
 
+async def test_many_events_in_a_second_come_several_with_a_reply() -> None:
+    asked: list[int] = []
+
+    def answer(request: dict[str, Any]) -> bytes:
+        asked.append(request["after"])
+        kept = {"stream": "s", "first": 1, "last": 9_999}
+        event = {"id": "", "namespace": "a", "name": "x", "uid": "u", "attempt": 0, "step": 0, "phase": "p", "at_ms": 1}
+        place = request["after"] + 1
+        found = [{"position": place, "stored_ms": 1, "event": {**event, "id": f"{place}"}}] if request["limit"] else []
+        return msgspec.json.encode(
+            {"ok": True, "events": found, "position": request["after"] + len(found), "mark": "m", "kept": kept}
+        )
+
+    async with answering(answer, "events") as client, aclosing(client.follow()) as events:
+        began_s = asyncio.get_running_loop().time()
+        assert [one.position for one in await take(events, 30)] == list(range(1, 31))
+        took_s = asyncio.get_running_loop().time() - began_s
+    assert len(asked) == 31
+    assert took_s > 9 * 0.02, "the first 20 at once, then 50 a second"
+
+
 async def test_more_events_than_a_reply_takes_come_in_pages() -> None:
     count = 2 * EVENTS_MAX + 7
     async with stored_events([("a", "x")] * count) as client, aclosing(client.follow()) as events:
@@ -480,4 +501,4 @@ async def test_the_end_of_the_client_ends_what_waits() -> None:
             await until(lambda: _waits(client), deadline_s=5, what="the service is asked")
             await client.close()
         assert waiting.result() == "the client is closed"
-        assert await raised(client.status("x"), ConnectionLostError) == "the client is closed"
+        assert await raised(client.status("x"), ConnectionLostError) == "the bus is closed"

@@ -1,10 +1,12 @@
 """Feeds: where a start begins, what it refuses, what is waited for, what is written down."""
 
+import asyncio
 import zlib
 
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.state.ledger import FOLD_VERSION
 from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
@@ -89,6 +91,28 @@ async def test_what_has_not_been_received_is_waited_for() -> None:
     await feeds.reach_fact(1, timeout_s=5)
     with pytest.raises(TransientError, match="sequence 2 not received"):
         await feeds.reach_fact(2, timeout_s=0.01)
+    await cell.close()
+
+
+async def test_what_comes_slowly_is_waited_for_as_long_as_it_comes() -> None:
+    """On a busy machine a start has more to read than arrives within the deadline."""
+    cell = await Cell().open()
+    loop = asyncio.get_running_loop()
+    feeds = cell.dispatcher.feeds
+    timeout_s, count = 0.2, 12
+    last = (await cell.user.state(StreamName.FACTS)).last_seq + count
+    sent: list[asyncio.Future[int]] = []
+
+    def send() -> None:
+        fact = pack_nodes(f"leaf{len(sent)}", [a_node(f"n{len(sent)}")], at_ms=0)
+        sent.append(cell.user.submit(cell.user.subjects.fact_node(f"leaf{len(sent)}"), encode(fact)))
+        if len(sent) < count:
+            loop.call_later(timeout_s / 4, send)
+
+    began_s = loop.time()
+    send()
+    await feeds.reach_fact(last, timeout_s=timeout_s)
+    assert loop.time() - began_s > timeout_s
     await cell.close()
 
 

@@ -6,15 +6,22 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from berth.runtime.bus.port import Gap, GapReason, Stored
+from berth.runtime.bus.signatures import Signatures
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import Feeds
-from berth.runtime.ledger_reader import LedgerFollower, Skips, follow_ledger, stored_digest
+from berth.runtime.ledger_reader import LedgerFollower, Skips, follow_ledger, skip_of
 from berth.runtime.ledger_repair import find
+from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode
+from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
+from berth.schemas.versions import encode_record
 from tests.support.cells import Cell
+from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer
+from tests.support.signing_keys import Signer, signer
 from tests.support.stored_cells import GARBAGE, append, at_rest, remove
 from tests.support.waiting import SLACK
 
@@ -172,3 +179,64 @@ async def test_a_process_that_knew_skips_does_not_go_on_without_their_stream(cel
     with pytest.raises(TransientError, match="SKIPS was deleted"):
         await follower.see_skips(bus)
     await follower.stop()
+
+
+LEADER, FORGER, READER = signer(1), signer(2), signer(3)
+CHAINED = Settings(chain=1)
+
+
+async def signed(by: Signer | None) -> tuple[FakeBus, FakeBus]:
+    """A ledger with an epoch of a leader with or without a key, and then three messages of a forger."""
+    server = FakeServer(ManualClock())
+    leader, forger = FakeBus(server, "cell"), FakeBus(server, "cell")
+    await leader.ensure_streams()
+    leader.signatures = by.knowing() if by is not None else leader.signatures
+    forger.signatures = FORGER.knowing()
+    epoch = encode_record(Epoch(1, 0, 0, 1, "a", CHAINED), CHAINED, sequence=1)
+    await append(leader, epoch)
+    await append(forger, *[encode_record(Epoch(9, 1, 0, 1, "f", CHAINED), CHAINED, sequence=2)] * 3)
+    leader.signatures = READER.alone_knowing(LEADER)
+    return leader, forger
+
+
+@pytest.mark.parametrize("start", [1, 2, 4, 5])
+async def test_a_reader_knows_from_what_is_before_its_start_that_records_are_signed(start: int) -> None:
+    bus, forger = await signed(LEADER)
+    await append(forger, encode_record(Epoch(9, 4, 0, 1, "f", CHAINED), CHAINED, sequence=5))
+    found, gaps, applied = await read(bus, start)
+    assert (gaps, applied) == ([], 5)
+    assert [skip_of(data) is not None for sequence, data in found if sequence > 1] == [True] * (6 - max(start, 2))
+    await bus.close()
+    await forger.close()
+
+
+async def test_a_reader_starts_although_the_message_before_its_start_was_deleted() -> None:
+    bus, forger = await signed(LEADER)
+    bus.server.stream(bus.subjects.stream(StreamName.LEDGER)).remove(4)
+    found, gaps, _ = await read(bus, 5)
+    assert (found, gaps) == ([], [])
+    await bus.close()
+    await forger.close()
+
+
+@pytest.mark.parametrize("start", [1, 2, 5])
+async def test_a_ledger_that_nobody_signed_is_read_as_it_is(start: int) -> None:
+    bus, forger = await signed(None)
+    bus.signatures = READER.alone_knowing(LEADER)
+    forger.signatures = Signatures()
+    await append(forger, encode_record(Epoch(9, 4, 0, 1, "f", CHAINED), CHAINED, sequence=5))
+    found, _, _ = await read(bus, start)
+    assert [sequence for sequence, _ in found] == list(range(start, 6))
+    assert all(skip_of(data) is None for _, data in found)
+    await bus.close()
+    await forger.close()
+
+
+async def test_a_skip_without_a_signature_is_none() -> None:
+    bus, forger = await signed(LEADER)
+    skip_ = Skip(1, 1, stored_digest((await bus.read(StreamName.LEDGER))[0].data))
+    await forger.publish(forger.subjects.skip(1), encode(skip_))
+    found, gaps, _ = await read(bus, 1)
+    assert (gaps, skip_of(found[0][1])) == ([], None)
+    await bus.close()
+    await forger.close()

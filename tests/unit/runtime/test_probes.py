@@ -97,7 +97,7 @@ async def test_the_connection_and_what_waits_are_known_when_they_are_asked_for()
         readiness.ready()
         link.followed = [
             Followed("FACTS", 10, 3, is_filtered=False),
-            Followed("FACTS", 8, 2, is_filtered=True),
+            Followed("FACTS", 8, 2, is_filtered=True, foreign=4),
             Followed("STATUS", 4, 0, is_filtered=False),
         ]
         assert await scraped() == {
@@ -105,6 +105,8 @@ async def test_the_connection_and_what_waits_are_known_when_they_are_asked_for()
             "berth_process_connected": 1,
             'berth_process_waiting_messages{stream="FACTS"}': 5,
             'berth_process_waiting_messages{stream="STATUS"}': 0,
+            'berth_process_foreign_messages{stream="FACTS"}': 4,
+            'berth_process_foreign_messages{stream="STATUS"}': 0,
         }
         link.connected, link.followed = False, []
         assert await scraped() == {"berth_process_ready": 0, "berth_process_connected": 0}

@@ -50,11 +50,15 @@ async def test_ends_that_are_far_apart_never_end_the_cell(tmp_path: Path) -> Non
 
 async def test_a_server_that_ends_again_and_again_at_once_ends_the_cell(tmp_path: Path) -> None:
     fleet, server, clock, lines = a_fleet(tmp_path)
-    with pytest.raises(GivenUpError, match="nats-server ended, 6 times in a row; its log is .*nats-server.log"):
+
+    async def end_again_and_again() -> None:
         for _ in range(100):
             server.pid = None
             await fleet._look_at_server()
             clock.advance(1)
+
+    with pytest.raises(GivenUpError, match="nats-server ended, 6 times in a row; its log is /"):
+        await end_again_and_again()
     assert server.starts == RESTARTS_MAX
     assert lines[-1] == "nats-server ended; it is started again in 4 s", "ever longer pauses"
 
@@ -71,7 +75,11 @@ async def test_a_server_that_does_not_start_is_tried_again(tmp_path: Path) -> No
     await fleet._look_at_server()
     assert server.pid is not None
     server.pid, server.fails = None, True
-    with pytest.raises(GivenUpError, match="no room, 6 times in a row"):
+
+    async def look_again_and_again() -> None:
         for _ in range(100):
             await fleet._look_at_server()
             clock.advance(1)
+
+    with pytest.raises(GivenUpError, match="no room, 6 times in a row"):
+        await look_again_and_again()

@@ -6,7 +6,8 @@ import pytest
 
 from berth.cli.output import CommandError
 from berth.cli.recordings.record import Live
-from berth.runtime.ledger_reader import stored_digest
+from berth.formats.shown import Shown, shown
+from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode, open_envelope
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.recording import Entry
@@ -28,11 +29,11 @@ async def test_a_live_cell_is_printed_with_its_skips(*, is_deleted: bool) -> Non
     printed: list[tuple[int, str]] = []
     moved = asyncio.Event()
 
-    def show(entry: Entry) -> str:
+    def show(entry: Entry) -> Shown:
         if not entry.subject:
             printed.append((entry.sequence, open_envelope(entry.data).kind))
             moved.set()
-        return ""
+        return shown("")
 
     live = Live(cell.user, show)
     async with asyncio.TaskGroup() as group:
@@ -54,7 +55,7 @@ async def test_messages_that_were_deleted_end_it_with_the_command() -> None:
     cell = await grown("one")
     await cell.dispatcher.stop()
     head = cell.dispatcher.state.fold.head
-    live = Live(cell.user, lambda _: "")
+    live = Live(cell.user, lambda _: shown(""))
 
     async def spoil() -> None:
         await live.began.wait()
@@ -80,9 +81,9 @@ async def test_a_message_that_claims_to_know_facts_to_come_holds_up_nothing() ->
     head, facts_seq = cell.dispatcher.state.fold.head, cell.dispatcher.state.facts_seq
     printed: list[tuple[str, int]] = []
 
-    def show(entry: Entry) -> str:
+    def show(entry: Entry) -> Shown:
         printed.append((entry.subject, entry.sequence))
-        return ""
+        return shown("")
 
     live = Live(cell.user, show)
     async with asyncio.TaskGroup() as group:

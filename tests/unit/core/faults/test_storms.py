@@ -212,6 +212,24 @@ def test_those_that_wait_for_places_count_although_nothing_of_them_changed() -> 
     assert (kept, held(cell)) == ([], ["j0", "j1", "j8", "j9"])
 
 
+def test_jobs_that_wait_for_places_keep_none_back_that_has_some() -> None:
+    """However long they wait; of those with places as many restart as may at a time."""
+    cell = FaultCell(
+        [a_node(name) for name in "abc"], plan_before_delete=True, restarts_at_once=1, restart_share_percent=100
+    )
+    cell.run(a_job("j0", chips=8, replicas=2), labels=GRACE)
+    cell.run(a_job("j1", chips=2), a_job("j2", chips=2), labels=GRACE)
+    (shared,) = {cell.node_of("j1", 0), cell.node_of("j2", 0)}
+    broken = {cell.node_of("j0", 0): 1, shared: 0b1 | 0b100}
+    fact = pack_health("all", [NodeCondition(name, unhealthy=broken.get(name, 0)) for name in "abc"], at_ms=cell.now_ms)
+    cell.fact(SUBJECTS.fact_health("all"), fact)
+    (step,) = cell.turns()
+    assert step.name in {"j1", "j2"}
+    cell.remove(step.name)
+    assert [one.name for one in cell.turns()] == [{"j1": "j2", "j2": "j1"}[step.name]]
+    assert cell.phase("j0") == "placed"
+
+
 @pytest.mark.parametrize(
     ("subject", "fact", "problem"),
     [

@@ -16,10 +16,10 @@ TASKS = 300
 NODES = 50
 
 
-def many_tasks(name: str, *, pods: int = 1, first: int = 0, tasks: int = TASKS, **changes: object) -> JobRequest:
-    """A job whose tasks all differ; with two pods of each it is larger than the cell."""
+def many_tasks(name: str, *, first: int = 0, tasks: int = TASKS) -> JobRequest:
+    """A job whose tasks all differ."""
     cpus = range(first + 1, first + tasks + 1)
-    return a_job(name, tasks=[Task(f"t{cpu}", pods, 1, cpu_milli=cpu) for cpu in cpus], **changes)
+    return a_job(name, tasks=[Task(f"t{cpu}", 1, 1, cpu_milli=cpu) for cpu in cpus])
 
 
 def a_cell(**changes: object) -> CoreCell:
@@ -129,15 +129,17 @@ def test_a_late_gang_is_tried_again_after_ever_longer_pauses_whatever_changes() 
     assert verdict_of(decided(cell, opened(cell)), "many").placement is not None
 
 
-def test_a_heavy_gang_without_room_pauses_and_says_why() -> None:
-    cell = a_cell()
+@pytest.mark.parametrize("policy", ["skip", "easy", "conservative"])
+def test_a_heavy_gang_without_room_pauses_and_says_why(policy: str) -> None:
+    """It has no reservation either, which would be planned anew in each round."""
+    cell = a_cell(queue_policy=policy)
     cell.place(*(a_job(f"full-{n}", chips=8) for n in range(NODES)))
     cell.ask(many_tasks("many"))
     pauses = []
     for _ in range(5):
         refusal = decided(cell, opened(cell)).verdicts[0].refusal
         assert refusal is not None
-        assert refusal.code == "no-room"
+        assert (refusal.code, refusal.start_ms) == ("no-room", 0)
         pauses.append(refusal.retry_ms - cell.now_ms)
         cell.now_ms = refusal.retry_ms
     assert pauses == [1_000, 2_000, 4_000, 8_000, 10_000]

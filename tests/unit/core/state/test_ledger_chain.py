@@ -144,6 +144,14 @@ def newer_version(_: Ledger) -> bytes:
     return msgspec.msgpack.encode((Round.KIND, Round.VERSION + 1, [1], "9.7"))
 
 
+def huge_version(_: Ledger) -> bytes:
+    return msgspec.msgpack.encode((Round.KIND, 2**32, [1], "9.7", b"x" * 16))
+
+
+def largest_version(_: Ledger) -> bytes:
+    return msgspec.msgpack.encode((Epoch.KIND, 2**64 - 1, [1], "", b"x" * 16))
+
+
 def unchained_leader(ledger: Ledger) -> bytes:
     return encode(Epoch(9, ledger.fold.base_seq, 0, 99, "thief", Settings()))
 
@@ -164,6 +172,8 @@ FOREIGN: list[tuple[Callable[[Ledger], bytes], str]] = [
     (newer_kind, UNCHAINED),
     (newer_kind_of_another, UNCHAINED),
     (newer_version, UNCHAINED),
+    (huge_version, UNCHAINED),
+    (largest_version, UNCHAINED),
 ]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.state.ledger import LedgerFold
 from berth.core.verification.findings import RESTORE
-from berth.core.verification.pod_check import BoundPod, pod_finding, twice_given
+from berth.core.verification.pod_check import BoundPod, are_records_lost, pod_finding, twice_given
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Adoption, Epoch, Round, Settings, Verdict
@@ -113,6 +113,18 @@ def test_a_pod_that_does_not_name_all_of_its_chips_has_them(fold: LedgerFold) ->
 def test_a_record_that_the_ledger_does_not_have(fold: LedgerFold) -> None:
     assert code(POD, fold, last_seq=1) == ("pod-ahead", RESTORE)
     assert code(changed(job_uid="gone"), fold, last_seq=1) == ("pod-ahead", RESTORE)
+
+
+def test_one_node_alone_does_not_say_that_records_are_lost_where_pods_have_codes(fold: LedgerFold) -> None:
+    one = changed(sequence=9, has_code=True)
+    other = changed(name="ns/second", uid="u2", node="b", sequence=8, has_code=True)
+    known = changed(name="ns/third", uid="u3", node="c", has_code=True)
+    assert not are_records_lost([one, known], stream=STREAM, last_seq=2)
+    assert are_records_lost([one, other], stream=STREAM, last_seq=2)
+    assert are_records_lost([changed(sequence=9)], stream=STREAM, last_seq=2)
+    found = pod_finding(one, fold, stream=STREAM, last_seq=2, are_lost=False)
+    assert found is not None
+    assert (found.code, found.repair) == ("pod-ahead", "kubectl get pod -n ns first -o yaml")
 
 
 def test_ranks_that_gave_back_what_they_had_have_no_place(fold: LedgerFold) -> None:

@@ -76,3 +76,8 @@ def test_names_and_messages_stay_within_what_the_server_takes() -> None:
     assert ".." not in name
     event = new_event(long, reason="Waiting", message="m" * 2000, first_ms=0, last_ms=0)
     assert len(event.message) == MESSAGE_MAX
+
+
+def test_a_message_is_printable_whatever_it_tells_of() -> None:
+    event = new_event(POD, reason="Waiting", message="no node\n\x1b[31m\u202ehas", first_ms=0, last_ms=0)
+    assert event.message == r"no node\n\x1b[31m\u202ehas"

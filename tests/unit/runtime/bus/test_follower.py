@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from berth.runtime.bus import follower
+from berth.runtime.bus.deliveries import Delivery, delivery_of
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.port import Gap, GapReason, Stored
@@ -12,7 +13,7 @@ from berth.runtime.bus.stream_api import Api
 from berth.runtime.bus.streams import keeping
 from berth.runtime.errors import TransientError
 from berth.schemas.subjects import StreamName
-from tests.support.fake_wire import STREAM, FakeWire
+from tests.support.fake_wire import STREAM, SUBJECT, Arrived, FakeWire
 from tests.support.waiting import SLACK, until
 
 _DEADLINE_S = 10.0
@@ -29,7 +30,7 @@ class Reader:
         self.follower: NatsFollower
 
     async def start(self, *, start_seq: int = 1, filters: tuple[str, ...] = (), is_latest: bool = False) -> None:
-        inbox = Inbox(self.wire)
+        inbox = Inbox(self.wire, self.wire.deliveries())
         await inbox.open()
         wanted = Wanted(
             name=StreamName.LEDGER,
@@ -234,7 +235,7 @@ async def test_an_empty_replica_that_answers_while_nobody_leads_is_no_gap() -> N
 async def test_what_a_stream_has_is_told_by_its_leader_alone() -> None:
     wire = FakeWire()
     wire.store(2)
-    inbox = Inbox(wire)
+    inbox = Inbox(wire, wire.deliveries())
     await inbox.open()
     api = Api(inbox)
     wire.has_leader = False
@@ -334,3 +335,57 @@ async def test_a_reader_of_a_replica_covers_what_the_leader_had_a_look_ago(monke
     await until(lambda: reader.follower.covered == 3, deadline_s=_DEADLINE_S, what="it is covered")
     assert reader.wire.looks >= looks + 2
     await reader.follower.stop()
+
+
+_ACK = f"$JS.ACK.{STREAM}.{{name}}"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "$JS.ACK",
+        ".".join(["x"] * 9),
+        "_INBOX.somebody",
+        _ACK + ".1.2.2.0",
+        _ACK + ".1.2.2.0.0.0",
+        _ACK + ".1.two.2.0.0",
+        _ACK + ".1.-2.2.0.0",
+        _ACK + ".1.2.2.0." + "9" * 5000,
+        _ACK + ".1.\u0662.2.0.0",
+        _ACK.replace(STREAM, "OTHER") + ".1.2.2.0.0",
+        f"$JS.ACK.{STREAM}.another.1.2.2.0.0",
+        f"$JS.ACK.domain.hash.{STREAM}.another.1.2.2.0.0.token",
+    ],
+)
+async def test_what_its_consumer_did_not_deliver_is_dropped_and_counted(reply: str) -> None:
+    reader = Reader()
+    await reader.start()
+    reader.wire.store(1)
+    await reader.has(1)
+    name, consumer = next(iter(reader.wire.consumers.items()))
+    forged = Arrived(SUBJECT, reply.replace("{name}", name), b"forged")
+    reader.wire.hand(consumer.inbox, forged)
+    reader.wire.store(1)
+    await reader.has(1, 2)
+    assert (reader.follower.foreign, reader.follower.recreations) == (1, 0)
+    await reader.follower.stop()
+
+
+async def test_a_forged_end_of_a_pull_does_not_end_a_follower() -> None:
+    reader = Reader()
+    await reader.start()
+    reader.wire.store(1)
+    await reader.has(1)
+    consumer = next(iter(reader.wire.consumers.values()))
+    forged = Arrived(consumer.inbox, headers={"Status": "408", "Nats-Pending-Messages": "many"})
+    reader.wire.hand(consumer.inbox, forged)
+    reader.wire.store(1)
+    await reader.has(1, 2)
+    await reader.follower.stop()
+
+
+def test_a_delivery_behind_a_domain_is_read_too() -> None:
+    plain = delivery_of("$JS.ACK.S.C.1.7.5.3000000.2", "S", "C")
+    assert plain == Delivery(7, 5, 3, 2)
+    assert delivery_of("$JS.ACK.hub.hash.S.C.1.7.5.3000000.2.token", "S", "C") == plain

@@ -22,10 +22,10 @@ DEADLINE_S = 5.0
 
 
 class Wire(FakeWire):
-    """Takes everything down, and answers only what is written to oneself; while ``gate`` is not set, writing waits.
+    """Takes everything down, and answers nothing; while ``gate`` is not set, writing waits.
 
     Attributes:
-        sent: What the server has sent and this process has not read yet, by subject; read before what comes next.
+        sent: What the server has sent and this process has not read yet, by subject; read at the next round trip.
     """
 
     def __init__(self) -> None:
@@ -39,10 +39,12 @@ class Wire(FakeWire):
         assert headers is None
         self.written.append((subject, data, reply))
         await self.gate.wait()
-        if subject.startswith("_INBOX."):
-            sent, self.sent = [*self.sent, (subject, data)], []
-            for one in sent:
-                self.answer(*one)
+
+    async def round_trip(self, *, timeout_s: float) -> None:
+        await super().round_trip(timeout_s=timeout_s)
+        sent, self.sent = self.sent, []
+        for one in sent:
+            self.answer(*one)
 
     def answer(self, subject: str, data: bytes, reply: str = "") -> None:
         self.hand(subject, Arrived(subject, reply, data))
@@ -99,7 +101,7 @@ async def test_bytes_of_publishes_that_are_done_leave_room_for_others(monkeypatc
 
 async def test_a_gathering_that_is_over_waits_for_nobody() -> None:
     wire = Wire()
-    inbox = Inbox(wire)
+    inbox = Inbox(wire, wire.answers())
     await inbox.open()
     gathered = await inbox.gather({0: "score.0", 1: "score.1"}, b"?", timeout_s=0.01)
     assert (gathered.replies, gathered.missing) == ({}, [0, 1])
@@ -116,12 +118,12 @@ async def test_a_request_that_cannot_be_answered_now_does_not_end_its_handler() 
             raise errors.pop()
         return data
 
-    served = NatsServed(wire, Inbox(wire), Endpoint("ask", "ask", "", "", ""), handle, DEFAULT_LOG)
+    served = NatsServed(wire, Endpoint("ask", "ask", "", "", ""), handle, DEFAULT_LOG)
     served._listening = await wire.listen("ask", served._receive)
-    wire.answer("ask", b"1", reply="first")
-    wire.answer("ask", b"2", reply="second")
+    wire.answer("ask", b"1", reply="_INBOX.first.r.1")
+    wire.answer("ask", b"2", reply="_INBOX.second.r.1")
     await wire.wrote(1)
-    assert wire.written == [("second", b"2", "")]
+    assert wire.written == [("_INBOX.second.r.1", b"2", "")]
     assert (served.taken, served.failed, wire.failures) == (2, 1, [])
     await served.cancel()
 
@@ -141,17 +143,17 @@ async def test_some_requests_are_handled_at_once_and_begin_in_order() -> None:
             raise TransientError("away")
         return data
 
-    served = NatsServed(wire, Inbox(wire), Endpoint("ask", "ask", "", "", "", at_once=2), handle, DEFAULT_LOG)
+    served = NatsServed(wire, Endpoint("ask", "ask", "", "", "", at_once=2), handle, DEFAULT_LOG)
     served._listening = await wire.listen("ask", served._receive)
     for number in b"12345":
-        wire.answer("ask", bytes([number]), reply=f"to-{chr(number)}")
+        wire.answer("ask", bytes([number]), reply=f"_INBOX.to.r.{chr(number)}")
     await until(lambda: running == 2, deadline_s=5, what="two requests")
     assert began == [b"1", b"2"]
     gate.set()
     await until(lambda: served.taken == 5, deadline_s=5, what="all requests")
     await served.cancel()
     assert began == [b"1", b"2", b"3", b"4", b"5"]
-    assert sorted(reply for reply, _, _ in wire.written if reply.startswith("to-")) == ["to-1", "to-2", "to-4", "to-5"]
+    assert sorted(reply[-1] for reply, _, _ in wire.written if reply.startswith("_INBOX.to.")) == ["1", "2", "4", "5"]
     assert (served.taken, served.failed, wire.failures) == (5, 1, [])
 
 
@@ -163,10 +165,10 @@ async def test_a_handler_that_fails_among_others_ends_them_and_says_why() -> Non
             await asyncio.Event().wait()
         raise ValueError("wrong")
 
-    served = NatsServed(wire, Inbox(wire), Endpoint("ask", "ask", "", "", "", at_once=2), handle, DEFAULT_LOG)
+    served = NatsServed(wire, Endpoint("ask", "ask", "", "", "", at_once=2), handle, DEFAULT_LOG)
     served._listening = await wire.listen("ask", served._receive)
-    wire.answer("ask", b"1", reply="first")
-    wire.answer("ask", b"2", reply="second")
+    wire.answer("ask", b"1", reply="_INBOX.first.r.1")
+    wire.answer("ask", b"2", reply="_INBOX.second.r.1")
     await until(lambda: bool(wire.failures), deadline_s=5, what="the failure")
     assert "handler of ask ended: ValueError('wrong')" in str(wire.failures[0])
 
@@ -191,7 +193,7 @@ async def test_no_more_publishes_are_on_their_way_than_the_bound_says(monkeypatc
 
 async def test_a_shard_that_nobody_serves_is_missing() -> None:
     wire = Wire()
-    inbox = Inbox(wire)
+    inbox = Inbox(wire, wire.answers())
     await inbox.open()
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(inbox.gather({0: "score.0", 1: "score.1"}, b"?", timeout_s=DEADLINE_S))
@@ -203,9 +205,18 @@ async def test_a_shard_that_nobody_serves_is_missing() -> None:
     assert (gathered.replies, gathered.missing) == ({1: b"offer"}, [0])
 
 
+async def test_who_knows_where_some_answers_go_knows_it_of_no_other() -> None:
+    wire, inbox = await an_inbox()
+    await inbox.gather(dict.fromkeys(range(100), "score"), b"?", timeout_s=0.01)
+    tokens = [reply.rpartition(".")[2] for _, _, reply in wire.written]
+    assert min(map(len, tokens)) >= 16
+    assert len({token[:8] for token in tokens}) == 100
+    assert len({token[-8:] for token in tokens}) == 100
+
+
 async def an_inbox() -> tuple[Wire, Inbox]:
     wire = Wire()
-    inbox = Inbox(wire)
+    inbox = Inbox(wire, wire.answers())
     await inbox.open()
     return wire, inbox
 

@@ -1,6 +1,6 @@
 """A replay stores the request of a letter once, whatever happens in between."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 import pytest
@@ -96,8 +96,15 @@ class LosingAnswers(PickyServer):
 
     swallows = ""
 
-    def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
-        sequence = super().store(subject, data, expected, ttl_s)
+    def store(
+        self,
+        subject: str,
+        data: bytes,
+        expected: tuple[str, int] | None,
+        ttl_s: int | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
+        sequence = super().store(subject, data, expected, ttl_s, headers)
         if self.swallows and self.swallows in subject:
             raise AmbiguousError(f"publish to {subject}: time-out")
         return sequence

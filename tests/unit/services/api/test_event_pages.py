@@ -1,6 +1,8 @@
 """Pages of stored events, waits for those to come, and what is lost."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,9 +10,10 @@ import pytest
 from berth.runtime.bus.port import Stored
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.programs.replies import Rank
+from berth.schemas.programs.requests import EventsRequest
 from berth.schemas.subjects import StreamName
 from berth.services.api.event_tail import _BYTES_MAX, _ROWS_MAX, Jobs, Reading, Tail
-from tests.support.fake_bus import FakeBus, FakeServer
+from tests.support.fake_bus import FakeBus, FakeFollower, FakeServer
 from tests.support.programs import answering_events
 from tests.support.stored_events import an_event, events, uids, waits
 from tests.support.waiting import SLACK
@@ -92,6 +95,16 @@ async def test_an_event_that_is_longer_than_a_reply_has_no_ranks_and_says_so() -
         reply = await told.ask()
         assert uids(reply) == ["u-0", "u-1"]
         assert all(not one["event"]["ranks"] and "too long" in one["event"]["sentence"] for one in reply["events"])
+
+
+async def test_an_event_that_is_too_long_without_its_ranks_is_left_out_and_others_follow() -> None:
+    async with events() as told:
+        told.store(0)
+        told.store(1, code="c" * 5_000)
+        told.store(2)
+        told.server.payload_limit_bytes = 2_000
+        reply = await told.ask()
+        assert (uids(reply), reply["position"], reply["more"]) == (["u-0", "u-2"], 3, False)
 
 
 async def test_how_far_the_stream_goes() -> None:
@@ -185,6 +198,38 @@ async def test_events_that_were_removed_after_the_position_are_lost() -> None:
         assert uids(await told.ask(after=5, mark=reply["mark"])) == [], "all were read before they became too old"
 
 
+async def test_a_mark_whose_message_became_too_old_says_nothing_to_an_instance_that_has_not_seen_it() -> None:
+    async with events() as told:
+        told.store(*range(5))
+        reply = await told.ask()
+        await told.bus.purge(StreamName.EVENTS, keep_from_seq=6)
+        async with FakeBus(told.server, "c") as bus, answering_events(bus) as pages:
+            page = await pages.page(EventsRequest(after=5, mark=reply["mark"]), "")
+            assert (page.events, page.position) == ([], 5)
+
+
+class LateBus(FakeBus):
+    """A bus whose followers are some time behind."""
+
+    def follow(self, *args: Any, on_message: Callable[[Stored], None], **more: Any) -> FakeFollower:  # noqa: ANN401  # as they are
+        def later(stored: Stored) -> None:
+            asyncio.get_running_loop().call_later(0.02, on_message, stored)
+
+        return super().follow(*args, on_message=later if not more.get("filters") else on_message, **more)
+
+
+async def test_a_reply_has_all_that_was_stored_before_the_request() -> None:
+    async with events(kind=LateBus) as told:
+        await told.ask()
+        told.store(1, 2)
+        reply = await told.ask()
+        assert (uids(reply), reply["position"]) == (["u-1", "u-2"], 2)
+        told.store(3)
+        assert uids(await told.ask(after=3, wait_s=0.1)) == [], (
+            "another instance may have told the program of the third"
+        )
+
+
 async def test_a_position_that_the_stream_has_not_reached_is_lost() -> None:
     async with events() as told:
         told.store(0)
@@ -265,6 +310,46 @@ async def test_what_is_kept_in_memory_is_bounded_and_older_events_come_from_the_
         assert told.pages._tail is tail
         assert 0 < len(tail._rows) <= _ROWS_MAX
         assert tail.base == count - len(tail._rows)
+
+
+async def test_a_wait_misses_no_event_that_memory_has_forgotten_when_it_ends() -> None:
+    async with events() as told, asyncio.TaskGroup() as group:
+        waiting = group.create_task(told.ask(namespace="a", wait_s=30))
+        await waits(told)
+        told.store(0)
+        told.store(*range(1, 2 * _ROWS_MAX), namespace="b")
+        told.store(9, namespace="a")
+        async with asyncio.timeout(10 * SLACK):
+            assert uids(await waiting) == ["u-0", "u-9"]
+
+
+class FloodedBus(FakeBus):
+    """While a message is read, so many others are stored that memory forgets the oldest."""
+
+    flood: Callable[[], None] | None = None
+
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        found = await super().message(stream, sequence)
+        flood, self.flood = self.flood, None
+        if flood is not None:
+            flood()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return found
+
+
+async def test_an_event_that_memory_forgets_while_the_mark_is_looked_at_is_not_missed() -> None:
+    async with events() as told, FloodedBus(told.server, "c") as bus, answering_events(bus) as pages:
+        told.store(0)
+        mark = (await told.ask())["mark"]
+        told.store(1)
+        await pages.page(EventsRequest(after=2), "")  # from now on in memory, without the message of the mark
+        told.store(2)
+        await asyncio.sleep(0)
+        bus.flood = lambda: told.store(*range(3, 2 * _ROWS_MAX), namespace="b")
+        reply = await pages.page(EventsRequest(namespace="a", after=2, mark=mark, wait_s=5), "")
+        assert bus.flood is None
+        assert [one.position for one in reply.events] == [3]
 
 
 async def test_the_bytes_in_memory_are_bounded() -> None:

@@ -1,11 +1,14 @@
 """Requests for events: who may read which, how many at once, and what is said of wrong ones."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from berth.schemas.subjects import StreamName
 from berth.services.api.config import ApiConfig, Grant
+from tests.support.fake_bus import FakeBus, FakeFollower
 from tests.support.programs import ask
 from tests.support.stored_events import events, uids, waits
 from tests.support.waiting import SLACK
@@ -70,6 +73,39 @@ async def test_an_identity_has_so_many_requests_at_once_and_others_theirs() -> N
         assert [uids(await one) for one in waiting] == [["u-1"]] * 2
         assert uids(await told.ask("alice", namespace="a")) == ["u-1"], "its places are free again"
         assert not told.pages._open
+
+
+class CountingBus(FakeBus):
+    """Counts how many readers of some subjects there are at the same time."""
+
+    now = most = 0
+
+    def follow(self, *args: Any, filters: Sequence[str] = (), **more: Any) -> FakeFollower:  # noqa: ANN401  # as they are
+        follower = super().follow(*args, filters=filters, **more)
+        if filters:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            stop = follower.stop
+
+            async def ended() -> None:
+                await stop()
+                self.now -= 1
+
+            follower.stop = ended  # type: ignore[method-assign]
+        return follower
+
+
+async def test_pages_of_one_identity_are_put_together_one_after_another() -> None:
+    async with events(GRANTS, CountingBus) as told:
+        service = told.service
+        assert isinstance(service, CountingBus)
+        told.store(1)
+        for identities, most in ((["alice", "alice"], 1), (["alice", "alice", "bob", "bob", "root"], 3)):
+            service.most = 0
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(told.ask(identity, namespace="a")) for identity in identities]
+            assert [uids(one.result()) for one in asked] == [["u-1"]] * len(asked)
+            assert service.most == most
 
 
 async def test_a_service_that_ends_answers_what_waits() -> None:

@@ -2,11 +2,14 @@
 
 import pytest
 
-from berth.services.api.config import ApiConfig
+from berth.services.api.config import ApiConfig, Grant
 from berth.services.api.rates import _KEPT_MAX, Rates
 from berth.services.api.request_errors import RequestError
 from tests.support.clock import ManualClock
 from tests.support.programs import job_file, programs
+from tests.support.stored_events import events
+
+ANYBODY = Grant(identity="*", role="read", namespaces=["*"])
 
 
 def refused(rates: Rates, identity: str, data: bytes = b"") -> RequestError | None:
@@ -45,6 +48,16 @@ async def test_a_reply_about_many_nodes_counts_by_their_number() -> None:
         await told.start(ApiConfig(requests_per_s=0.01, requests_burst=4))
         assert len((await told.ask("nodes", {"limit": 40}, identity="portal"))["nodes"]) == 40
         assert (await told.ask("rights", {}, identity="portal"))["code"] == "too-many"
+
+
+async def test_a_reply_with_many_events_counts_by_their_number() -> None:
+    config = ApiConfig(access="grants", requests_per_s=0.01, requests_burst=9, grants=[ANYBODY])
+    async with events(config) as told:
+        told.store(*range(1_000))
+        assert len((await told.ask("portal"))["events"]) == 1_000
+        assert (await told.ask("portal"))["code"] == "too-many"
+        assert len((await told.ask("other", limit=99))["events"]) == 99
+        assert (await told.ask("other", limit=1))["ok"]
 
 
 async def test_a_job_of_many_tasks_counts_by_their_number() -> None:

@@ -1,7 +1,7 @@
 """Streams that the server lost, or that are stuck, while the dispatcher runs or starts: they are created again."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -29,11 +29,12 @@ class FailingBus(FakeBus):
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
         self.asked += 1
         if self.errors:
             raise self.errors.pop(0)
-        await super().ensure_streams(replicas=replicas, max_bytes=max_bytes, max_age_s=max_age_s)
+        await super().ensure_streams(replicas=replicas, max_bytes=max_bytes, max_age_s=max_age_s, waits_for=waits_for)
 
 
 class SilentBus(FakeBus):
@@ -56,9 +57,12 @@ class PatientBus(FakeBus):
         replicas: int = 1,
         max_bytes: Mapping[StreamName, int] | None = None,
         max_age_s: Mapping[StreamName, int] | None = None,
+        waits_for: Collection[StreamName] = (),
     ) -> None:
         if not self.server.leaderless:
-            await super().ensure_streams(replicas=replicas, max_bytes=max_bytes, max_age_s=max_age_s)
+            await super().ensure_streams(
+                replicas=replicas, max_bytes=max_bytes, max_age_s=max_age_s, waits_for=waits_for
+            )
 
 
 async def state_of(bus: FakeBus) -> StreamState | None:

@@ -7,7 +7,7 @@ import pytest
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode, open_envelope
-from berth.schemas.facts import LedgerSeen
+from berth.schemas.facts import LedgerSeen, Witness
 from berth.schemas.ledger import Epoch
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.ledger_guard import CannotLeadError
@@ -68,6 +68,25 @@ async def test_a_record_that_the_ledger_does_not_have_ends_the_reign_before_anyt
         await cell.dispatcher.turn()
     assert "berth restore" in str(error.value)
     assert (await cell.user.state(StreamName.LEDGER)).last_seq == head
+
+
+@pytest.mark.parametrize(("nodes", "is_named"), [(("a",), False), (("a", "b"), True)])
+async def test_a_restore_is_named_once_pods_of_two_nodes_say_the_same(
+    cell: Cell, nodes: tuple[str, ...], *, is_named: bool
+) -> None:
+    head = cell.dispatcher.state.fold.head
+    found = [Witness(f"team/p-{node}", node, head + 1 + number) for number, node in enumerate(nodes)]
+    witnesses = [*reversed(found), Witness("team/old", "c", head)]
+    fact = LedgerSeen(await stream_of(cell), 1, head + len(nodes), at_ms=5, witnesses=witnesses)
+    await cell.user.publish(cell.user.subjects.fact_ledger, encode(fact))
+    await cell.settle()
+    with pytest.raises(CannotLeadError) as error:
+        await cell.dispatcher.turn()
+    said = str(error.value)
+    assert ("berth restore" in said) == is_named
+    assert f"team/p-a on node a (record {head + 1})" in said
+    assert "team/old" not in said
+    assert ("backup" in said) != is_named
 
 
 async def test_nobody_begins_an_epoch_on_such_a_ledger(cell: Cell) -> None:

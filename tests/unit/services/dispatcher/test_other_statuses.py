@@ -1,5 +1,6 @@
 """Statuses that another dispatcher stored while this one leads."""
 
+import msgspec
 import pytest
 
 from berth.schemas.envelope import encode
@@ -43,6 +44,34 @@ async def test_a_late_status_of_a_former_leader_is_replaced() -> None:
         cell.clock.advance(6)
         await cell.turns(2)
         assert await phase(cell, "job") == "placed"
+    await cell.close()
+
+
+async def forged(cell: Cell, data: bytes) -> None:
+    """Store what no dispatcher wrote on the subject of a job, and give the leader a look at it."""
+    await cell.user.publish(cell.user.subjects.status("default", "job"), data)
+    cell.clock.advance(6)
+    await cell.turns(2)
+
+
+async def test_what_is_no_status_is_replaced() -> None:
+    cell = await Cell().open()
+    await placed(cell)
+    for data in (b"", b"\x01 no status", b"\x93\xa6status\x01\x90"):
+        await forged(cell, data)
+        assert await phase(cell, "job") == "placed"
+    await cell.close()
+
+
+async def test_the_status_of_another_job_is_replaced_and_says_nothing_of_that_job() -> None:
+    cell = await Cell().open()
+    await placed(cell)
+    other = await cell.status("other")
+    assert other is not None
+    over = msgspec.structs.replace(other, phase="failed")
+    await forged(cell, encode(over))
+    assert await phase(cell, "job") == "placed"
+    assert await cell.status("other") == other
     await cell.close()
 
 

@@ -27,7 +27,7 @@ async def a_cell(twist: Callable[[Offer], Offer]) -> Cell:
     await shard.start()
 
     async def answer(data: bytes) -> bytes:
-        return encode(twist(decode(await shard.answer(data), Offer)))
+        return encode(twist(decode(await shard.answer(data) or b"", Offer)))
 
     await bus.serve(bus.subjects.score(0), answer, queue="shard-0")
     await cell.nodes([a_node("a")])

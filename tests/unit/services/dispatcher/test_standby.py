@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from berth.core.state.waiting_dump import WaitingDump
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import Feed
@@ -322,6 +323,36 @@ async def test_a_leader_with_nothing_to_do_writes_a_snapshot_after_a_tenth_of_th
     pair.cell.clock.advance(10)
     await pair.cell.turns(2)
     assert (await pair.cell.user.state(StreamName.SNAPSHOT)).last_seq > before
+
+
+@pytest.mark.parametrize("took_s", [0.1, 1.0])
+async def test_a_leader_that_is_never_idle_writes_early_snapshots_where_these_cost_little(
+    pair: Pair, took_s: float
+) -> None:
+    """Else a start under load reads up to 100,000 facts before it decides."""
+    pair.cell.config = msgspec.structs.replace(pair.cell.config, snapshot_records=40)
+    leader = await pair.standby()
+    await pair.succeed(leader)
+    dump = leader.state.dump
+
+    def slow_dump(waiting: WaitingDump | None = None) -> bytes:
+        pair.cell.clock.advance(took_s)
+        return dump(waiting)
+
+    leader.state.dump = slow_dump  # type: ignore[method-assign]  # as that of a large cell
+    await leader.snapshots.write()
+    pauses: list[float] = []
+    for _ in range(2):
+        for number in range(4):
+            await pair.cell.submit(a_job(f"one{len(pauses)}-{number}", chips=8))
+            await pair.cell.turns(2)
+        before = leader.snapshots._ledger_seq
+        began_s = pair.cell.clock.monotonic_s()
+        while leader.snapshots._ledger_seq == before:
+            pair.cell.clock.advance(1)
+            await leader.snapshots.maybe_write(is_idle=False)
+        pauses.append(pair.cell.clock.monotonic_s() - began_s)
+    assert pauses == pytest.approx([max(10, 50 * took_s)] * 2, abs=2)
 
 
 def status_followers() -> int:

@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from berth.services.gateway.http_protocol import Bounds
 from berth.services.gateway.server import Server, Tls, listen, server_of
+from berth.services.gateway.shares import Shares
 from tests.support.waiting import until
 
 TIMEOUT_S = 0.1
@@ -29,7 +30,11 @@ async def serving(
             scopes.append(scope)
         await answer(receive, send)
 
-    server: Server = server_of(app, Bounds(connections_max, timeout_s, 10, lambda _: None), Tls(None, None))
+    def pass_over(*_: object) -> None:
+        """Nobody looks."""
+
+    bounds = Bounds(connections_max, timeout_s, 10, pass_over, Shares("open connections", 10), pass_over)
+    server: Server = server_of(app, bounds, Tls(None, None))
     own = listen("127.0.0.1", 0)
     async with asyncio.TaskGroup() as group:
         group.create_task(server.serve([own]), name="server")

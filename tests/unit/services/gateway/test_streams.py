@@ -76,21 +76,32 @@ async def test_a_client_that_has_gone_leaves_nothing() -> None:
 
 def streams() -> tuple[Streams, GatewayMetrics, ManualClock]:
     metrics, clock = GatewayMetrics(MetricsRegistry()), ManualClock()
-    return Streams(LIMITS, OpenStreams(3, metrics), clock, metrics), metrics, clock
+    return Streams(LIMITS, OpenStreams(3, 2, metrics), clock, metrics), metrics, clock
 
 
 def test_too_many_streams_are_refused_until_one_is_closed() -> None:
     made, metrics, _ = streams()
-    readers = [made.open() for _ in range(3)]
+    readers = [made.open(one) for one in ("bob", "bob", "eve")]
     with pytest.raises(RequestError) as caught:
-        made.open()
+        made.open("bob")
     assert (caught.value.status, caught.value.code) == (503, "too-many")
     assert caught.value.all_headers() == {"Retry-After": "1"}
     assert (metrics.streams._value.get(), metrics.refused._value.get()) == (3, 1)
     made.close(readers[0])
-    made.close(readers[0])
-    made.open()
+    made.open("bob")
     assert metrics.streams._value.get() == 3
+
+
+def test_no_identity_has_more_than_its_share_of_streams() -> None:
+    made, metrics, _ = streams()
+    readers = [made.open("bob") for _ in range(2)]
+    with pytest.raises(RequestError, match="open streams of bob is 2, expected fewer than 2") as caught:
+        made.open("bob")
+    assert caught.value.code == "too-many"
+    assert metrics.refused._value.get() == 1
+    made.close(made.open("eve"))
+    made.close(readers[0])
+    made.open("bob")
 
 
 class Client:
@@ -130,7 +141,7 @@ def nothing() -> None:
 
 async def test_a_stream_ends_when_its_client_goes_and_gives_its_place_back() -> None:
     made, metrics, _ = streams()
-    reader, client = made.open(), Client()
+    reader, client = made.open("bob"), Client()
     response = made.respond(reader, chunks_of(reader), permitted, nothing)
     running = asyncio.get_running_loop().create_task(response({"method": "GET"}, client.receive, client.send), name="x")
     reader.put(1, b"one")
@@ -143,7 +154,7 @@ async def test_a_stream_ends_when_its_client_goes_and_gives_its_place_back() -> 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
 async def test_a_stream_that_never_begins_is_ended_too(method: str) -> None:
     made, metrics, _ = streams()
-    reader, ended = made.open(), list[bool]()
+    reader, ended = made.open("bob"), list[bool]()
 
     async def send(_: Any) -> None:  # noqa: ANN401  # as the server gives it
         if method == "GET":
@@ -160,7 +171,7 @@ async def test_a_stream_that_never_begins_is_ended_too(method: str) -> None:
 
 async def test_a_stream_ends_with_the_reason_when_its_reader_may_read_no_more() -> None:
     made, _, clock = streams()
-    reader, client = made.open(), Client()
+    reader, client = made.open("bob"), Client()
 
     async def expired() -> None:
         raise RequestError("token of bob has expired, expected one that is valid", "no-token")
@@ -179,7 +190,7 @@ async def test_a_stream_ends_with_the_reason_when_its_reader_may_read_no_more() 
 @pytest.mark.parametrize("code", ["too-many", "unavailable", "internal", "no-such-code"])
 async def test_a_stream_goes_on_while_the_rights_of_its_reader_are_not_known(code: str) -> None:
     made, _, clock = streams()
-    reader, client = made.open(), Client()
+    reader, client = made.open("bob"), Client()
     asked = 0
 
     async def unknown() -> None:
@@ -201,7 +212,7 @@ async def test_a_stream_goes_on_while_the_rights_of_its_reader_are_not_known(cod
 
 async def test_a_slow_client_is_counted_and_others_go_on() -> None:
     made, metrics, _ = streams()
-    slow, client = made.open(), Client()
+    slow, client = made.open("bob"), Client()
     client.takes.clear()
     response = made.respond(slow, chunks_of(slow), permitted, nothing)
     running = asyncio.get_running_loop().create_task(response({"method": "GET"}, client.receive, client.send), name="x")
@@ -216,13 +227,13 @@ async def test_a_slow_client_is_counted_and_others_go_on() -> None:
 
 async def test_all_streams_end_when_the_gateway_stops() -> None:
     made, _, _ = streams()
-    readers = [made.open() for _ in range(2)]
+    readers = [made.open("bob") for _ in range(2)]
     made.end_all("unavailable", "stopping")
     for reader in readers:
         (end,) = await all_of(reader)
         assert b'"unavailable"' in end
     with pytest.raises(RequestError, match="stopping"):
-        made.open()
+        made.open("bob")
 
 
 async def test_the_hub_tells_each_reader_of_its_own_job_alone() -> None:

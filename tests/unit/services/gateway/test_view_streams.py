@@ -28,7 +28,9 @@ class Cell:
         self.time_ms = 1_000
         self.views = 0
         self.metrics = Instruments.make(GatewayMetrics).metrics
-        self.streams = ViewStreams(self, self.metrics, waiting_max=waiting_max, opened=OpenStreams(1_000, self.metrics))
+        self.streams = ViewStreams(
+            self, self.metrics, waiting_max=waiting_max, opened=OpenStreams(1_000, 1_000, self.metrics)
+        )
 
     @property
     def version(self) -> int:
@@ -63,7 +65,7 @@ async def taken(reader: Reader) -> tuple[str, Change | View]:
 async def test_a_reader_gets_the_picture_and_then_its_changes() -> None:
     cell = Cell()
     cell.submit("a", "one")
-    reader = cell.streams.open(["*"])
+    reader = cell.streams.open(["*"], "one")
     cell.submit("a", "two")
     name, view = await taken(reader)
     assert name == "view"
@@ -75,7 +77,11 @@ async def test_a_reader_gets_the_picture_and_then_its_changes() -> None:
 
 async def test_readers_with_the_same_rights_share_one_encoding() -> None:
     cell = Cell()
-    one, two, other = cell.streams.open(["a", "b"]), cell.streams.open(["b", "a"]), cell.streams.open(["a"])
+    one, two, other = (
+        cell.streams.open(["a", "b"], "one"),
+        cell.streams.open(["b", "a"], "one"),
+        cell.streams.open(["a"], "one"),
+    )
     for _ in range(2):
         first, second, third = await one.next(1), await two.next(1), await other.next(1)
         assert first is second
@@ -85,18 +91,18 @@ async def test_readers_with_the_same_rights_share_one_encoding() -> None:
 
 async def test_many_readers_at_once_share_a_picture_and_later_ones_get_the_time_of_theirs() -> None:
     cell = Cell()
-    readers = [cell.streams.open(["*"]) for _ in range(50)]
+    readers = [cell.streams.open(["*"], "one") for _ in range(50)]
     assert cell.views == 1
     first = await readers[0].next(1)
     assert all([await reader.next(1) is first for reader in readers[1:]])
     cell.time_ms += 3_600_000  # nothing has changed for an hour
-    _, view = await taken(cell.streams.open(["*"]))
+    _, view = await taken(cell.streams.open(["*"], "one"))
     assert isinstance(view, View)
     assert view.at_ms == cell.time_ms
     assert msgspec.json.decode(cell.streams.view_json(["*"]), type=View) == view
     assert cell.views == 2
     cell.submit("a", "job")
-    _, view = await taken(cell.streams.open(["*"]))
+    _, view = await taken(cell.streams.open(["*"], "one"))
     assert isinstance(view, View)
     assert [job.name for job in view.jobs] == ["job"]
 
@@ -104,7 +110,7 @@ async def test_many_readers_at_once_share_a_picture_and_later_ones_get_the_time_
 async def test_a_reader_sees_no_job_of_other_namespaces() -> None:
     cell = Cell()
     cell.submit("b", "secret")
-    reader = cell.streams.open(["a"])
+    reader = cell.streams.open(["a"], "one")
     cell.submit("b", "hidden")
     cell.submit("a", "seen")
     _, view = await taken(reader)
@@ -121,7 +127,7 @@ async def test_a_reader_sees_no_job_of_other_namespaces() -> None:
 
 async def test_a_slow_reader_is_closed_and_the_others_go_on() -> None:
     cell = Cell(waiting_max=3)
-    slow, quick = cell.streams.open(["*"]), cell.streams.open(["*"])
+    slow, quick = cell.streams.open(["*"], "one"), cell.streams.open(["*"], "one")
     for number in range(4):
         assert await quick.next(1) is not None
         cell.submit("a", f"job-{number}")
@@ -132,14 +138,14 @@ async def test_a_slow_reader_is_closed_and_the_others_go_on() -> None:
 
 async def test_the_end_of_the_picture_ends_all_streams() -> None:
     cell = Cell()
-    reader = cell.streams.open(["*"])
+    reader = cell.streams.open(["*"], "one")
     cell.streams.publish(None)
     assert (await taken(reader))[0] == "view"
     assert await reader.next(1) is None
 
 
 async def test_a_quiet_stream_sends_comments() -> None:
-    reader = Cell().streams.open(["*"])
+    reader = Cell().streams.open(["*"], "one")
     await taken(reader)
     assert await reader.next(0.01) == b": keepalive\n\n"
 
@@ -155,7 +161,7 @@ async def answered(cell: Cell, sent: list[Message], leave: asyncio.Event, *, goe
     async def may_go_on() -> bool:
         return goes_on
 
-    reader = cell.streams.open(["*"])
+    reader = cell.streams.open(["*"], "one")
     assert cell.streams.count == 1
     response = ViewResponse(cell.streams, reader, SystemClock(), keepalive_s=0.01, may_go_on=may_go_on)
     await response(SCOPE, receive, send)

@@ -110,6 +110,23 @@ async def test_agents_report_straight_to_the_bus(world: World) -> None:
         assert not (await world.ask(b"rubbish"))["ok"]
 
 
+async def test_an_agent_reports_of_the_node_of_its_subject_alone(world: World) -> None:
+    world.configure(source="none")
+    await world.nodes("d", a_node("a"), a_node("node.b"))
+    async with world.service():
+        assert await world.ask(b'{"node":"node.b"}', "node.b") == {"ok": True}
+        await world.has("node.b", level=OK)
+        before = world.history("d")
+        for other in (b'{"node":"node.b","level":"evict"}', b'{"node":"node.b","unhealthy":[12]}'):
+            answer = await world.ask(other, "a")
+            assert answer == {"ok": False, "error": "node is 'node.b', expected a, the last token of the subject"}
+        assert await world.ask(b'{"node":"a"}', "a") == {"ok": True}
+        await world.has("a", level=OK)
+        after = world.history("d")
+        assert len(after) == len(before) + 1
+        assert (await world.has("node.b", level=OK)).reason == ""
+
+
 async def test_what_agents_said_outlives_the_service(world: World) -> None:
     world.configure(source="none")
     await world.nodes("d", a_node("a"))
@@ -118,7 +135,7 @@ async def test_what_agents_said_outlives_the_service(world: World) -> None:
         await world.has("a", level=OK, unhealthy=4)
     before = world.history("d")
     async with world.service():
-        await world.ask(b'{"node":"nobody"}')
+        await world.ask(b'{"node":"nobody"}', "nobody")
         assert world.history("d") == before
         world.clock.advance(601)
         await world.has("a", level=NO_NEW)

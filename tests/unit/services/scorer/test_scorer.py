@@ -32,7 +32,7 @@ async def a_cell(*, nodes: int = 3) -> Cell:
 
 async def ask(shard: Shard, facts_seq: int, ledger_seq: int = 1, *, wait_ms: int = 1) -> Offer:
     request = ScoreRequest(5, 1, facts_seq, ledger_seq, [Ask(SHAPE, 10)], wait_ms)
-    return decode(await shard.answer(encode(request)), Offer)
+    return decode(await shard.answer(encode(request)) or b"", Offer)
 
 
 def names(offer: Offer) -> list[str]:
@@ -188,6 +188,13 @@ async def test_what_is_no_request_is_poison(data: bytes) -> None:
     await cell.close()
 
 
+async def answers(shard: Shard, *requests: bytes) -> list[bytes | None]:
+    """Answers to requests that come at the same time."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(shard.answer(request)) for request in requests]
+    return [task.result() for task in tasks]
+
+
 class TickingClock(ManualClock):
     """A clock on which each look takes a while, as scoring does."""
 
@@ -210,10 +217,9 @@ async def test_a_request_for_which_nobody_waits_any_more_is_dropped() -> None:
     began_s = clock.monotonic_s()
     assert await shard.answer(request) is None, "it ends in the middle"
     assert clock.monotonic_s() - began_s < 1.0
-    late = asyncio.create_task(shard.answer(request))
-    following = asyncio.create_task(shard.answer(encode(ScoreRequest(6, 1, 3, 1, asks[:3], 1, keep_ms=2_000))))
-    assert await late is None
-    answer = await following
+    following = encode(ScoreRequest(6, 1, 3, 1, asks[:3], 1, keep_ms=2_000))
+    late, answer = await answers(shard, request, following)
+    assert late is None
     assert answer is not None
     assert decode(answer, Offer).round == 6
     assert (shard.answered, shard.late) == (4, 0), "the last one was asked within its time"
@@ -226,9 +232,9 @@ async def test_a_request_that_waited_longer_than_its_time_is_not_begun() -> None
     clock = shard.clock = TickingClock()
     clock.tick_s = 0.02
     asks = [Ask(msgspec.structs.replace(SHAPE, cpu_milli=cpu), 10) for cpu in range(1, 101)]
-    first = asyncio.create_task(shard.answer(encode(ScoreRequest(5, 1, 3, 1, asks, 1, keep_ms=60_000))))
-    second = asyncio.create_task(shard.answer(encode(ScoreRequest(6, 1, 3, 1, asks[:1], 1, keep_ms=100))))
-    assert await first is not None
-    assert await second is None
+    requests = (ScoreRequest(5, 1, 3, 1, asks, 1, keep_ms=60_000), ScoreRequest(6, 1, 3, 1, asks[:1], 1, keep_ms=100))
+    first, second = await answers(shard, *map(encode, requests))
+    assert first is not None
+    assert second is None
     assert shard.answered == 1
     await cell.close()

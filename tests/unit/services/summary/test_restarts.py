@@ -48,6 +48,17 @@ async def test_a_restart_is_told_with_the_pods_that_caused_it() -> None:
         }
 
 
+async def test_a_pod_of_another_namespace_with_the_uid_of_the_job_is_not_told() -> None:
+    desk = Desk()
+    desk.group()
+    desk.pod("llm-0", 0, "n0")
+    desk.pod("mine", 3, "n9", pods="/api/v1/namespaces/team-b/pods")
+    async with desk.running():
+        await desk.status(recovery(faulty=[3], ranks=[3]))
+        found = await desk.until_restarts(1)
+    assert found["RescheduleRecords"][0]["ReasonOfTask"][0]["PodName"] == ""
+
+
 async def test_a_later_step_of_a_recovery_is_no_other_restart_but_its_new_pods_are_told() -> None:
     desk = Desk()
     desk.group()
