@@ -28,9 +28,10 @@ _HEAVY_SHARE: Final = 0.5
 """Part of the deadline that heavy shapes may take in one round, beside that of the others."""
 
 _REST: Final = 4.0
-_REST_MAX_S: Final = 1.0
-"""After a round with heavy gangs they are left out for so many times as long, but no longer than this: otherwise all
-gangs would wait for such rounds."""
+_REST_MAX_S: Final = 10.0
+_REST_LATE_S: Final = 1.0
+"""After a round with heavy gangs they are left out for so many times as long, but no longer than this, or than that if
+they were late: otherwise all gangs would wait for such rounds."""
 
 _WHOLE_SHARE: Final = 0.9
 """Part of the deadline after which a shard without an answer is late; less means that it has no process. A timer may
@@ -89,6 +90,7 @@ class Scatter:
         """Time that heavy shapes may still take in its turn."""
         self._rests_until_s = -math.inf
         """Until then no heavy gang is decided."""
+        self._rest_max_s = _REST_MAX_S
 
     @property
     def work_max(self) -> int:
@@ -118,9 +120,12 @@ class Scatter:
         if rest and self._clock.monotonic_s() < self._rests_until_s:
             found = await self.gather(scorer, first, opening) if first else Offers({}, [], [])
             return found._replace(are_heavy_late=True)
-        if not self._shards:
-            return await self._scored_here(scorer, first, rest)
-        return await self._ask_shards(first, rest, opening.number)
+        if self._shards:
+            found = await self._ask_shards(first, rest, opening.number)
+        else:
+            found = await self._scored_here(scorer, first, rest)
+        self._rest_max_s = _REST_LATE_S if found.are_heavy_late else _REST_MAX_S
+        return found
 
     def rest_after(self, opening: Opening, began_s: float) -> None:
         """Let no heavy gang be decided for a while after a round that decided some.
@@ -131,7 +136,7 @@ class Scatter:
         """
         now_s = self._clock.monotonic_s()
         if opening.heavy and now_s >= self._rests_until_s:
-            self._rests_until_s = now_s + min(_REST * (now_s - began_s), _REST_MAX_S)
+            self._rests_until_s = now_s + min(_REST * (now_s - began_s), self._rest_max_s)
 
     async def advance(self, *, at_ms: int) -> None:
         """Send the shards the sequences up to which they may apply messages between requests."""

@@ -8,10 +8,13 @@ import pytest
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.hostile.cell import HostileCell, hostile_cell
 from tests.hostile.loads import LOADS, Load
-from tests.hostile.measuring import compare
+from tests.hostile.measuring import compare, merged
 
 SECONDS = 1.0
 """How long the bystander submits jobs beside each half of a load."""
+TRIES = 3
+FAR = 10_000
+"""Numbers of the requests of a try are so far from those of the one before."""
 SHORT_API = {"requests_per_s": 150.0, "requests_burst": 300}
 SHORT_DECISIONS = {"waiting_jobs_max": 200}
 
@@ -26,6 +29,8 @@ async def hostile(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> Asyn
 @pytest.mark.parametrize("load", LOADS, ids=[load.name for load in LOADS])
 async def test_what_a_tenant_sends_delays_a_bystander_by_less_than_the_bound(hostile: HostileCell, load: Load) -> None:
     await hostile.place_one()  # what is made once is made
-    found = await compare(hostile, load, seconds=SECONDS)
-    assert found.faults == [], found.line
+    parts = [await compare(hostile, load, seconds=SECONDS)]
+    while merged(parts).faults and len(parts) < TRIES:  # others use the machine as well: more figures tell
+        parts.append(await compare(hostile, load, seconds=SECONDS, first=len(parts) * FAR))
+    assert merged(parts).faults == [], merged(parts).line
     assert await hostile.leaders() == 1
