@@ -4,7 +4,7 @@ Longer than 400 lines because it wires every kind that is watched.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -13,7 +13,6 @@ from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kubernetes.owners import OwnerObject
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
@@ -23,7 +22,7 @@ from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.keys.mark_keys import marks_of
 from berth.runtime.kube.client import KubeApi
-from berth.runtime.kube.port import Api, Change, Handler, Reflection
+from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
@@ -259,11 +258,6 @@ async def _serve(
         allowed = partial(_reflect_if_allowed, api, config, instruments.log)
         tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
         tasks.append(group.create_task(allowed(QUEUES, Queue, queues, asyncio.Event()), name="reflect queues"))
-
-        def watch(path: str, kind: type[OwnerObject], handler: Handler[OwnerObject]) -> Coroutine[None, None, None]:
-            return allowed(path, kind, handler, asyncio.Event())
-
-        tasks.append(group.create_task(loop.owner_watches.run(watch), name="reflect owners"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")
@@ -325,7 +319,7 @@ async def _reflect_if_allowed(
     log: Logger,
     path: str,
     kind: type[T],
-    handler: Handler[T],
+    handler: _Taking[T],
     known: asyncio.Event,
 ) -> None:
     """Reflect a kind that the server may not have, or may refuse; ``known`` is set once it is listed or refused."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, OwnerKind, OwnerObject, paths
+from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube.port import Api, RefusedError
@@ -17,7 +17,6 @@ from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.job_policies import JobPolicies
-from berth.services.inventory.owner_watches import OwnerWatches
 from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
@@ -36,7 +35,6 @@ class EffectOutlet:
     Attributes:
         waiting: Reasons of PodGroups that are not admitted.
         policies: Priorities and queues of jobs.
-        owner_watches: Kinds of owners that are watched.
 
     Args:
         subjects: Subjects of the cell.
@@ -72,7 +70,6 @@ class EffectOutlet:
         self._outbound: deque[OutboundMessage] = deque()
         self._logged: set[str] = set()
         self.waiting = AdmissionReasons()
-        self.owner_watches = OwnerWatches(self._see_owner)
         self.policies = JobPolicies(gangs, on_change, self._make_queue)
 
     @property
@@ -140,7 +137,6 @@ class EffectOutlet:
         for path in paths(key):
             try:
                 found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
-                self.owner_watches.need(key, path)
                 break
             except RefusedError as error:
                 if not error.is_absent:
@@ -151,10 +147,6 @@ class EffectOutlet:
                 self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
         self._gangs.set_owner(key, found, is_gone=found is None and is_gone)
         self._on_change()
-
-    def _see_owner(self, kind: OwnerKind, owner: OwnerObject, is_gone: bool) -> None:  # noqa: FBT001  # as watches call it
-        if self._gangs.see_owner(kind, owner, is_gone=is_gone):
-            self._on_change()
 
     def _log_once(self, what: str, error: PoisonError) -> None:
         if what not in self._logged:

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, OwnerObject
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.policies import PriorityClass
 from berth.formats.kubernetes.workloads import GangKey, base_name, group_of, group_owner
@@ -67,8 +67,6 @@ class Gangs:
         self._podless: dict[Name, MembersSeen] | None = {}
         """Published facts of requests without pods, until the requests are assigned to their gangs; None afterwards."""
         self._replacements: list[ReplacementsSeen] = []
-        self._reads: list[Effect] = []
-        """Reads of owners that changed."""
 
     def restore_replacements(self, seen: ReplacementsSeen) -> None:
         """Restore a fact about new pods that an earlier run published; before the first :meth:`settle`."""
@@ -157,21 +155,6 @@ class Gangs:
             if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
                 self._see_group(gang, facts, is_gone=is_gone)
             self._touch(gang_key)
-        if self._resolver.lookups.take_again(key):
-            self._reads.append(ReadOwner(key))
-
-    def see_owner(self, kind: OwnerKind, owner: OwnerObject, *, is_gone: bool) -> bool:
-        """Take an object that a watch shows; returns whether it is to be read, because it was read otherwise.
-
-        Args:
-            kind: Its kind.
-            owner: The object.
-            is_gone: It was deleted.
-        """
-        key = OwnerKey(kind, owner.metadata.namespace, owner.metadata.name)
-        asked = self._resolver.lookups.see(key, lambda one: None if is_gone else owner_facts(one, owner))
-        self._reads += map(ReadOwner, asked)
-        return bool(asked)
 
     def set_priority_classes(self, classes: Sequence[PriorityClass]) -> None:
         """Take all PriorityClasses; jobs that wait with another priority are requested anew."""
@@ -254,8 +237,7 @@ class Gangs:
             effects += self._settle_gang(key, now_ms)
         reads: list[Effect] = []
         patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
-        again, self._reads = self._reads, []
-        return [*effects, *reads, *again, *patches]
+        return [*effects, *reads, *patches]
 
     def next_due_ms(self) -> int | None:
         """Time at which :meth:`settle` must be called even if nothing changes; None for never."""

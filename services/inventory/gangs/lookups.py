@@ -1,6 +1,5 @@
 """Owners of gangs, read on demand: pending reads, results, and their age."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,8 +71,6 @@ class Lookups:
         self._again_ms = again_ms
         self._answers: dict[OwnerKey, _Answer] = {}
         self._pending: dict[OwnerKey, None] = {}
-        self._again: dict[OwnerKey, None] = {}
-        """Owners that changed while they were read."""
         self._reads: dict[OwnerKey, int] = {}
         """Number of reads that have begun."""
         self._users: dict[OwnerKey, dict[GangKey, None]] = {}
@@ -117,7 +114,6 @@ class Lookups:
                 del self._users[before.owner]
                 self._answers.pop(before.owner, None)
                 self._pending.pop(before.owner, None)
-                self._again.pop(before.owner, None)
                 self._reads.pop(before.owner, None)
         if key is not None:
             self._users.setdefault(key, {})[gang] = None
@@ -168,42 +164,9 @@ class Lookups:
         use = self._use_of.get(gang)
         if use is None or use.owner in self._pending:
             return None
-        self._begin(use.owner)
+        self._pending[use.owner] = None
+        self._reads[use.owner] = self._reads.get(use.owner, 0) + 1
         return use.owner
-
-    def _begin(self, owner: OwnerKey) -> None:
-        self._pending[owner] = None
-        self._reads[owner] = self._reads.get(owner, 0) + 1
-
-    def see(self, key: OwnerKey, facts_of: Callable[[OwnerKey], OwnerFacts | None]) -> list[OwnerKey]:
-        """Owners that must be looked up because an object is not as it was read.
-
-        Args:
-            key: The object; a Workload is an owner for each of its groups.
-            facts_of: Its facts now, as one of these owners; None when it is gone.
-        """
-        owners = [owner for owner in self._users if owner[:3] == key[:3]] if key.kind == "Workload" else [key]
-        found: list[OwnerKey] = []
-        for owner in owners:
-            answer = self._answers.get(owner)
-            if answer is None or answer.facts == facts_of(owner):
-                continue
-            if owner in self._pending:
-                self._again[owner] = None  # what is being read may be older
-            else:
-                self._begin(owner)
-                found.append(owner)
-        return found
-
-    def take_again(self, key: OwnerKey) -> bool:
-        """Whether an owner that was just read is to be read again, because it changed meanwhile; a read begins then."""
-        if key not in self._again:
-            return False
-        del self._again[key]
-        if key not in self._users:
-            return False
-        self._begin(key)
-        return True
 
     def reads(self, gang: GangKey) -> int:
         """Number of reads of a gang's owner that have begun: only a later one shows what happens from now on."""

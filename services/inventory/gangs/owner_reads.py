@@ -1,8 +1,7 @@
 """When the owner of a gang is read: for its first request, and again whenever it may have changed.
 
-A watch of its kind shows changes soon, but it may be late, or not be allowed. So an owner is read as well when
-something else shows that it may have changed: pods come or are missing, or the PodGroup changes. An owner of which
-nothing is seen is read again after ever longer pauses while a request waits.
+No owner is watched. What shows a change is seen without it: pods come or are missing, or the PodGroup changes. An owner
+of which nothing is seen is read again after ever longer pauses while a request waits.
 """
 
 from typing import Final

@@ -332,33 +332,6 @@ async def test_a_group_becomes_one_request_once_it_is_let_in(world: World) -> No
         )
 
 
-async def test_an_owner_that_changes_is_seen_at_once_and_kinds_that_nobody_uses_are_not_watched(world: World) -> None:
-    world.kube.put("/api/v1/nodes", a_node("a"))
-    jobs = "/apis/batch/v1/namespaces/team/jobs"
-    spec = {"parallelism": 2, "completions": 2, "completionMode": "Indexed"}
-    meta: Tree = {"name": "j", "namespace": "team", "annotations": {"volcano.sh/queue-name": "first"}}
-    made = world.kube.put(jobs, {"metadata": meta, "spec": spec})
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": made["metadata"]["uid"], "controller": True}
-    for index in range(2):
-        pod = a_pod(f"j-{index}", **{"batch.kubernetes.io/job-completion-index": str(index)})
-        pod["metadata"]["ownerReferences"] = [owner]
-        world.kube.put("/api/v1/namespaces/team/pods", pod)
-    async with world.inventory():
-        await world.has(lambda: [one.queue for one in world.requests()] == ["first"], "a request")
-        (request,) = world.requests()
-        job = JobSeen("team", request.name, request.uid, "accepted", 1, request=request)
-        await world.bus.publish(world.bus.subjects.fact_job("team", request.name), encode(job))
-        waits = JobStatus("team", request.name, request.uid, "waiting", 1, 1)
-        await world.bus.publish(world.bus.subjects.status("team", request.name), encode(waits))
-        await world.has(lambda: any(call.path == "/apis/batch/v1/jobs" for call in world.kube.calls), "a watch of Jobs")
-        await world.quiet()
-        later = {**made["metadata"], "annotations": {"volcano.sh/queue-name": "second"}}
-        world.kube.put(jobs, {"metadata": later, "spec": spec})
-        await world.has(lambda: [one.queue for one in world.requests()][1:] == ["second"], "a request of the new queue")
-    lists = {call.path for call in world.kube.calls if call.method == "GET" and "/namespaces/" not in call.path}
-    assert not {path for path in lists if "replicasets" in path or "rayclusters" in path}
-
-
 async def test_a_clock_that_is_set_neither_ends_nor_lengthens_the_time_that_a_group_has_to_start(world: World) -> None:
     world.kube.put("/api/v1/nodes", a_node("a"))
     path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/team/podgroups"

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey, ReplicaSet
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 
@@ -364,36 +363,3 @@ def test_a_pod_that_comes_while_others_run_is_requested_in_the_queue_that_its_ow
     world.gangs.set_owner(REPLICAS, replicas(2, **{"scheduling.volcano.sh/queue-name": "gold"}))
     world.settle()
     assert [request.queue for request in world.published] == ["default", "gold"]
-
-
-def a_replica_set(least: str, name: str = "d") -> ReplicaSet:
-    """As a watch shows it."""
-    meta = {"name": name, "namespace": "ns", "uid": "rs-1", "annotations": {LEAST: least}}
-    return msgspec.convert({"metadata": meta, "spec": {"replicas": 4}}, ReplicaSet)
-
-
-def test_an_owner_is_read_again_as_soon_as_a_watch_shows_it_changed() -> None:
-    world = a_set_that_waits(4, **{LEAST: "4"})
-    for same in (a_replica_set("4"), a_replica_set("2", name="of-nobody")):
-        assert not world.gangs.see_owner("ReplicaSet", same, is_gone=False)
-    world.settle()
-    assert world.looks == []
-    assert world.gangs.see_owner("ReplicaSet", a_replica_set("2"), is_gone=False)
-    world.settle()
-    assert world.looks == [REPLICAS]
-    world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: "2"}))
-    world.settle()
-    assert world.requests[NAME].min_available == 2
-
-
-def test_an_owner_that_goes_is_read_and_one_that_changes_while_it_is_read_once_more() -> None:
-    world = a_set_that_waits(4, **{LEAST: "4"})
-    assert world.gangs.see_owner("ReplicaSet", a_replica_set("4"), is_gone=True)
-    assert not world.gangs.see_owner("ReplicaSet", a_replica_set("3"), is_gone=False), "it is being read"
-    world.settle()
-    world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: "4"}))
-    world.settle()
-    assert world.looks == [REPLICAS] * 2
-    world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: "3"}))
-    world.settle()
-    assert (len(world.looks), world.requests[NAME].min_available) == (2, 3)
