@@ -25,6 +25,7 @@ from tests.sim.served import SimServed
 from tests.sim.server import SimServer
 from tests.support.fake_bus import FakeBus, FakeServed
 from tests.support.fake_server import FakeStream, matches
+from tests.support.signing_keys import quick_signatures
 
 T = TypeVar("T")
 _API: Final = "streams"
@@ -66,6 +67,7 @@ class SimBus(FakeBus):
         super().__init__(server, cell)
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
+        self.signatures = quick_signatures()
         self.loop = loop
         self.lane = lane
         self.rng = rng
@@ -217,11 +219,18 @@ class SimBus(FakeBus):
         await self._call(make, _API, _API_S, is_write=False)
 
     async def _store(
-        self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None, timeout_s: float = _API_S
+        self,
+        subject: str,
+        data: bytes,
+        expected: tuple[str, int] | None,
+        ttl_s: int | None,
+        number: int = 0,
+        timeout_s: float = _API_S,
     ) -> int:
-        self._fit(subject, data)
+        headers = self.signatures.headers(self.subjects, subject, data, number) or None
+        self._fit(subject, data, headers)
         sequence: int = await self._call(
-            lambda: self.server.store(subject, data, expected, ttl_s), subject, timeout_s, is_write=True
+            lambda: self.server.store(subject, data, expected, ttl_s, headers), subject, timeout_s, is_write=True
         )
         return sequence
 
@@ -237,7 +246,7 @@ class SimBus(FakeBus):
     ) -> int:
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         if not message_id:
-            return await self._store(subject, data, expected, ttl_s, timeout_s)
+            return await self._store(subject, data, expected, ttl_s, expected_subject_seq or 0, timeout_s)
         self._fit(subject, data)
         sequence: int = await self._call(
             lambda: self.server.store_once(subject, data, expected, ttl_s, message_id),
@@ -251,21 +260,25 @@ class SimBus(FakeBus):
         on_append, self.on_append = self.on_append, None
         if on_append is not None:
             on_append()
-        return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None, timeout_s)
+        return await self._store(
+            self.subjects.ledger, data, ("stream", expected_seq), None, expected_seq + 1, timeout_s
+        )
 
-    def submit(self, subject: str, data: bytes) -> SimFuture:
+    def submit(self, subject: str, data: bytes, *, sequence: int = 0) -> SimFuture:
+        headers = self.signatures.headers(self.subjects, subject, data, sequence) or None
         try:
-            self._fit(subject, data)
-            return self._call(lambda: self.server.store(subject, data, None, None), subject, _SUBMIT_S, is_write=True)
+            self._fit(subject, data, headers)
+            return self._call(
+                lambda: self.server.store(subject, data, None, None, headers), subject, _SUBMIT_S, is_write=True
+            )
         except ShellError as error:
             future = self.loop.create_future()
             future.set_exception(error)
             return future
 
     async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
-        del sequence  # nothing is signed here
         await asyncio.sleep(0)
-        return self.submit(subject, data)
+        return self.submit(subject, data, sequence=sequence)
 
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         await asyncio.sleep(0)
