@@ -60,6 +60,9 @@ _REPLY_FRAME_BYTES: Final = 600
 _READ_AT_ONCE_BYTES: Final = 8_192
 """Longest submission that is read between two others: it takes some milliseconds."""
 
+_WRONG: Final = frozenset({"invalid-request", "too-large"})
+"""Codes of requests that are refused for what is in them."""
+
 
 class Operations:
     """Carries out the requests of programs.
@@ -155,7 +158,12 @@ class Operations:
         if not self._access.is_bounded(identity):
             return await self._steps[verb](data, identity)
         self._rates.take(identity, data)
-        reply = await self._steps[verb](data, identity)
+        try:
+            reply = await self._steps[verb](data, identity)
+        except RequestError as error:
+            if error.code in _WRONG:
+                self._rates.charge_wrong(identity, data)
+            raise
         self._rates.charge(identity, reply)
         return reply
 

@@ -19,6 +19,8 @@ of work each."""
 _TASKS_A_TOKEN: Final = 2
 _EVENTS_A_TOKEN: Final = 100
 """Stored events, which are read and given as they are."""
+_WRONG_TIMES: Final = 10
+"""A request that is wrong or too large costs so many times what another of its length does: it was read for nothing."""
 _KEPT_MAX: Final = 10_000
 """Identities whose buckets are kept; those that are full are forgotten first."""
 
@@ -55,7 +57,7 @@ class Rates:
         Raises:
             RequestError: They are not there yet; the error says when they will be.
         """
-        cost = min(1 + len(data) // _BYTES_A_TOKEN + data.count(b"{") // _OBJECTS_A_TOKEN, self._burst)
+        cost = min(_cost(data), self._burst)
         bucket = self._filled(identity)
         if bucket.tokens < cost:
             wait_s = (cost - bucket.tokens) / self._per_s
@@ -91,6 +93,15 @@ class Rates:
         """
         self._filled(identity).tokens -= len(request.tasks) // _TASKS_A_TOKEN
 
+    def charge_wrong(self, identity: str, data: bytes) -> None:
+        """Take more tokens for a request that is refused for what is in it: nobody sends many long ones by mistake.
+
+        Args:
+            identity: The caller.
+            data: The request.
+        """
+        self._filled(identity).tokens -= (_WRONG_TIMES - 1) * _cost(data)
+
     def _filled(self, identity: str) -> _Bucket:
         """The bucket of an identity, as of now."""
         now_s = self._clock.monotonic_s()
@@ -111,3 +122,8 @@ class Rates:
         self._buckets = {
             name: bucket for name, bucket in kept[: _KEPT_MAX // 2] if self._tokens(bucket, now_s) < self._burst
         }
+
+
+def _cost(data: bytes) -> int:
+    """Tokens of a request by its length and the number of its objects."""
+    return 1 + len(data) // _BYTES_A_TOKEN + data.count(b"{") // _OBJECTS_A_TOKEN

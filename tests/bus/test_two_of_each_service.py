@@ -69,7 +69,7 @@ METRICS: dict[str, Callable[[Any], object]] = {
     "scorer": ScorerMetrics,
     "summary": SummaryMetrics,
 }
-SHARED = ("berth_process_", "berth_void_records_total", "berth_watch_silence_seconds")
+SHARED = ("berth_process_", "berth_void_records_total", "berth_unsigned_records_total", "berth_watch_silence_seconds")
 """How names of metrics begin that several services have."""
 
 

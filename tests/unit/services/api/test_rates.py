@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.schemas.intake import TASKS
 from berth.services.api.config import ApiConfig, Grant
 from berth.services.api.rates import _KEPT_MAX, Rates
 from berth.services.api.request_errors import RequestError
@@ -41,6 +42,18 @@ def test_a_long_request_counts_as_more_by_its_bytes_and_its_objects() -> None:
     assert refused(rates, "bytes", b"x" * 8 * 4096) is None
     assert refused(rates, "objects", b"{}" * 8 * 90) is None
     assert refused(rates, "objects", b"{}" * 8 * 20) is not None
+
+
+async def test_a_request_that_is_wrong_counts_as_ten() -> None:
+    tasks = [{"name": f"t{number}", "replicas": 1, "chips": 1} for number in range(TASKS.most + 1)]
+    too_large = {"job": job_file(product="module910bx8", tasks=tasks)}
+    async with programs(is_started=False) as told:
+        await told.start(ApiConfig(requests_per_s=0.01, requests_burst=2 * TASKS.most))
+        assert (await told.ask("submit", too_large, identity="portal"))["code"] == "invalid-request"
+        assert (await told.ask("rights", {}, identity="portal"))["ok"]
+        assert (await told.ask("submit", too_large, identity="portal"))["code"] == "invalid-request"
+        assert (await told.ask("rights", {}, identity="portal"))["code"] == "too-many"
+        assert (await told.ask("rights", {}, identity="other"))["ok"]
 
 
 async def test_a_reply_about_many_nodes_counts_by_their_number() -> None:
