@@ -78,7 +78,7 @@ class Accounts:
                     self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
         for recovery in record.recoveries:
-            self._recover(recovery, nodes, conditions)
+            self._recover(recovery, nodes, conditions, is_found=follows_pods_of_step(recovery, pods))
         for eviction in record.evictions:
             self._end((eviction.uid, eviction.attempt))
         placed = {verdict.uid for verdict in record.verdicts if verdict.placement is not None}
@@ -149,9 +149,16 @@ class Accounts:
         self.held[held.uid] = {rank: owned[rank] for rank in held.ranks}
 
     def _recover(
-        self, recovery: Recovery, nodes: Mapping[str, NodeDescription], conditions: Mapping[str, NodeCondition]
+        self,
+        recovery: Recovery,
+        nodes: Mapping[str, NodeDescription],
+        conditions: Mapping[str, NodeCondition],
+        *,
+        is_found: bool,
     ) -> None:
         """Ranks leave, or get places; those that a rank had to expect before go.
+
+        Places that are found with their pods, of a step whose record is lost, are as they are.
 
         Raises:
             Failure: An attempt recovers that is not there, or a new place is not to be had.
@@ -175,7 +182,8 @@ class Accounts:
             return
         for rank, pod in zip(recovery.ranks, _pods_of(recovery.placement), strict=True):
             (reserved if rank in owned else owned)[rank] = pod
-            self._see_sound_pod(recovery.name, pod, nodes, conditions)
+            if not is_found:
+                self._see_sound_pod(recovery.name, pod, nodes, conditions)
 
     def _give(self, key: tuple[str, int], placement: Placement) -> None:
         if key in self.owned:
@@ -321,14 +329,33 @@ def follows_pods(verdict: Verdict, pods: Mapping[tuple[str, str], PodsSeen]) -> 
         or (seen.uid, seen.attempt) != (verdict.uid, verdict.attempt)
     ):
         return False
-    names, chips = verdict.placement.names(), verdict.placement.chips_by_rank()
-    nodes = unpack_names(seen.nodes)
-    rows = zip(unpack(seen.rank, 4), unpack(seen.node_index, 4), seen.phase, unpack(seen.chips, 8), strict=True)
-    live = [(rank, nodes[node], mask) for rank, node, phase, mask in rows if phase not in ENDED]
-    return bool(live) and all(
-        rank < len(names) and names[rank] == node and sum(1 << chip for chip in chips[rank]) == mask
-        for rank, node, mask in live
-    )
+    places = dict(enumerate(_places_of(verdict.placement)))
+    live = [(rank, place) for rank, _, place in _live(seen)]
+    return bool(live) and all(places.get(rank) == place for rank, place in live)
+
+
+def follows_pods_of_step(recovery: Recovery, pods: Mapping[tuple[str, str], PodsSeen]) -> bool:
+    """Whether a step gives its ranks the places where pods are found that were bound for a step of this number."""
+    seen = pods.get((recovery.namespace, recovery.name))
+    if recovery.placement is None or seen is None or (seen.uid, seen.attempt) != (recovery.uid, recovery.attempt):
+        return False
+    places = dict(zip(recovery.ranks, _places_of(recovery.placement), strict=True))
+    return places == {rank: place for rank, step, place in _live(seen) if step == recovery.step}
+
+
+def _places_of(placement: Placement) -> list[tuple[str, int]]:
+    """Node and chips, as a mask, of each rank."""
+    masks = [sum(1 << chip for chip in chips) for chips in placement.chips_by_rank()]
+    return list(zip(placement.names(), masks, strict=True))
+
+
+def _live(seen: PodsSeen) -> list[tuple[int, int, tuple[str, int]]]:
+    """Rank, step of a recovery, and place of each pod that lives."""
+    names = unpack_names(seen.nodes)
+    steps = unpack(seen.steps, 4) or [0] * len(seen.phase)
+    columns = (unpack(seen.rank, 4), steps, seen.phase, unpack(seen.node_index, 4), unpack(seen.chips, 8))
+    rows = zip(*columns, strict=True)
+    return [(rank, step, (names[node], mask)) for rank, step, phase, node, mask in rows if phase not in ENDED]
 
 
 def _pods_of(placement: Placement) -> list[Pod]:
