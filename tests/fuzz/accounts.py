@@ -51,6 +51,8 @@ class Accounts:
         """Places of ranks that still leave their old ones, and of backup pods, of each attempt."""
         self.backed: dict[tuple[str, int], set[int]] = {}
         """Ranks of which a backup pod has the reserved place."""
+        self.ending: set[tuple[str, int]] = set()
+        """Attempts that end with a step of the whole job: what is reserved then is for the next one."""
         self.held: dict[str, dict[int, Pod]] = {}
         """Places that stay held for jobs (uid) that start anew."""
 
@@ -70,11 +72,12 @@ class Accounts:
         for verdict in record.verdicts:
             if verdict.placement is not None:
                 self.held.pop(verdict.uid, None)
-                self._see_whole(verdict, verdict.placement, jobs)
+                is_found = follows_pods(verdict, pods)
+                self._see_whole(verdict, verdict.placement, jobs, is_found=is_found)
                 key = (verdict.uid, verdict.attempt)
                 self._give(key, verdict.placement)
                 self.attempts[key] = Attempt(verdict.namespace, verdict.name, verdict.uid, verdict.placement)
-                if not follows_pods(verdict, pods):
+                if not is_found:
                     self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
         for recovery in record.recoveries:
@@ -107,11 +110,12 @@ class Accounts:
             del self.owned[key]
             self.reserved.pop(key, None)
             self.backed.pop(key, None)
+            self.ending.discard(key)
         for rank in release.ranks:
             if rank not in self.owned[key]:
                 raise Failure("accounts: a rank is released twice", f"{key} {rank}")
             del self.owned[key][rank]
-            if rank in self.reserved.get(key, {}):
+            if rank in self.reserved.get(key, {}) and key not in self.ending:
                 self.owned[key][rank] = self.reserved[key].pop(rank)
                 self.backed.get(key, set()).discard(rank)
 
@@ -128,6 +132,7 @@ class Accounts:
 
     def _end(self, key: tuple[str, int]) -> None:
         """An attempt ends: only its backup pods keep what is reserved."""
+        self.ending.discard(key)
         backed = self.backed.get(key, set())
         self.reserved[key] = {rank: pod for rank, pod in self.reserved.get(key, {}).items() if rank in backed}
 
@@ -143,7 +148,8 @@ class Accounts:
             if self.held.pop(held.uid, None) is None and not is_placed:
                 raise Failure("accounts: places are held no longer that were not held", held.uid)
             return
-        owned = self.owned.get((held.uid, held.attempt), {})
+        key = (held.uid, held.attempt)
+        owned = {**self.owned.get(key, {}), **(self.reserved.get(key, {}) if key in self.ending else {})}
         if held.uid in self.held or not set(held.ranks) <= owned.keys():
             raise Failure("accounts: holds what it does not own", f"{held.uid} {held.ranks}")
         self.held[held.uid] = {rank: owned[rank] for rank in held.ranks}
@@ -170,7 +176,7 @@ class Accounts:
             return
         if recovery.scope == "job":
             self._end(key)
-            return
+            self.ending.add(key)
         owned, reserved = self.owned[key], self.reserved.setdefault(key, {})
         backed = self.backed.setdefault(key, set())
         for rank in recovery.ranks:
@@ -231,7 +237,9 @@ class Accounts:
                 raise Failure("accounts: more than a chip's cores are given", str(key))
 
     @staticmethod
-    def _see_whole(verdict: Verdict, placement: Placement, jobs: Mapping[tuple[str, str], JobSeen]) -> None:
+    def _see_whole(
+        verdict: Verdict, placement: Placement, jobs: Mapping[tuple[str, str], JobSeen], *, is_found: bool
+    ) -> None:
         """A gang is placed as it was asked for, all of it.
 
         Raises:
@@ -246,7 +254,7 @@ class Accounts:
             for _ in range(task.replicas)
         ]
         runs = [(run.chips, run.cpu_milli, run.memory_mib) for run in placement.runs for _ in range(run.pods)]
-        if asked != runs and len(asked) == len(runs) and any(run != (0, 0, 0) for run in runs):
+        if asked != runs and len(asked) == len(runs) and (is_found or any(run != (0, 0, 0) for run in runs)):
             # Of an attempt that a restored ledger did not know, pods that have ended or are gone get nothing.
             asked = [(0, 0, 0) if run == (0, 0, 0) else one for one, run in zip(asked, runs, strict=True)]
         if asked != runs or [chips for chips, _, _ in runs] != [len(chips) for chips in placement.chips_by_rank()]:
