@@ -1,6 +1,7 @@
 """The accounts of the long run over random histories: each rule of recoveries notices what breaks it, and no more."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 
 import msgspec
 import pytest
@@ -398,6 +399,41 @@ def test_a_step_to_places_other_than_those_of_its_pods_gives_no_more_than_there_
     book.pods = {("default", "j"): seen}
     with pytest.raises(Failure, match="more cpu is given"):
         book.recover(step(0, 1, to=places(("c", FIRST), ("c", SECOND))))
+
+
+def placed_with_a_pod_that_is_gone(*, is_seen: bool) -> Book:
+    """Job ``j`` has nothing on c: rank 0 asks for nothing, and rank 1, which asks for memory, is gone."""
+    book = Book()
+    task = msgspec.structs.replace(a_job("j").tasks[0], replicas=1, chips=0, cpu_milli=0, memory_mib=0)
+    tasks = [task, msgspec.structs.replace(task, name="rest", memory_mib=MEMORY)]
+    request = msgspec.structs.replace(a_job("j"), tasks=tasks)
+    book.jobs = {("default", "j"): JobSeen("default", "j", JOB, "accepted", 1, request=request)}
+    if is_seen:
+        book.pods = {("default", "j"): msgspec.structs.replace(found_on("c", (0, 0)), attempt=2)}
+    placement = placement_of(["c", "c"], [(), ()], [Run(1, 0, 0, 0), Run(1, 0, 0, 0)], resource="")
+    book.write(verdicts=[Verdict("default", "j", JOB, 2, placement)])
+    return book
+
+
+def test_of_pods_that_are_found_one_that_is_gone_may_have_nothing_beside_one_that_asks_for_nothing() -> None:
+    book = placed_with_a_pod_that_is_gone(is_seen=True)
+    assert book.places_of(JOB, 2) == {0: ("c", ()), 1: ("c", ())}
+
+
+def test_a_pod_that_asks_for_memory_gets_some_where_none_is_found() -> None:
+    with pytest.raises(Failure, match="a gang is not what was asked for"):
+        placed_with_a_pod_that_is_gone(is_seen=False)
+
+
+def test_a_job_that_restarts_for_a_place_has_it_reserved_until_it_is_placed() -> None:
+    book = Book()
+    book.recover(step(0, 1, scope="job", to=places(("c", FIRST), ("b", FIRST))))
+    book.release(let_go(0))
+    assert book.expected_of(JOB) == {0: ("c", FIRST)}, "no rank of this attempt gets it"
+    with pytest.raises(Failure, match="a chip has two owners"):
+        deepcopy(book).recover(step(1, to=places(("c", FIRST)), uid=OTHER))
+    book.release(Release(JOB, 1, "fault", again=True), keeps=[held(0, 1)])
+    assert {rank: place_of(pod) for rank, pod in book.accounts.held[JOB].items()} == {0: ("c", FIRST), 1: ("b", FIRST)}
 
 
 def test_a_mark_changes_nothing() -> None:
