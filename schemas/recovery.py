@@ -48,7 +48,8 @@ class Recovery(Part, frozen=True):
     until_ms: UnixMs = 0
     """``grace``: pods that are still there at this time are deleted at once; 0 otherwise."""
     placement: Placement | None = None
-    """Places of ``ranks``, in their order: its rank i is ``ranks[i]``. None: there are none yet."""
+    """Places of ``ranks``, in their order: its rank i is ``ranks[i]``; of ``job`` those that are kept for the next
+    attempt. None: there are none yet, or none is kept."""
     retries_left: int = -1
     """How often failed pods may still restart the job after this step; -1: it does not count."""
     nodes: list[str] = []

@@ -116,7 +116,7 @@ class Attempt:
     @property
     def is_moving(self) -> bool:
         """Whether a place is reserved for a rank whose pod has yet to leave."""
-        return any(move.placed for move in self.holding.moves if move.how != "backup")
+        return any(move.placed for move in self.holding.moves if move.how != "backup" and not move.is_restart)
 
     def is_unbound(self, rank: int) -> bool:
         """Whether no pod of a rank is known to be bound at the place that a step gave it."""

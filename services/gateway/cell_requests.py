@@ -19,6 +19,9 @@ from berth.services.gateway.shares import Shares
 EVERY: Final = "*"
 _RIGHTS_KEPT_S: Final = 5.0
 _KEPT_MAX: Final = 10_000
+_LONG_BYTES: Final = 8_192
+"""A body that is longer is not read while ``api`` refuses the caller's long requests."""
+_DIGITS_MAX: Final = 18
 
 
 class _Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -48,6 +51,8 @@ class CellRequests:
         self._at_once = at_once
         self._shares = Shares("requests at once", each)
         self._waiting = 0
+        self._pauses: dict[str, float] = {}
+        """By caller: until when ``api`` would refuse a long request for the requests before it."""
         self._rights: dict[str, tuple[float, RightsReply]] = {}
         """What callers may do, and until when that counts."""
         self._asked: dict[str, asyncio.Future[RightsReply]] = {}
@@ -79,9 +84,36 @@ class CellRequests:
             raise RequestError(_unavailable(str(error)), "unavailable") from error
         outcome = msgspec.json.decode(reply, type=_Outcome)
         if not outcome.ok:
-            wait_s = math.ceil(outcome.retry_after_ms / 1000)
-            raise RequestError(outcome.error, outcome.code, {"Retry-After": str(wait_s)} if wait_s else None)
+            if outcome.code == "too-many" and len(data) > _LONG_BYTES:
+                self._note_pause(identity, outcome.retry_after_ms / 1000)
+            raise RequestError(outcome.error, outcome.code, _retry_after(outcome.retry_after_ms / 1000))
         return reply
+
+    def see_long_is_welcome(self, identity: str, length: str) -> None:
+        """Check that a long request need not be read in vain: ``api`` has just said until when it refuses such ones.
+
+        Args:
+            identity: The caller.
+            length: Bytes of the body, as the client says; a request that does not say it is taken for a long one.
+
+        Raises:
+            RequestError: Its time has not come.
+        """
+        is_short = length.isdecimal() and len(length) <= _DIGITS_MAX and int(length) <= _LONG_BYTES
+        left_s = self._pauses.get(identity, 0.0) - self._clock.monotonic_s()
+        if left_s > 0 and not is_short:
+            raise RequestError(
+                f"requests of {identity!r} are too many or too long, expected fewer: try again in {left_s:.3g} s",
+                "too-many",
+                _retry_after(left_s),
+            )
+
+    def _note_pause(self, identity: str, wait_s: float) -> None:
+        now_s = self._clock.monotonic_s()
+        if len(self._pauses) >= _KEPT_MAX:
+            self._pauses = {name: until_s for name, until_s in self._pauses.items() if until_s > now_s}
+        if len(self._pauses) < _KEPT_MAX:
+            self._pauses[identity] = now_s + wait_s
 
     @contextmanager
     def waiting(self, identity: str) -> Iterator[None]:
@@ -164,3 +196,8 @@ def has(namespaces: Sequence[str], namespace: str) -> bool:
 
 def _unavailable(reason: str) -> str:
     return f"service api is unavailable ({reason}), expected its answer; ask again"
+
+
+def _retry_after(wait_s: float) -> dict[str, str] | None:
+    """Header of a refusal that passes; None if nobody knows when."""
+    return {"Retry-After": str(math.ceil(wait_s))} if wait_s > 0 else None

@@ -58,9 +58,11 @@ class JobRoutes:
     async def submit(self, request: Request) -> Response:
         """Submit the job in the body."""
         fields(request)
+        identity = identity_of(request)
+        self._cell.see_long_is_welcome(identity, request.headers.get("content-length", ""))
         body = await json_body(request, self._body_bytes_max)
         see_object(body)
-        reply = await self._cell.ask("submit", identity_of(request), b'{"job":%b}' % body)
+        reply = await self._cell.ask("submit", identity, b'{"job":%b}' % body)
         is_old = msgspec.json.decode(reply, type=_Submitted).duplicate
         return Response(reply, HTTPStatus.OK if is_old else HTTPStatus.CREATED, media_type=JSON)
 

@@ -51,6 +51,8 @@ class Accounts:
         """Places of ranks that still leave their old ones, and of backup pods, of each attempt."""
         self.backed: dict[tuple[str, int], set[int]] = {}
         """Ranks of which a backup pod has the reserved place."""
+        self.ending: set[tuple[str, int]] = set()
+        """Attempts that end with a step of the whole job: what is reserved then is for the next one."""
         self.held: dict[str, dict[int, Pod]] = {}
         """Places that stay held for jobs (uid) that start anew."""
 
@@ -70,15 +72,16 @@ class Accounts:
         for verdict in record.verdicts:
             if verdict.placement is not None:
                 self.held.pop(verdict.uid, None)
-                self._see_whole(verdict, verdict.placement, jobs)
+                is_found = follows_pods(verdict, pods)
+                self._see_whole(verdict, verdict.placement, jobs, is_found=is_found)
                 key = (verdict.uid, verdict.attempt)
                 self._give(key, verdict.placement)
                 self.attempts[key] = Attempt(verdict.namespace, verdict.name, verdict.uid, verdict.placement)
-                if not follows_pods(verdict, pods):
+                if not is_found:
                     self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
         for recovery in record.recoveries:
-            self._recover(recovery, nodes, conditions)
+            self._recover(recovery, nodes, conditions, is_found=follows_pods_of_step(recovery, pods))
         for eviction in record.evictions:
             self._end((eviction.uid, eviction.attempt))
         placed = {verdict.uid for verdict in record.verdicts if verdict.placement is not None}
@@ -107,11 +110,12 @@ class Accounts:
             del self.owned[key]
             self.reserved.pop(key, None)
             self.backed.pop(key, None)
+            self.ending.discard(key)
         for rank in release.ranks:
             if rank not in self.owned[key]:
                 raise Failure("accounts: a rank is released twice", f"{key} {rank}")
             del self.owned[key][rank]
-            if rank in self.reserved.get(key, {}):
+            if rank in self.reserved.get(key, {}) and key not in self.ending:
                 self.owned[key][rank] = self.reserved[key].pop(rank)
                 self.backed.get(key, set()).discard(rank)
 
@@ -128,6 +132,7 @@ class Accounts:
 
     def _end(self, key: tuple[str, int]) -> None:
         """An attempt ends: only its backup pods keep what is reserved."""
+        self.ending.discard(key)
         backed = self.backed.get(key, set())
         self.reserved[key] = {rank: pod for rank, pod in self.reserved.get(key, {}).items() if rank in backed}
 
@@ -143,15 +148,23 @@ class Accounts:
             if self.held.pop(held.uid, None) is None and not is_placed:
                 raise Failure("accounts: places are held no longer that were not held", held.uid)
             return
-        owned = self.owned.get((held.uid, held.attempt), {})
+        key = (held.uid, held.attempt)
+        owned = {**self.owned.get(key, {}), **(self.reserved.get(key, {}) if key in self.ending else {})}
         if held.uid in self.held or not set(held.ranks) <= owned.keys():
             raise Failure("accounts: holds what it does not own", f"{held.uid} {held.ranks}")
         self.held[held.uid] = {rank: owned[rank] for rank in held.ranks}
 
     def _recover(
-        self, recovery: Recovery, nodes: Mapping[str, NodeDescription], conditions: Mapping[str, NodeCondition]
+        self,
+        recovery: Recovery,
+        nodes: Mapping[str, NodeDescription],
+        conditions: Mapping[str, NodeCondition],
+        *,
+        is_found: bool,
     ) -> None:
         """Ranks leave, or get places; those that a rank had to expect before go.
+
+        Places that are found with their pods, of a step whose record is lost, are as they are.
 
         Raises:
             Failure: An attempt recovers that is not there, or a new place is not to be had.
@@ -163,7 +176,7 @@ class Accounts:
             return
         if recovery.scope == "job":
             self._end(key)
-            return
+            self.ending.add(key)
         owned, reserved = self.owned[key], self.reserved.setdefault(key, {})
         backed = self.backed.setdefault(key, set())
         for rank in recovery.ranks:
@@ -175,7 +188,8 @@ class Accounts:
             return
         for rank, pod in zip(recovery.ranks, _pods_of(recovery.placement), strict=True):
             (reserved if rank in owned else owned)[rank] = pod
-            self._see_sound_pod(recovery.name, pod, nodes, conditions)
+            if not is_found:
+                self._see_sound_pod(recovery.name, pod, nodes, conditions)
 
     def _give(self, key: tuple[str, int], placement: Placement) -> None:
         if key in self.owned:
@@ -223,7 +237,9 @@ class Accounts:
                 raise Failure("accounts: more than a chip's cores are given", str(key))
 
     @staticmethod
-    def _see_whole(verdict: Verdict, placement: Placement, jobs: Mapping[tuple[str, str], JobSeen]) -> None:
+    def _see_whole(
+        verdict: Verdict, placement: Placement, jobs: Mapping[tuple[str, str], JobSeen], *, is_found: bool
+    ) -> None:
         """A gang is placed as it was asked for, all of it.
 
         Raises:
@@ -238,7 +254,7 @@ class Accounts:
             for _ in range(task.replicas)
         ]
         runs = [(run.chips, run.cpu_milli, run.memory_mib) for run in placement.runs for _ in range(run.pods)]
-        if asked != runs and len(asked) == len(runs) and any(run != (0, 0, 0) for run in runs):
+        if asked != runs and len(asked) == len(runs) and (is_found or any(run != (0, 0, 0) for run in runs)):
             # Of an attempt that a restored ledger did not know, pods that have ended or are gone get nothing.
             asked = [(0, 0, 0) if run == (0, 0, 0) else one for one, run in zip(asked, runs, strict=True)]
         if asked != runs or [chips for chips, _, _ in runs] != [len(chips) for chips in placement.chips_by_rank()]:
@@ -321,14 +337,33 @@ def follows_pods(verdict: Verdict, pods: Mapping[tuple[str, str], PodsSeen]) -> 
         or (seen.uid, seen.attempt) != (verdict.uid, verdict.attempt)
     ):
         return False
-    names, chips = verdict.placement.names(), verdict.placement.chips_by_rank()
-    nodes = unpack_names(seen.nodes)
-    rows = zip(unpack(seen.rank, 4), unpack(seen.node_index, 4), seen.phase, unpack(seen.chips, 8), strict=True)
-    live = [(rank, nodes[node], mask) for rank, node, phase, mask in rows if phase not in ENDED]
-    return bool(live) and all(
-        rank < len(names) and names[rank] == node and sum(1 << chip for chip in chips[rank]) == mask
-        for rank, node, mask in live
-    )
+    places = dict(enumerate(_places_of(verdict.placement)))
+    live = [(rank, place) for rank, _, place in _live(seen)]
+    return bool(live) and all(places.get(rank) == place for rank, place in live)
+
+
+def follows_pods_of_step(recovery: Recovery, pods: Mapping[tuple[str, str], PodsSeen]) -> bool:
+    """Whether a step gives its ranks the places where pods are found that were bound for a step of this number."""
+    seen = pods.get((recovery.namespace, recovery.name))
+    if recovery.placement is None or seen is None or (seen.uid, seen.attempt) != (recovery.uid, recovery.attempt):
+        return False
+    places = dict(zip(recovery.ranks, _places_of(recovery.placement), strict=True))
+    return places == {rank: place for rank, step, place in _live(seen) if step == recovery.step}
+
+
+def _places_of(placement: Placement) -> list[tuple[str, int]]:
+    """Node and chips, as a mask, of each rank."""
+    masks = [sum(1 << chip for chip in chips) for chips in placement.chips_by_rank()]
+    return list(zip(placement.names(), masks, strict=True))
+
+
+def _live(seen: PodsSeen) -> list[tuple[int, int, tuple[str, int]]]:
+    """Rank, step of a recovery, and place of each pod that lives."""
+    names = unpack_names(seen.nodes)
+    steps = unpack(seen.steps, 4) or [0] * len(seen.phase)
+    columns = (unpack(seen.rank, 4), steps, seen.phase, unpack(seen.node_index, 4), unpack(seen.chips, 8))
+    rows = zip(*columns, strict=True)
+    return [(rank, step, (names[node], mask)) for rank, step, phase, node, mask in rows if phase not in ENDED]
 
 
 def _pods_of(placement: Placement) -> list[Pod]:

@@ -18,7 +18,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import NodeReason, Refusal
 from berth.schemas.usage_facts import ClaimName, RankName
-from tests.fuzz.accounts import Accounts, follows_pods
+from tests.fuzz.accounts import Accounts, follows_pods, follows_pods_of_step
 from tests.fuzz.fact_oracle import AskingPod, Decided, FactOracle, HeldPod, SeenNode
 from tests.fuzz.failure import Failure
 from tests.fuzz.neighbours import Neighbours
@@ -150,7 +150,8 @@ def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Sett
 def _see_recovery(oracle: FactOracle, recovery: Recovery, held: Mapping[Held, HeldPod], state: State) -> None:
     """See that new places break nothing beside all pods that are there, and count them for what comes next.
 
-    A rank that goes back to the place that is its own takes it from itself.
+    A rank that goes back to the place that is its own takes it from itself. Places that are found with their pods, of a
+    step whose record is lost, are as they are.
 
     Raises:
         Failure: They break something.
@@ -166,6 +167,7 @@ def _see_recovery(oracle: FactOracle, recovery: Recovery, held: Mapping[Held, He
     }
     is_planned = placement.switch is not None or placement.block is not None
     last = settings.plain_pods or is_planned
+    is_found = follows_pods_of_step(recovery, state.pods)
     for rank in sorted(places, key=lambda rank: last and not tasks[rank].chips):
         pod, chips = places[rank]
         key = (recovery.uid, recovery.attempt)
@@ -173,7 +175,7 @@ def _see_recovery(oracle: FactOracle, recovery: Recovery, held: Mapping[Held, He
         returns = own is not None and (own.node, own.chips) == (pod.node, chips)
         if returns and own is not None:
             oracle.pods.remove(own)
-        broken = oracle.broken(pod)
+        broken = [] if is_found else oracle.broken(pod)
         if broken:
             raise Failure(f"constraints: {broken[0]} is broken by a new place", f"{recovery.name} rank {rank} {pod}")
         oracle.pods.append(own if returns and own is not None else pod)

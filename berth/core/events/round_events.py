@@ -91,7 +91,8 @@ class _Maker:
         if recovery.how in _LEAVING:
             found.append(self._event(about, "recovering", code=recovery.kind, words=recovery.cause))
         holding = self._state.fold.holdings.get((recovery.uid, recovery.attempt))
-        if recovery.placement is not None and recovery.how != "backup" and holding is not None:
+        moves = recovery.how != "backup" and recovery.scope != "job"
+        if recovery.placement is not None and moves and holding is not None:
             found.append(self._event(about, "placed", code=recovery.kind, ranks=_places(holding)))
         if recovery.placement is not None and recovery.how == "backup":
             pods = zip(recovery.ranks, pods_of(recovery.placement), strict=True)

@@ -85,7 +85,7 @@ class Examined(NamedTuple):
     """Result of an examination.
 
     Attributes:
-        faulty: Gangs that need a step, by uid.
+        faulty: Gangs that need a step, in the order of the queue: the first ones get places first.
         again_ms: Gangs (uid) to be looked at again at a time although nothing changes.
         set_aside: Gangs (uid) that could not be examined because of an error.
     """
@@ -118,6 +118,7 @@ def examine_faults(state: State, gangs: Iterable[str], *, at_ms: int) -> Examine
             faulty.append(found[0])
         if found[1]:
             again_ms[uid] = found[1]
+    faulty.sort(key=lambda one: one.gang.order)
     return Examined(faulty, again_ms, set_aside)
 
 

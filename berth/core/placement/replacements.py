@@ -40,7 +40,15 @@ from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Swit
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
-__all__ = ["LeavingPods", "NoPlaces", "plan_backup", "plan_replacements", "plan_restart", "replacement_counts"]
+__all__ = [
+    "LeavingPods",
+    "NoPlaces",
+    "plan_anew",
+    "plan_backup",
+    "plan_replacements",
+    "plan_restart",
+    "replacement_counts",
+]
 
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 
@@ -92,13 +100,30 @@ def plan_restart(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[i
         NeedMoreError: As in :func:`plan_replacements`.
     """
     found = plan_replacements(parts, leaving, missing=missing)
-    if not isinstance(found, NoPlaces) or leaving.gang.share is not None:
-        return found
+    return plan_anew(parts, leaving, found, missing=missing) if isinstance(found, NoPlaces) else found
+
+
+def plan_anew(
+    parts: RoundParts, leaving: LeavingPods, none: NoPlaces, *, missing: Sequence[int] = ()
+) -> Placement | NoPlaces:
+    """As :func:`plan_restart` if there are no places for pods that return; some of those found are still the gang's.
+
+    Args:
+        parts: As in :func:`plan_replacements`.
+        leaving: All pods of the gang.
+        none: Why there are no places if pods return; the answer if there are none otherwise.
+        missing: Shards that did not answer.
+
+    Raises:
+        NeedMoreError: As in :func:`plan_replacements`.
+    """
+    if leaving.gang.share is not None:
+        return none
     _begin(parts, leaving)
     own = _own_places(parts, leaving)
     opened = _opened(parts, leaving, own, planned_only=False)
     again = _guarded(parts, opened, own, None, missing)
-    return found if isinstance(again, NoPlaces) else again
+    return none if isinstance(again, NoPlaces) else again
 
 
 def plan_backup(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:

@@ -70,7 +70,7 @@ class FaultWatch:
         others = self._wanting.keys() - uids.keys() if any(map(restarts, faulty)) else ()
         if others:  # limits count all gangs that would restart, whatever made each of them be examined
             more, more_set_aside = self._examined(sorted(others), at_ms)
-            faulty = sorted([*faulty, *more], key=lambda one: one.holding.uid)
+            faulty = sorted([*faulty, *more], key=lambda one: one.gang.order)
             set_aside = [*set_aside, *more_set_aside]
         self._wanting.update((one.holding.uid, one.gang) for one in faulty)
         kept, self.held_back = within_limits(self._state, faulty, at_ms=at_ms)

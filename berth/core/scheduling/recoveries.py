@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from berth.core.errors import guarded
 from berth.core.faults.escalation import Wanted
 from berth.core.faults.examination import Faulty, Unplaced
@@ -14,14 +16,14 @@ from berth.core.placement.queue_policy import QueuePolicy
 from berth.core.placement.replacements import (
     LeavingPods,
     NoPlaces,
+    plan_anew,
     plan_backup,
     plan_replacements,
-    plan_restart,
     replacement_counts,
 )
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
-from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.holding import Holding, pods_of
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
@@ -42,6 +44,8 @@ class Steps(NamedTuple):
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
     unplaced: list[Unplaced]
     """Gangs for whose ranks without a pod, or for whose backup pods, no places were found."""
+    restarts: Counter[tuple[str, str]]
+    """Restarts of whole gangs by :attr:`Faulty.cause`."""
 
 
 def asks_with(
@@ -60,21 +64,26 @@ def asks_with(
 
 
 def take_steps(
-    parts: RoundParts, faulty: Sequence[Faulty], *, policy: QueuePolicy | None = None, missing: Sequence[int]
+    parts: RoundParts,
+    faulty: Iterable[Faulty],
+    *,
+    before: Steps | None = None,
+    policy: QueuePolicy | None = None,
+    missing: Sequence[int],
 ) -> Steps:
     """Take the first step of each faulty gang that has what it needs.
 
     Args:
-        parts: The round; no gang of it is placed yet.
+        parts: The round; no gang of it is placed yet but returning ones.
         faulty: The gangs, in the order in which they are tried.
+        before: Steps that the round takes already; these are added to them.
         policy: Queue policy of the round.
         missing: Shards that did not answer.
 
     Raises:
         NeedMoreError: The candidates end before all are tried.
     """
-    steps = Steps([], [], [])
-    restarts: Counter[tuple[str, str]] = Counter()
+    steps = before or Steps([], [], [], Counter())
     for one in faulty:
 
         def left_out(error: Exception, one: Faulty = one) -> None:
@@ -88,9 +97,10 @@ def take_steps(
             passes=(NeedMoreError,),
         )
         if taken is not None and taken.scope == "job":
-            if one.slots and restarts[one.cause] >= one.slots:
+            if one.slots and steps.restarts[one.cause] >= one.slots:
+                parts.roll_back()
                 continue  # as many restart for this cause as may at a time
-            restarts[one.cause] += 1
+            steps.restarts[one.cause] += 1
         if taken is not None:
             steps.recoveries.append(taken)
             if policy is not None:
@@ -207,20 +217,34 @@ def _tried(
         if option.how in {"place", "backup"} and not is_known:
             unplaced.append(noted)
         return _Tried(option, not option.needs_place, none=found)
-    if option.scope == "job":
-        parts.roll_back()  # its pods are placed anew as a whole
-        return _Tried(option, is_open=True)
     return _Tried(option, is_open=True, placement=found)
 
 
-def _planned(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> Placement | NoPlaces:
-    """New places of the ranks of a step; none for a request that the settings of this epoch do not allow."""
+def _planned(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> Placement | NoPlaces | None:
+    """New places of the ranks of a step; None if there are some, and none of them can be reserved.
+
+    There are none for a request that the settings of this epoch do not allow.
+    """
     if faulty.gang.invalid is not None:
         return NoPlaces(faulty.gang.invalid)
     plan = plan_backup if option.backup else plan_replacements
-    if option.sought == option.ranks and option.scope == "job":
-        plan = plan_restart
-    return plan(parts, _leaving(faulty, option), missing=missing)
+    leaving = _leaving(faulty, option)
+    found = plan(parts, leaving, missing=missing)
+    if option.scope != "job":
+        return found
+    if isinstance(found, NoPlaces):
+        again = plan_anew(parts, leaving, found, missing=missing)
+        return again if isinstance(again, NoPlaces) else None  # its ranks get what others of them still have
+    is_reserved = not faulty.holding.backups() and _are_alike(found, faulty.holding.placement)
+    return msgspec.structs.replace(found, claims=[]) if is_reserved else None  # volumes are chosen when it starts
+
+
+def _are_alike(one: Placement, other: Placement) -> bool:
+    """Whether each rank has as much in both placements: pods that were gone have nothing where they were found so."""
+    first, second = (
+        [(len(pod.chips), pod.cpu_milli, pod.memory_mib) for pod in pods_of(placement)] for placement in (one, other)
+    )
+    return first == second and (one.resource, one.share) == (other.resource, other.share)
 
 
 def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Recovery:

@@ -1,7 +1,8 @@
 """Returning gangs: jobs that start anew as a whole, with places that are held for them.
 
-They are tried after the recoveries of a turn and before the gangs that wait. Healthy pods get back the nodes and chips
-that they had, the others new places. One that finds none this way waits like any other gang.
+They are tried after the recoveries of a turn, but before other gangs restart for places, and before the gangs that
+wait. Healthy pods get back the nodes and chips that they had, the others new places. One that finds none this way waits
+like any other gang.
 """
 
 from collections.abc import Iterable, Sequence
@@ -99,13 +100,16 @@ def _pods(state: State, gang: Gang, held: Held) -> LeavingPods:
     record = state.fold.gangs.get(gang.uid)
     recovery = record.recovery if record is not None else None
     ranks, kept = range(gang.pods), set(held.ranks)
+    failed_nodes = tuple(recovery.nodes) if recovery is not None else ()
+    names = held.placement.names()
+    faulty = [rank for rank in recovery.faulty if names[rank] in failed_nodes] if recovery is not None else []
     return LeavingPods(
         gang,
         held.placement,
         tuple(ranks),
-        tuple(recovery.faulty) if recovery is not None else (),
+        tuple(faulty),  # others have a place that was reserved for them
         tuple(rank for rank in ranks if rank not in kept),
         "job",
-        failed_nodes=tuple(recovery.nodes) if recovery is not None else (),
+        failed_nodes=failed_nodes,
         have_ended=True,
     )

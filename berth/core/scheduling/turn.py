@@ -58,11 +58,12 @@ class Opening(NamedTuple):
     asks: dict[Shape, int]
     """Candidates to ask for of each shape; more may be asked for later."""
     faulty: Sequence[Faulty] = ()
-    """Gangs that need a step of a recovery, in the order in which they are tried, before ``gangs``."""
+    """Gangs that need a step of a recovery, in the order in which they are tried, before ``gangs``: those that only
+    restart if there are places come after ``returning``."""
     held: Sequence[Release] = ()
     """Releases that only go with such a step."""
     returning: Sequence[Returning] = ()
-    """Gangs with held places, which are tried after ``faulty`` and before ``gangs``; some may be among these."""
+    """Gangs with held places, which are tried before ``gangs``; some may be among these."""
     needs: Mapping[Shape, int] = {}
     """Candidates that may be needed of each shape; empty: those of ``asks``."""
     heavy: frozenset[Shape] = frozenset()

@@ -88,11 +88,14 @@ class Decisions:
             policy=policy,
             constraints=state.constraints.view,
         )
-        steps = take_steps(chooser.parts(), opening.faulty, policy=policy, missing=missing_shards.missing)
-        returned = place_returning(chooser.parts(), opening.returning, policy=policy, missing=missing_shards.missing)
+        parts, faulty, missing = chooser.parts(), opening.faulty, missing_shards.missing
+        steps = take_steps(parts, (one for one in faulty if not one.slots), policy=policy, missing=missing)
+        returned = place_returning(parts, opening.returning, policy=policy, missing=missing)
+        restarting = (one for one in faulty if one.slots)  # their pods run: what has ended comes first
+        take_steps(parts, restarting, before=steps, policy=policy, missing=missing)
         placed = {verdict.uid for verdict in returned.verdicts}
         gangs = [gang for gang in opening.gangs if gang.uid not in placed] if placed else opening.gangs
-        found = chooser.choose(gangs, missing=missing_shards.missing)
+        found = chooser.choose(gangs, missing=missing)
         set_aside = [
             *steps.set_aside,
             *returned.set_aside,

@@ -94,7 +94,7 @@ def _check_moves(state: State, holding: Holding) -> None:
     """
     subject = f"gang {holding.uid}"
     leaving = [rank for move in holding.moves for rank in move.leaving]
-    placed = [rank for move in holding.moves for rank in move.placed]
+    placed = [rank for move in holding.moves if not move.is_restart for rank in move.placed]
     if len(set(leaving)) != len(leaving) or len(set(placed)) != len(placed):
         raise InvariantError("a rank leaves or is placed twice at a time", subject=subject)
     backups = holding.backups()
@@ -102,6 +102,8 @@ def _check_moves(state: State, holding: Holding) -> None:
         raise InvariantError("a place is reserved for a rank that does not leave", subject=subject)
     if not set(holding.unplaced) <= set(holding.gone) or (holding.ending and holding.recovers):
         raise InvariantError("ranks wait for a place that they cannot get", subject=subject)
+    if any(move.is_restart for move in holding.moves) and holding.ending != "fault":
+        raise InvariantError("places are reserved for an attempt that does not follow", subject=subject)
     if any(move.is_over for move in holding.moves):
         raise InvariantError("a move is over and still there", subject=subject)
     if list(state.held_by(holding.key)) != [*owned_by(holding), *holding.reserved().values()]:

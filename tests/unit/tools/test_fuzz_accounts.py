@@ -1,12 +1,14 @@
 """The accounts of the long run over random histories: each rule of recoveries notices what breaks it, and no more."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 
 import msgspec
 import pytest
 
 from berth.products.model import LABEL_CHIP_MEMORY
-from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import JobSeen, NodeHealth, PodPhase, PodsSeen
 from berth.schemas.ledger import Adoption, Eviction, Release, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Run, Share, placement_of
@@ -56,6 +58,7 @@ class Book:
             name: a_node(name, cpu_milli=3 * CPU, labels={LABEL_CHIP_MEMORY: "32G"}) for name in "abc"
         }
         self.conditions: dict[str, NodeCondition] = {}
+        self.pods: Mapping[tuple[str, str], PodsSeen] = {}
         task = msgspec.structs.replace(a_job("j", chips=2, replicas=2).tasks[0], cpu_milli=CPU, memory_mib=MEMORY)
         requests = [msgspec.structs.replace(a_job(name), tasks=[task]) for name in "jk"]
         self.jobs: Mapping[tuple[str, str], JobSeen] = {
@@ -72,7 +75,7 @@ class Book:
     def write(self, **parts: object) -> None:
         """Take a record."""
         record = Round(1, 1, 0, 0, 1, **parts)  # type: ignore[arg-type]  # fields of it
-        self.accounts.take(record, self.nodes, self.conditions, self.jobs)
+        self.accounts.take(record, self.nodes, self.conditions, self.jobs, self.pods)
 
     def recover(self, *steps: Recovery) -> None:
         self.write(recoveries=list(steps))
@@ -362,6 +365,75 @@ def test_the_end_of_an_attempt_frees_what_is_reserved_but_for_backups() -> None:
     book.recover(step(1, to=places(("c", FIRST)), uid=OTHER))
     book.release(let_go(1, backup=True), Release(JOB, 1, "fault", again=True))
     book.recover(step(1, to=places(("c", SECOND)), uid=OTHER))
+
+
+def found_on(node: str, *pods: tuple[int, int], number: int = 1) -> PodsSeen:
+    """Pods of job ``j`` (rank, chips as a mask) that run on a node, and were bound for a step of this number."""
+    return PodsSeen(
+        "default", "j", JOB, 1, rank=pack([rank for rank, _ in pods], 4), nodes=pack_names([node]),
+        node_index=pack([0] * len(pods), 4), phase=bytes(PodPhase.RUNNING for _ in pods),
+        chips=pack([mask for _, mask in pods], 8), steps=pack([number] * len(pods), 4),
+    )  # fmt: skip
+
+
+def test_a_step_that_is_known_from_its_pods_gives_what_these_have_even_if_it_is_more_than_there_is() -> None:
+    book = Book()
+    book.nodes["c"] = a_node("c", cpu_milli=CPU)
+    book.pods = {("default", "j"): found_on("c", (0, 0b11), (1, 0b1100))}
+    book.recover(step(0, 1, to=places(("c", FIRST), ("c", SECOND))))
+    assert book.expected_of(JOB) == {0: ("c", FIRST), 1: ("c", SECOND)}
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(found_on("c", (0, 0b11), (1, 0b1100), number=2), id="pods of another step"),
+        pytest.param(found_on("c", (0, 0b11)), id="a pod of one rank alone"),
+        pytest.param(found_on("c", (0, 0b11), (1, 0b110000)), id="other chips"),
+        pytest.param(found_on("b", (0, 0b11), (1, 0b1100)), id="another node"),
+    ],
+)
+def test_a_step_to_places_other_than_those_of_its_pods_gives_no_more_than_there_is(seen: PodsSeen) -> None:
+    book = Book()
+    book.nodes["c"] = a_node("c", cpu_milli=CPU)
+    book.pods = {("default", "j"): seen}
+    with pytest.raises(Failure, match="more cpu is given"):
+        book.recover(step(0, 1, to=places(("c", FIRST), ("c", SECOND))))
+
+
+def placed_with_a_pod_that_is_gone(*, is_seen: bool) -> Book:
+    """Job ``j`` has nothing on c: rank 0 asks for nothing, and rank 1, which asks for memory, is gone."""
+    book = Book()
+    task = msgspec.structs.replace(a_job("j").tasks[0], replicas=1, chips=0, cpu_milli=0, memory_mib=0)
+    tasks = [task, msgspec.structs.replace(task, name="rest", memory_mib=MEMORY)]
+    request = msgspec.structs.replace(a_job("j"), tasks=tasks)
+    book.jobs = {("default", "j"): JobSeen("default", "j", JOB, "accepted", 1, request=request)}
+    if is_seen:
+        book.pods = {("default", "j"): msgspec.structs.replace(found_on("c", (0, 0)), attempt=2)}
+    placement = placement_of(["c", "c"], [(), ()], [Run(1, 0, 0, 0), Run(1, 0, 0, 0)], resource="")
+    book.write(verdicts=[Verdict("default", "j", JOB, 2, placement)])
+    return book
+
+
+def test_of_pods_that_are_found_one_that_is_gone_may_have_nothing_beside_one_that_asks_for_nothing() -> None:
+    book = placed_with_a_pod_that_is_gone(is_seen=True)
+    assert book.places_of(JOB, 2) == {0: ("c", ()), 1: ("c", ())}
+
+
+def test_a_pod_that_asks_for_memory_gets_some_where_none_is_found() -> None:
+    with pytest.raises(Failure, match="a gang is not what was asked for"):
+        placed_with_a_pod_that_is_gone(is_seen=False)
+
+
+def test_a_job_that_restarts_for_a_place_has_it_reserved_until_it_is_placed() -> None:
+    book = Book()
+    book.recover(step(0, 1, scope="job", to=places(("c", FIRST), ("b", FIRST))))
+    book.release(let_go(0))
+    assert book.expected_of(JOB) == {0: ("c", FIRST)}, "no rank of this attempt gets it"
+    with pytest.raises(Failure, match="a chip has two owners"):
+        deepcopy(book).recover(step(1, to=places(("c", FIRST)), uid=OTHER))
+    book.release(Release(JOB, 1, "fault", again=True), keeps=[held(0, 1)])
+    assert {rank: place_of(pod) for rank, pod in book.accounts.held[JOB].items()} == {0: ("c", FIRST), 1: ("b", FIRST)}
 
 
 def test_a_mark_changes_nothing() -> None:

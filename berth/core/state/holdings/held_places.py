@@ -4,6 +4,7 @@ import msgspec
 
 from berth.core.errors import InvariantError
 from berth.core.state.holdings.holding import Holding, PodShare, pods_at
+from berth.core.state.holdings.moves import merged_placement
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import HeldPlaces
 
@@ -16,7 +17,7 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
     uid: str
     attempt: int
     placement: Placement
-    """Of all ranks of that attempt."""
+    """Of all ranks of that attempt; of a rank for which another place was reserved, that one."""
     ranks: list[int]
     """Ranks whose places are held, ascending."""
     until_ms: int
@@ -38,10 +39,14 @@ def held_of(holding: Holding, entry: HeldPlaces) -> Held:
         InvariantError: The attempt does not own it.
     """
     ranks = entry.ranks
-    is_owned = set(ranks) <= set(range(holding.placement.pods())) - set(holding.gone)
+    restart = next((move for move in holding.moves if move.is_restart), None)
+    placed = restart.placed if restart is not None else []
+    is_owned = set(ranks) <= set(range(holding.placement.pods())).difference(holding.gone).union(placed)
     if not is_owned or ranks != sorted(set(ranks)):
         subject = f"gang {holding.uid} attempt {holding.attempt}"
         raise InvariantError(f"holds places that it does not own: ranks {ranks}", subject=subject)
-    return Held(
-        holding.namespace, holding.name, holding.uid, holding.attempt, holding.placement, list(ranks), entry.until_ms
-    )
+    placement = holding.placement
+    if restart is not None and restart.placement is not None:
+        places = {rank: (restart.placement, restart.ranks.index(rank)) for rank in placed}
+        placement = merged_placement(placement, places)
+    return Held(holding.namespace, holding.name, holding.uid, holding.attempt, placement, list(ranks), entry.until_ms)

@@ -40,7 +40,8 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     step: int = 0
     """Newest step of its recovery; 0: it never recovered."""
     moves: list[Move] = []
-    """Steps that are not over, ascending; none but those of backup pods while it ends."""
+    """Steps that are not over, ascending; while it ends only those of backup pods, and the one with which it ends if
+    places are reserved for the next attempt."""
     unplaced: list[int] = []
     """Ranks of ``gone`` that wait for a new place, ascending; the others are gone for good."""
     step_ms: int = 0
@@ -69,7 +70,7 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     @property
     def recovers(self) -> bool:
         """Whether a recovery is not over: ranks leave, or have no place."""
-        return bool(self.unplaced) or any(move.how != "backup" for move in self.moves)
+        return bool(self.unplaced) or any(move.how != "backup" and not move.is_restart for move in self.moves)
 
     def step_of(self, rank: int) -> int:
         """Step that gave a rank its place; 0: the verdict did."""

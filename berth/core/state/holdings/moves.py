@@ -28,7 +28,8 @@ class Move(msgspec.Struct, gc=False, omit_defaults=True):
     leaving: list[int] = []
     """Those of ``ranks`` that have not been released yet, ascending: their pods are deleted."""
     placed: list[int] = []
-    """Those of ``ranks`` whose place is reserved: they still leave, here or in an older move, or have a backup pod."""
+    """Those of ``ranks`` whose place is reserved: they still leave, here or in an older move, have a backup pod, or get
+    it in the next attempt."""
     backups: list[str] = []
     """Uids of the backup pods, in the order of ``ranks``; none unless ``how`` is ``backup``."""
     kind: str = ""
@@ -42,6 +43,11 @@ class Move(msgspec.Struct, gc=False, omit_defaults=True):
     def is_over(self) -> bool:
         """Whether nothing of it is left to be done."""
         return not (self.leaving or self.placed)
+
+    @property
+    def is_restart(self) -> bool:
+        """Whether it is of the whole job: its places are for the next attempt."""
+        return self.scope == "job"
 
     def backup_of(self, rank: int) -> str:
         """Backup pod (uid) of a rank of a step ``backup``."""

@@ -6,14 +6,14 @@ Each function changes the holding that it is given.
 from collections.abc import Iterable, Mapping
 
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.holding import Holding, pods_of
+from berth.core.state.holdings.holding import Holding, pods_at, pods_of
 from berth.core.state.holdings.moves import Move, merged_placement
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 
 
 def take_step(holding: Holding, recovery: Recovery) -> None:
-    """Begin a step of a recovery; one of the whole job ends the attempt.
+    """Begin a step of a recovery; one of the whole job ends the attempt, and reserves new places for the next one.
 
     Ranks without a pod get their new places at once. Ranks that leave get theirs when they are released.
 
@@ -26,6 +26,7 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
         return
     if recovery.scope == "job":
         end_attempt(holding, "fault")
+        _reserve_for_restart(holding, recovery)
         return
     ranks, gone = set(recovery.ranks), set(holding.gone)
     gives_only = recovery.how in {"place", "backup"}
@@ -62,12 +63,12 @@ def release_ranks(holding: Holding, ranks: Iterable[int], *, by_fault: bool) -> 
     """Release ranks, each of which has an owner: their reserved places become their places; others are gone.
 
     Those that left, and all if they are released because of a fault, wait for a place if they have none, unless the
-    attempt ends.
+    attempt ends. What is reserved for the next attempt stays so.
     """
     freed = set(ranks)
     waiting = freed if by_fault and not holding.ending else freed & holding.leaving().keys()
-    places = {rank: move for move in holding.moves for rank in move.placed if rank in freed}
-    moves = [move.without(freed) for move in holding.moves]
+    places = {rank: move for move in holding.moves if not move.is_restart for rank in move.placed if rank in freed}
+    moves = [move if move.is_restart else move.without(freed) for move in holding.moves]
     holding.moves = [move for move in moves if not move.is_over]
     holding.gone = sorted(freed.union(holding.gone))
     holding.unplaced = sorted(waiting.union(holding.unplaced))
@@ -97,6 +98,19 @@ def end_attempt(holding: Holding, reason: str) -> None:
     holding.ending = reason
     holding.moves = [move for move in holding.moves if move.how == "backup"]
     holding.unplaced = []
+
+
+def _reserve_for_restart(holding: Holding, recovery: Recovery) -> None:
+    """Reserve the places of a step of the whole job, without those to which ranks return."""
+    if recovery.placement is None:
+        return
+    owned = pods_at(holding.placement, set(range(holding.placement.pods())).difference(holding.gone))
+    shares = zip(recovery.ranks, pods_of(recovery.placement), strict=True)
+    placed = [rank for rank, share in shares if share != owned.get(rank)]
+    if placed:
+        ranks, places = recovery.ranks, recovery.placement
+        move = Move(recovery.step, recovery.scope, recovery.how, ranks, placement=places, placed=placed)
+        holding.moves = [*holding.moves, move]
 
 
 def _give(holding: Holding, places: dict[int, Move]) -> None:

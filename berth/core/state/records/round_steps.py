@@ -131,7 +131,7 @@ class _Steps:
 
     def _evict(self, eviction: Eviction) -> None:
         holding = self._owned(eviction.uid, eviction.attempt)
-        if holding.recovers:
+        if holding.recovers or holding.moves:
             self.folded.moved.append(holding)
         end_attempt(holding, eviction.reason)
         gang = self._gangs.get(eviction.uid)

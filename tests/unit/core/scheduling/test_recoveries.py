@@ -598,6 +598,99 @@ def test_plan_before_delete_restarts_a_job_at_once_whose_first_pod_must_move_wit
     assert (step.scope, step.ranks) == ("job", [0, 1, 2, 3])
 
 
+def two_broken(**settings: object) -> FaultCell:
+    """Two jobs of two pods that only restart as a whole, each with a broken chip, and no spare node."""
+    cell = a_cell("abcd", plan_before_delete=True, **settings)
+    cell.run(a_job("old", uid="z", chips=8, replicas=2), a_job("new", uid="a", chips=8, replicas=2), labels=GRACE)
+    cell.break_chip(cell.node_of("old", 0))
+    cell.break_chip(cell.node_of("new", 0))
+    assert cell.turns() == []
+    return cell
+
+
+def add(cell: FaultCell, name: str) -> list[str]:
+    """A node comes; jobs that take steps of a recovery."""
+    cell.nodes[name] = a_node(name)
+    cell.publish()
+    return [step.name for step in cell.turns()]
+
+
+@pytest.mark.parametrize("hold_places_ms", [0, 60_000])
+def test_plan_before_delete_restarts_one_of_two_jobs_with_one_spare_node(hold_places_ms: int) -> None:
+    """Both restarted in the same turn, and one of them had no place."""
+    cell = two_broken(hold_places_ms=hold_places_ms)
+    assert add(cell, "e") == ["old"]
+    assert (cell.phase("old"), cell.phase("new")) == ("ending", "placed")
+    assert cell.wait(1_000) == []
+    cell.remove("old")
+    assert (cell.turns(), cell.phase("old"), cell.phase("new")) == ([], "placed", "placed")
+    assert "e" in holding_of(cell.state, "old").placement.names()
+    cell.bind("old")
+    assert cell.wait(3_600_000) == []
+    assert add(cell, "f") == ["new"]
+    cell.remove("new")
+    cell.turns()
+    assert "f" in holding_of(cell.state, "new").placement.names()
+
+
+def test_plan_before_delete_restarts_both_of_two_jobs_with_two_spare_nodes() -> None:
+    cell = two_broken()
+    cell.nodes["e"] = a_node("e")
+    assert add(cell, "f") == ["old", "new"]
+
+
+def test_new_work_gets_no_place_for_which_a_job_restarts() -> None:
+    """Neither what waits when the job restarts, nor what is asked for while its pods end or wait."""
+    cell = two_broken()
+    cell.ask(a_job("waits", chips=8, priority=9))
+    cell.turns()
+    assert add(cell, "e") == ["old"]
+    cell.ask(a_job("later", chips=8, priority=9))
+    cell.turns()
+    cell.remove("old")
+    cell.turns()
+    assert "e" in holding_of(cell.state, "old").placement.names()
+    assert [cell.state.fold.gangs[cell.state.jobs["default", name].uid].phase for name in ("waits", "later")] == [
+        "waiting"
+    ] * 2
+
+
+def test_a_place_for_which_a_job_restarts_is_free_when_the_job_is_cancelled() -> None:
+    cell = two_broken()
+    assert add(cell, "e") == ["old"]
+    cell.take_back("old")
+    cell.turns()
+    cell.remove("old")
+    assert [step.name for step in cell.turns()] == ["new"]
+
+
+def test_a_place_for_which_a_job_restarts_is_not_held_when_it_breaks() -> None:
+    cell = two_broken()
+    assert add(cell, "e") == ["old"]
+    cell.break_chip("e")
+    cell.turns()
+    cell.remove("old")
+    cell.turns()
+    assert cell.phase("old") == "waiting"
+    assert add(cell, "f") == []
+    assert sorted(holding_of(cell.state, "old").placement.names()) == ["b", "f"]
+
+
+def test_a_place_for_which_a_job_restarts_stays_reserved_while_its_pods_end_one_by_one() -> None:
+    cell = two_broken()
+    assert add(cell, "e") == ["old"]
+    cell.pods["old"][0].phase = PodPhase.GONE
+    cell.say("old")
+    assert cell.wait(1_000) == []
+    assert cell.state.held("e") == 0xFF
+    copy = cell.reloaded()
+    for one in (cell, copy):
+        one.remove("old")
+        one.turns()
+    assert holding_of(cell.state, "old").placement == holding_of(copy.state, "old").placement
+    assert sorted(holding_of(cell.state, "old").placement.names()) == ["b", "e"]
+
+
 def test_plan_before_delete_lets_faulty_pods_leave_and_healthy_ones_stay() -> None:
     cell = a_cell("ab", plan_before_delete=True)
     cell.run(a_job("j", chips=8, replicas=2))

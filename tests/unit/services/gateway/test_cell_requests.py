@@ -215,6 +215,24 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_ask_again() -> None:
         assert (caught.value.status, caught.value.all_headers()["Retry-After"]) == (503, "2")
 
 
+async def test_a_long_body_is_not_read_while_the_caller_is_told_to_wait() -> None:
+    async with cell() as (_, api, requests, clock):
+        api.answer = ErrorReply(error="identity is too quick", code="too-many", retry_after_ms=1_200)
+        for body in (b"{}", b"{" + b" " * 9_000 + b"}"):
+            requests.see_long_is_welcome("portal", "9000")
+            with pytest.raises(RequestError):
+                await requests.ask("rights", "portal", body)
+        with pytest.raises(RequestError, match=r"try again in 1\.2 s") as caught:
+            requests.see_long_is_welcome("portal", "9000")
+        assert (caught.value.code, caught.value.all_headers()["Retry-After"]) == ("too-many", "2")
+        with pytest.raises(RequestError):
+            requests.see_long_is_welcome("portal", "")
+        requests.see_long_is_welcome("portal", "100")
+        requests.see_long_is_welcome("other", "9000")
+        clock.advance(1.2)
+        requests.see_long_is_welcome("portal", "9000")
+
+
 EVENTS = 600
 
 
