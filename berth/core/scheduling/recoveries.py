@@ -217,6 +217,8 @@ def _tried(
         if option.how in {"place", "backup"} and not is_known:
             unplaced.append(noted)
         return _Tried(option, not option.needs_place, none=found)
+    if found is None:
+        parts.roll_back()  # the record does not say that they are taken
     return _Tried(option, is_open=True, placement=found)
 
 
