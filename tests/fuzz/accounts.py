@@ -10,7 +10,7 @@ from berth.core.superpods.validation import SOFT, SUPER_POD_AFFINITY
 from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, NodeHealth, PodsSeen
-from berth.schemas.ledger import Release, Round, Verdict
+from berth.schemas.ledger import Correction, Release, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import HeldPlaces, Recovery
@@ -80,6 +80,8 @@ class Accounts:
                 if not is_found:
                     self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
+        for correction in record.corrections:
+            self._correct(correction)
         for recovery in record.recoveries:
             self._recover(recovery, nodes, conditions, is_found=follows_pods_of_step(recovery, pods))
         for eviction in record.evictions:
@@ -92,6 +94,18 @@ class Accounts:
         for adoption in record.adoptions:
             self._give((adoption.uid, 0), adoption.placement)
         self._see_single()
+
+    def _correct(self, correction: Correction) -> None:
+        """Ranks have the chips that their pods have.
+
+        Raises:
+            Failure: They had none.
+        """
+        owned = self.owned.get((correction.uid, correction.attempt), {})
+        for rank, chips in zip(correction.ranks, correction.chips, strict=True):
+            if rank not in owned:
+                raise Failure("accounts: a rank that has nothing is corrected", f"{correction.uid} {rank}")
+            owned[rank] = owned[rank]._replace(chips=tuple(chips))
 
     def _release(self, release: Release) -> None:
         """Ranks that gave back what they had get what was reserved for them.

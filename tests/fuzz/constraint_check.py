@@ -144,7 +144,8 @@ def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Sett
         if oracle.decided is not None:
             decided = _decided(verdict.namespace, verdict.placement)
             oracle.decided += [one for one in decided if one.name.name in pods[rank].constraints.claims]
-    _see_claims(oracle, verdict, pods)
+    if not is_found:  # the claims of pods that run are bound, whatever is known of them yet
+        _see_claims(oracle, verdict, pods)
 
 
 def _see_recovery(oracle: FactOracle, recovery: Recovery, held: Mapping[Held, HeldPod], state: State) -> None:

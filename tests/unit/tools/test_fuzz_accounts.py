@@ -9,7 +9,7 @@ import pytest
 from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import JobSeen, NodeHealth, PodPhase, PodsSeen
-from berth.schemas.ledger import Adoption, Eviction, Release, Round, Verdict
+from berth.schemas.ledger import Adoption, Correction, Eviction, Release, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Run, Share, placement_of
 from berth.schemas.recovery import HeldPlaces, How, Recovery, Scope
@@ -453,3 +453,11 @@ def test_a_job_returns_to_what_is_held_or_leaves_it_to_others() -> None:
     book.write(held=[held(uid=OTHER)])
     book.write(recoveries=[msgspec.structs.replace(step(1, to=places(("b", SECOND))), attempt=2)])
     assert (book.accounts.held, list(book.accounts.owned)) == ({}, [(JOB, 2)])
+
+
+def test_a_corrected_rank_has_the_chips_of_its_pod() -> None:
+    book = Book()
+    book.write(corrections=[Correction(JOB, 1, [0], [list(THIRD)])])
+    assert [(pod.node, pod.chips) for pod in book.accounts.owned[JOB, 1].values()] == [("a", THIRD), ("b", FIRST)]
+    with pytest.raises(Failure, match="a rank that has nothing is corrected"):
+        book.write(corrections=[Correction(JOB, 2, [0], [list(THIRD)])])
