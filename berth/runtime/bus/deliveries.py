@@ -3,8 +3,6 @@
 import re
 from typing import Final, NamedTuple
 
-_TOKENS: Final = 9
-_NUMBERS: Final = 5
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
 
@@ -17,28 +15,30 @@ class Delivery(NamedTuple):
     pending: int
 
 
-def delivery_of(reply: str, stream: str, consumer: str) -> Delivery | None:
-    """Read the reply subject of a delivered message; None if it is not one of this consumer of this stream.
+class Deliveries:
+    """Reads the reply subjects of what one consumer of a stream delivers.
 
-    It is ``$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<ns>.<pending>``, or has a domain and an
-    account hash after ``ACK`` and a random token at the end.
+    They are ``$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<ns>.<pending>``, or have a domain
+    and an account hash after ``ACK`` and a random token at the end. The pattern is made once for a consumer: a subject
+    is read for each message.
 
     Args:
-        reply: The subject; whoever may publish to the inbox can write any text there.
         stream: Name of the stream on the server.
         consumer: Name of the consumer.
     """
-    tokens = reply.split(".")
-    if len(tokens) < _TOKENS or tokens[:2] != ["$JS", "ACK"]:
-        return None
-    at = 2 if len(tokens) == _TOKENS else 4
-    numbers = tokens[at + 2 : at + 7]
-    if tokens[at : at + 2] != [stream, consumer] or len(numbers) != _NUMBERS:
-        return None
-    if not all(map(_NUMBER.fullmatch, numbers)):
-        return None
-    _, sequence, consumer_seq, at_ns, pending = map(int, numbers)
-    return Delivery(sequence, consumer_seq, at_ns // 1_000_000, pending)
+
+    def __init__(self, stream: str, consumer: str) -> None:
+        own, number = re.escape(f"{stream}.{consumer}"), f"({_NUMBER.pattern})"
+        numbers = rf"{_NUMBER.pattern}\.{number}\.{number}\.{number}\.{number}"
+        self._pattern = re.compile(rf"\$JS\.ACK\.([^.]*\.[^.]*\.)?{own}\.{numbers}(?(1)(?:\..*)?)", re.DOTALL)
+
+    def read(self, reply: str) -> Delivery | None:
+        """What a reply subject says; None if it is not one of this consumer: anybody may write any text there."""
+        found = self._pattern.fullmatch(reply)
+        if found is None:
+            return None
+        _, sequence, consumer_seq, at_ns, pending = found.groups()
+        return Delivery(int(sequence), int(consumer_seq), int(at_ns) // 1_000_000, int(pending))
 
 
 def number_of(text: str, otherwise: int) -> int:

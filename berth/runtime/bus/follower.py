@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.backoff import Backoff
-from berth.runtime.bus.deliveries import delivery_of, number_of
+from berth.runtime.bus.deliveries import Deliveries, number_of
 from berth.runtime.bus.discovery import Followed
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
@@ -76,6 +76,7 @@ class _Session:
     def __init__(self, wire: Wire, stream: str) -> None:
         self.inbox = wire.deliveries()
         self.name = self.inbox.rpartition(".")[2]
+        self.deliveries = Deliveries(stream, self.name)
         self.pull_subject = f"{PREFIX}.CONSUMER.MSG.NEXT.{stream}.{self.name}"
         self.epoch = wire.epoch
         self.consumer_seq = 0  # of the last delivered message
@@ -307,7 +308,7 @@ class NatsFollower:
         """Deliver a message; returns False if a new consumer is needed."""
         if message.subject == session.inbox:
             return self._handle_status(session, message)
-        delivery = delivery_of(message.reply, self._wanted.stream, session.name)
+        delivery = session.deliveries.read(message.reply)
         if delivery is None:
             self.foreign += 1
             return True
