@@ -54,6 +54,23 @@ class ConfigError(FatalError):
         self.expected = expected
 
 
+def text_of_setting(field: str, path: Path) -> str:
+    """Text of a file that a setting names.
+
+    Args:
+        field: Path of the setting.
+        path: The file.
+
+    Raises:
+        ConfigError: It cannot be read, or is no text in UTF-8.
+    """
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise ConfigError(field=field, value=repr(str(path)), expected=f"a file that can be read ({why})") from error
+
+
 class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Connection to NATS."""
 

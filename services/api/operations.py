@@ -59,7 +59,6 @@ _REPLY_FRAME_BYTES: Final = 600
 """... and what may surround them: the name after which to go on, and the sequences."""
 _READ_AT_ONCE_BYTES: Final = 8_192
 """Longest submission that is read between two others: it takes some milliseconds."""
-
 _WRONG: Final = frozenset({"invalid-request", "too-large"})
 """Codes of requests that are refused for what is in them."""
 

@@ -22,17 +22,13 @@ from berth.services.dispatcher.late_shards import BRIEF_SHARE, LateShards
 
 _ANSWER_SHARE: Final = 0.8
 """Part of the deadline that a shard may use to reach the sequences."""
-
-
 _HEAVY_SHARE: Final = 0.5
 """Part of the deadline that heavy shapes may take in one round, beside that of the others."""
-
 _REST: Final = 4.0
 _REST_MAX_S: Final = 10.0
 _REST_LATE_S: Final = 1.0
 """After a round with heavy gangs they are left out for so many times as long, but no longer than this, or than that if
 they were late: otherwise all gangs would wait for such rounds."""
-
 _WHOLE_SHARE: Final = 0.9
 """Part of the deadline after which a shard without an answer is late; less means that it has no process. A timer may
 fire a little early."""

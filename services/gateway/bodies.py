@@ -10,6 +10,12 @@ _JSON: Final = "application/json"
 _DIGITS_MAX: Final = 18
 
 
+def is_short(request: Request, bytes_max: int) -> bool:
+    """Whether the client says that the body has at most so many bytes; one of which it says nothing is not short."""
+    length = request.headers.get("content-length", "")
+    return length.isdecimal() and len(length) <= _DIGITS_MAX and int(length) <= bytes_max
+
+
 async def json_body(request: Request, bytes_max: int) -> bytes:
     """Body of a request that says it is JSON.
 

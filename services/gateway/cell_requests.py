@@ -19,9 +19,8 @@ from berth.services.gateway.shares import Shares
 EVERY: Final = "*"
 _RIGHTS_KEPT_S: Final = 5.0
 _KEPT_MAX: Final = 10_000
-_LONG_BYTES: Final = 8_192
+LONG_BYTES: Final = 8_192
 """A body that is longer is not read while ``api`` refuses the caller's long requests."""
-_DIGITS_MAX: Final = 18
 
 
 class _Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -84,24 +83,22 @@ class CellRequests:
             raise RequestError(_unavailable(str(error)), "unavailable") from error
         outcome = msgspec.json.decode(reply, type=_Outcome)
         if not outcome.ok:
-            if outcome.code == "too-many" and len(data) > _LONG_BYTES:
+            if outcome.code == "too-many" and len(data) > LONG_BYTES:
                 self._note_pause(identity, outcome.retry_after_ms / 1000)
             raise RequestError(outcome.error, outcome.code, _retry_after(outcome.retry_after_ms / 1000))
         return reply
 
-    def see_long_is_welcome(self, identity: str, length: str) -> None:
+    def see_long_is_welcome(self, identity: str) -> None:
         """Check that a long request need not be read in vain: ``api`` has just said until when it refuses such ones.
 
         Args:
             identity: The caller.
-            length: Bytes of the body, as the client says; a request that does not say it is taken for a long one.
 
         Raises:
             RequestError: Its time has not come.
         """
-        is_short = length.isdecimal() and len(length) <= _DIGITS_MAX and int(length) <= _LONG_BYTES
         left_s = self._pauses.get(identity, 0.0) - self._clock.monotonic_s()
-        if left_s > 0 and not is_short:
+        if left_s > 0:
             raise RequestError(
                 f"requests of {identity!r} are too many or too long, expected fewer: try again in {left_s:.3g} s",
                 "too-many",

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from berth.schemas.programs import requests as shapes
 from berth.schemas.programs.shape import Request as Asked
 from berth.services.gateway.application import JSON, identity_of
-from berth.services.gateway.bodies import json_body
-from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.bodies import is_short, json_body
+from berth.services.gateway.cell_requests import LONG_BYTES, CellRequests
 from berth.services.gateway.errors import RequestError
 
 JOBS: Final = "/api/v1/jobs"
@@ -59,7 +59,8 @@ class JobRoutes:
         """Submit the job in the body."""
         fields(request)
         identity = identity_of(request)
-        self._cell.see_long_is_welcome(identity, request.headers.get("content-length", ""))
+        if not is_short(request, LONG_BYTES):
+            self._cell.see_long_is_welcome(identity)
         body = await json_body(request, self._body_bytes_max)
         see_object(body)
         reply = await self._cell.ask("submit", identity, b'{"job":%b}' % body)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.runtime.bus.signatures import Signatures, signatures_of
-from berth.runtime.config import BusConfig, ConfigError
+from berth.runtime.config import BusConfig, ConfigError, text_of_setting
 
 _CLAIMS: Final = re.compile(r"-BEGIN NATS USER JWT-+\s+[\w-]+\.([\w-]+)\.[\w-]+\s")
 _SECURE_SCHEMES: Final = ("tls://", "wss://")
@@ -118,21 +118,10 @@ def _secret(field: str, path: Path | None) -> str:
     """
     if path is None:
         return ""
-    text = _text(field, path).strip()
+    text = text_of_setting(f"bus.{field}", path).strip()
     if not text:
         raise ConfigError(field=f"bus.{field}", value=repr(str(path)), expected="a file that is not empty")
     return text
-
-
-def _text(field: str, path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(
-            field=f"bus.{field}", value=repr(str(path)), expected=f"a file that can be read ({error.strerror})"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(field=f"bus.{field}", value=repr(str(path)), expected="a file of text in UTF-8") from error
 
 
 def _claims_in(path: Path) -> _Claims:
@@ -141,7 +130,7 @@ def _claims_in(path: Path) -> _Claims:
     Raises:
         ConfigError: The file cannot be read, or has no credentials.
     """
-    text = _text("creds_file", path)
+    text = text_of_setting("bus.creds_file", path)
     if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
         raise ConfigError(
             field="bus.creds_file", value=repr(str(path)), expected="a credentials file: a user's JWT and key seed"
@@ -164,7 +153,7 @@ def _tls(config: BusConfig) -> ssl.SSLContext | None:
     for field in ("tls_ca_file", "tls_cert_file", "tls_key_file"):
         path: Path | None = getattr(config, field)
         if path is not None:
-            _text(field, path)
+            text_of_setting(f"bus.{field}", path)
     try:
         context = ssl.create_default_context(cafile=config.tls_ca_file)
     except ssl.SSLError as error:

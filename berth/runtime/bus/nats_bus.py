@@ -286,16 +286,14 @@ class NatsBus:
         message = await self._api.last_message(name, subject)
         if message is None or (self._specs[stream].has_floor and message.seq < (await self._api.stream(name)).floor):
             return None
-        return Stored(message.subject, message.seq, message.data, message.at_ms, message.headers)
+        return message.stored
 
     async def message(self, stream: StreamName, sequence: int) -> Stored | None:
         """Message with a sequence, read from the leader of the stream; None if there is none."""
         if sequence < 1:  # the server calls it a bad request
             return None
         message = await self._api.message(self.subjects.stream(stream), sequence)
-        if message is None:
-            return None
-        return Stored(message.subject, message.seq, message.data, message.at_ms, message.headers)
+        return None if message is None else message.stored
 
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""

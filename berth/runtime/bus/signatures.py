@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from berth.runtime.bus.port import Stored
-from berth.runtime.config import BusConfig, ConfigError
+from berth.runtime.config import BusConfig, ConfigError, text_of_setting
 from berth.schemas.subjects import Subjects
 
 HEADER: Final = "Berth-Signature"
@@ -119,10 +119,10 @@ def signatures_of(config: BusConfig) -> Signatures | None:
         return None
     from berth.runtime.keys.signing import own_key, verifiers  # noqa: PLC0415  # libraries that few need
 
-    known = _read("signers_file", config.signers_file, verifiers)
+    known = _read("bus.signers_file", config.signers_file, verifiers)
     if config.creds_file is None:
         return Signatures(known)
-    key = _read("creds_file", config.creds_file, own_key)
+    key = _read("bus.creds_file", config.creds_file, own_key)
     return Signatures(known, public=key.public, sign=key.sign_bytes)
 
 
@@ -132,13 +132,11 @@ def _read(field: str, path: Path, read: Callable[[str], _Content]) -> _Content:
     Raises:
         ConfigError: It cannot be read, or has no such content.
     """
+    text = text_of_setting(field, path)
     try:
-        return read(path.read_text("utf-8"))
-    except OSError as error:
-        expected = f"a file that can be read ({error.strerror})"
+        return read(text)
     except ValueError as error:
-        expected = str(error)
-    raise ConfigError(field=f"bus.{field}", value=repr(str(path)), expected=expected)
+        raise ConfigError(field=field, value=repr(str(path)), expected=str(error)) from error
 
 
 def _is_number(text: str) -> bool:

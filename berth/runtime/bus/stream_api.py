@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.port import Stored
 from berth.runtime.errors import ConflictError, NoStreamError, PoisonError, ShellError, TransientError
 from berth.schemas.message import json_decoder
 
@@ -154,9 +155,10 @@ class _Message(msgspec.Struct, frozen=True):
         return found or None
 
     @property
-    def at_ms(self) -> int:
-        """Time of storage, in milliseconds since 1970."""
-        return (self.time - _EPOCH) // timedelta(milliseconds=1)
+    def stored(self) -> Stored:
+        """The message as readers get it; its time is in milliseconds since 1970."""
+        at_ms = (self.time - _EPOCH) // timedelta(milliseconds=1)
+        return Stored(self.subject, self.seq, self.data, at_ms, self.headers)
 
 
 class _Got(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from berth.formats.ascend.mark_proofs import MarkProofs
-from berth.runtime.config import ConfigError
+from berth.runtime.config import ConfigError, text_of_setting
 from berth.runtime.keys.key_folder import KeysError, write_file
 from berth.runtime.logs import Logger
 
@@ -61,11 +61,7 @@ def read_mark_keys(path: Path, *, field: str) -> list[bytes]:
     Raises:
         ConfigError: The file cannot be read, or has other lines.
     """
-    try:
-        lines = path.read_text("utf-8").split()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigError(field=field, value=repr(str(path)), expected=f"a file that can be read ({why})") from error
+    lines = text_of_setting(field, path).split()
     if not 0 < len(lines) <= KEYS_MAX or not all(_KEY.fullmatch(line) for line in lines):
         expected = f"a file of one line or {KEYS_MAX}, each with 64 hexadecimal digits: berth keys marks makes one"
         raise ConfigError(field=field, value=repr(str(path)), expected=expected)

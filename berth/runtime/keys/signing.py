@@ -18,8 +18,6 @@ _PUBLIC_BYTES: Final = 35
 """Of a decoded public key: prefix, key, checksum."""
 _CHECKSUM_BYTES: Final = 2
 _SIGNATURE_BYTES: Final = 64
-
-
 _LINES_MAX: Final = 256
 _KEY_SHOWN: Final = 64
 

@@ -16,7 +16,8 @@ from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.programs.replies import ErrorReply, RightsReply
 from berth.schemas.programs.shape import Reply
 from berth.schemas.subjects import StreamName
-from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.bodies import is_short
+from berth.services.gateway.cell_requests import LONG_BYTES, CellRequests
 from berth.services.gateway.cell_routes import CellRoutes
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
@@ -219,18 +220,24 @@ async def test_a_long_body_is_not_read_while_the_caller_is_told_to_wait() -> Non
     async with cell() as (_, api, requests, clock):
         api.answer = ErrorReply(error="identity is too quick", code="too-many", retry_after_ms=1_200)
         for body in (b"{}", b"{" + b" " * 9_000 + b"}"):
-            requests.see_long_is_welcome("portal", "9000")
+            requests.see_long_is_welcome("portal")
             with pytest.raises(RequestError):
                 await requests.ask("rights", "portal", body)
         with pytest.raises(RequestError, match=r"try again in 1\.2 s") as caught:
-            requests.see_long_is_welcome("portal", "9000")
+            requests.see_long_is_welcome("portal")
         assert (caught.value.code, caught.value.all_headers()["Retry-After"]) == ("too-many", "2")
-        with pytest.raises(RequestError):
-            requests.see_long_is_welcome("portal", "")
-        requests.see_long_is_welcome("portal", "100")
-        requests.see_long_is_welcome("other", "9000")
+        requests.see_long_is_welcome("other")
         clock.advance(1.2)
-        requests.see_long_is_welcome("portal", "9000")
+        requests.see_long_is_welcome("portal")
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [("100", True), ("8192", True), ("8193", False), ("9" * 19, False), ("many", False), ("", False)],
+)
+def test_a_body_is_short_if_the_client_says_so(length: str, *, expected: bool) -> None:
+    headers = [(b"content-length", length.encode())] if length else []
+    assert is_short(Request({"type": "http", "headers": headers}), LONG_BYTES) == expected
 
 
 EVENTS = 600
