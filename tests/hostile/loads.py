@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import aiohttp
@@ -20,6 +21,11 @@ Send = Callable[[HostileCell, int], Awaitable[object]]
 """Sends one request, by its number."""
 Tree = dict[str, Any]
 _ANSWER_S: Final = 30.0
+_NAME: Final = "name-of-a-job"
+_OFFSETS: Final = 5
+"""Jobs at the bounds with so many different shapes of a task."""
+_KINDS: Final = 6
+"""Jobs beyond the bounds."""
 
 
 class Load(NamedTuple):
@@ -65,13 +71,13 @@ def small(number: int, namespace: str) -> Tree:
     return job_file(f"small-{number}", namespace=namespace, uid="", product="module910bx8", chips=8, runFor="1s")
 
 
-def at_the_bounds(number: int) -> Tree:
-    """A job that has of everything as much as one may have, or a little less."""
+@cache
+def _at_the_bounds(offset: int) -> bytes:
     tasks = [
         {
             "name": f"t{task}",
             "chips": 1,
-            "cpu": f"{number % 50 + task + 1}m",
+            "cpu": f"{offset + task + 1}m",
             "tolerations": [{"key": f"key-{task}", "operator": "Exists"}],
         }
         for task in range(SHAPES.most)
@@ -83,19 +89,28 @@ def at_the_bounds(number: int) -> Tree:
             for one in range(TERMS.most)
         ],
     }
-    job = job_file(f"large-{number}", namespace=TENANT, uid="", product="module910bx8", tasks=tasks)
+    job = job_file(_NAME, namespace=TENANT, uid="", product="module910bx8", tasks=tasks)
     job["metadata"] |= {
         "labels": {f"huawei.com/sched{one:05}": "x" for one in range(LABELS.most)},
         "annotations": {f"huawei.com/schedule-polic{one}": "x" for one in range(ANNOTATIONS.most - 1)},
     }
-    return job
+    return json.dumps(job).encode()
 
 
-def beyond_the_bounds(number: int) -> Tree:
-    """A job that has too much of something, each time of something else."""
-    job = small(number, TENANT)
+def at_the_bounds(number: int) -> bytes:
+    """A job that has of everything as much as one may have, or a little less."""
+    return _at_the_bounds(number % _OFFSETS).replace(_NAME.encode(), f"large-{number}".encode())
+
+
+@cache
+def beyond_the_bounds(kind: int) -> bytes:
+    """A job that has too much of something, of each kind something else.
+
+    Made once: who sends them shares a process with the clock of the bystander.
+    """
+    job = small(kind, TENANT)
     spec, metadata = job["spec"], job["metadata"]
-    match number % 6:
+    match kind:
         case 0:
             metadata["annotations"] = {f"huawei.com/sched{one:05}": "x" for one in range(16_000)}
         case 1:
@@ -111,10 +126,10 @@ def beyond_the_bounds(number: int) -> Tree:
             metadata["labels"] = {"k" * 5_000: "x" * 300_000}
         case _:
             spec["nodeSelector"] = {f"k{one}": "x" for one in range(5_000)}
-    return job
+    return json.dumps(job).encode()
 
 
-async def _post(cell: HostileCell, identity: str, job: Tree) -> None:
+async def _post(cell: HostileCell, identity: str, job: Tree | bytes) -> None:
     await cell.gateway.ask("POST", "/api/v1/jobs", identity=identity, body=job)
 
 
@@ -150,7 +165,7 @@ async def _large_http(cell: HostileCell, number: int) -> None:
 
 
 async def _too_large_http(cell: HostileCell, number: int) -> None:
-    await _post(cell, TENANT, beyond_the_bounds(number))
+    await _post(cell, TENANT, beyond_the_bounds(number % _KINDS))
 
 
 async def _many_http(cell: HostileCell, number: int) -> None:
@@ -176,25 +191,27 @@ async def _many_nats(cell: HostileCell, number: int) -> None:
     await _ask(cell, verb, TENANT, asked)
 
 
+@cache
+def _stored(kind: int) -> JobRequest:
+    request = a_job("stored", namespace=TENANT, uid=TENANT, chips=8)
+    if kind % 4 == 1:
+        tasks = [Task(f"t{one}", 1, 1, cpu_milli=one + 1) for one in range(2_000)]
+        return msgspec.structs.replace(request, tasks=tasks)
+    if kind % 4 == 2:
+        near = {f"huawei.com/sched{one:05}": "x" for one in range(16_000)}
+        return msgspec.structs.replace(request, annotations=near)
+    tasks = [Task(f"t{one}", 1, 1, cpu_milli=kind + one + 1) for one in range(SHAPES.most)]
+    return msgspec.structs.replace(request, tasks=tasks)
+
+
 async def _large_intake(cell: HostileCell, number: int) -> None:
     """Through the intake itself, as ``berth submit`` and the inventory do."""
-    name, uid = f"stored-{number}", f"{TENANT}/{number}"
-    request = a_job(name, namespace=TENANT, uid=uid, chips=8)
-    match number % 4:
-        case 0:
-            tasks = [Task(f"t{one}", 1, 1, cpu_milli=number % 50 + one + 1) for one in range(SHAPES.most)]
-            request = msgspec.structs.replace(request, tasks=tasks)
-        case 1:
-            tasks = [Task(f"t{one}", 1, 1, cpu_milli=one + 1) for one in range(2_000)]
-            request = msgspec.structs.replace(request, tasks=tasks)
-        case 2:
-            near = {f"huawei.com/sched{one:05}": "x" for one in range(16_000)}
-            request = msgspec.structs.replace(request, annotations=near)
-        case _:
-            subject = cell.bus.subjects.intake_request(TENANT, name)
-            await cell.bus.publish(subject, b"\x93" * 20_000)
-            return
-    await _store(cell, request)
+    name = f"stored-{number}"
+    if number % 4 == 3:
+        await cell.bus.publish(cell.bus.subjects.intake_request(TENANT, name), b"\x93" * 20_000)
+        return
+    request = _stored(number % (4 * _OFFSETS))
+    await _store(cell, msgspec.structs.replace(request, name=name, uid=f"{TENANT}/{number}"))
 
 
 LOADS: Final = (

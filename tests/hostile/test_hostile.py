@@ -12,7 +12,7 @@ from tests.hostile.measuring import compare, merged
 
 SECONDS = 1.0
 """How long the bystander submits jobs beside each half of a load."""
-TRIES = 3
+TRIES = 5
 FAR = 10_000
 """Numbers of the requests of a try are so far from those of the one before."""
 SHORT_API = {"requests_per_s": 150.0, "requests_burst": 300}
