@@ -19,10 +19,10 @@ from bench.ends import nats_server, until_done
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import unpack_health
-from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import TransientError
+from berth.runtime.inboxes import inbox_of_agent
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen
 from berth.schemas.subjects import StreamName

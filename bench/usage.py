@@ -15,7 +15,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.pod_constraints import LabelSelector, PodConstraints, PodTerm
 from berth.schemas.usage_facts import UsageSeen
-from berth.services.inventory.pods.rows import read_row
+from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.usage.collection import Usage
 
 _PODS_PER_NODE: Final = 30

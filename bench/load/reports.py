@@ -19,8 +19,8 @@ from bench.ends import nats_server, until_done
 from bench.health import Facts, until_taken
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
-from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.inboxes import inbox_of_agent
 from berth.runtime.local.ports import free_ports
 
 _SETTLED_S: Final = 10

@@ -18,10 +18,10 @@ from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, c
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
-from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
 from berth.runtime.errors import FatalError, ShellError, TransientError, UntrustedError, newer_version
+from berth.runtime.inboxes import inbox_of_person
 from berth.schemas.envelope import NewerVersionError
 from berth.schemas.subjects import StreamName
 

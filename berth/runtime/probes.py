@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
 
-from berth.runtime.bus.discovery import Followed
+from berth.runtime.bus.process_stats import Followed
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import Logger

@@ -21,8 +21,8 @@ import uvloop
 
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs, probes
-from berth.runtime.bus.discovery import Identity, OwnReport
 from berth.runtime.bus.port import Bus
+from berth.runtime.bus.process_stats import Identity, OwnReport
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import ConfigError, LogConfig, ServiceConfig, load
 from berth.runtime.connection import connect

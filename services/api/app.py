@@ -9,10 +9,10 @@ from typing import TypeAlias
 import msgspec
 
 from berth.runtime.beside import BesideWork, beside
-from berth.runtime.bus.inboxes import ANYBODY, NAMED
 from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.clock import Clock
 from berth.runtime.identity import process_identity
+from berth.runtime.inboxes import ANYBODY, NAMED
 from berth.runtime.instruments import Instruments
 from berth.runtime.tracing.spans import Spans, spans_to
 from berth.schemas.programs.documents import shape_schema

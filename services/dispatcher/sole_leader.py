@@ -9,11 +9,11 @@ that one finds the other. See decision one-process.
 import asyncio
 from collections.abc import Callable
 
-from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.bus.port import Bus, Served
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
+from berth.runtime.inboxes import CALLERS
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.schemas.envelope import encode

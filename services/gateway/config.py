@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import ConfigError, ServiceConfig
-from berth.services.gateway.extender.config import ExtenderConfig, check_extender
+from berth.services.gateway.extender_config import ExtenderConfig, check_extender
 
 _LOCALHOST: Final = "localhost"
 

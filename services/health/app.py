@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 
 from berth.core.cluster.node_packing import unpack_health
-from berth.runtime.bus.inboxes import NAMED
 from berth.runtime.bus.port import Bus, Endpoint, Gap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
+from berth.runtime.inboxes import NAMED
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Reflection

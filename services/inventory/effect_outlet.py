@@ -15,7 +15,7 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.subjects import Subjects
 from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.job_policies import JobPolicies
 from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons

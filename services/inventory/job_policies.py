@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.kube.port import Change
 from berth.schemas.intake import JobRequest
-from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED, Queues, amounts
 from berth.services.inventory.publishing.warnings import RequestWarnings
 

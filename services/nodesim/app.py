@@ -8,10 +8,10 @@ from berth.core.cluster.domains import leaving
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
 from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.clusters.topology_file import Cluster, TopologyError, parse_cluster
-from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
+from berth.runtime.inboxes import CALLERS
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.logs import Logger

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.clock import Clock
+from berth.runtime.inboxes import CALLERS
 from berth.runtime.instruments import Instruments
 from berth.services.scorer.config import ScorerConfig
 from berth.services.scorer.loop import REQUESTS_MAX, Shard

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.runtime.bus.discovery import Identity, OwnReport, ProcessStats
-from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import QUIET_S, Endpoint
+from berth.runtime.bus.process_stats import Identity, OwnReport, ProcessStats
 from berth.runtime.cell_status.gathering import gather_status
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.inboxes import inbox_of_person
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.answers import answers

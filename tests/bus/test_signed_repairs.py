@@ -10,7 +10,7 @@ from berth.runtime.backups.restore import restore
 from berth.runtime.bus.leaders import ROLE
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError
-from berth.runtime.ledger_repair import find, repair
+from berth.runtime.fsck.ledger_repair import find, repair
 from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch

@@ -15,9 +15,9 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Gap, GapReason
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import NoStreamError
+from berth.runtime.fsck.ledger_repair import find, repair
 from berth.runtime.history import state_now
 from berth.runtime.ledger_reader import follow_ledger
-from berth.runtime.ledger_repair import find, repair
 from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Round, Settings, Verdict

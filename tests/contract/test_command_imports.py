@@ -24,10 +24,10 @@ _LOG_EXTRAS: Final = frozenset({"colorama", "greenlet"})
 """What structlog imports where it is there; packages for developers bring it."""
 _JOBS_OWN: Final = (
     "berth.cli.addresses", "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
-    "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link",
+    "berth.cli.jobs.job_view", "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link",
     "berth.core.errors",
     "berth.core.explain.text", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.formats.shown", "berth.runtime.backoff", "berth.runtime.bus.",
-    "berth.runtime.clock", "berth.runtime.config", "berth.runtime.errors", "berth.runtime.logs",
+    "berth.runtime.clock", "berth.runtime.config", "berth.runtime.errors", "berth.runtime.inboxes", "berth.runtime.logs",
     "berth.runtime.optional_imports", "berth.schemas.",
 )  # fmt: skip
 _SLOW_TO_HELP: Final = ("asyncio", "importlib.metadata", "markdown_it", "msgspec", "rich.live", "rich.markdown", "ssl")

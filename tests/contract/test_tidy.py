@@ -257,6 +257,8 @@ PLANTED = [
     ("schemas", "import numpy", "schemas import msgspec and themselves"),
 ]
 """Folder, line of a module in it, and the contract that it breaks."""
+CIRCLE = ("services/inventory/gangs", "import berth.services.inventory.podgroups.status")
+"""Folder, and line of a module in it that closes a circle of packages."""
 CHAINS = [
     ("berth/core/switches", 6, "import chains in the core"),
     ("berth/core/switches/occupancy", 6, "import chains in the core"),
@@ -279,6 +281,7 @@ def reports(copy: Path) -> tuple[dict[str, str], str]:
     """What each contract says of a tree with all faults, each in a module of its own; and of chains one shorter."""
     for number, (folder, line, _) in enumerate(PLANTED):
         plant(copy / folder / f"fault_{number}.py", line)
+    plant(copy / CIRCLE[0] / "fault_circle.py", CIRCLE[1])
     chains = [chain_of(folder, modules_max) for folder, modules_max, _ in CHAINS]
     for names in chains:
         for name, imported in zip(names, [*names[1:], "msgspec"], strict=True):
@@ -302,6 +305,11 @@ def test_a_contract_breaks_when_a_fault_is_planted(
     imported = line.split()[1].split(".")[0] if "nats.js" in line else line.split()[1]
     told = reports[0][contract]
     assert re.search(rf"- +{re.escape(name)} -> {re.escape(imported)}\b", told) or f"\n- {name}\n" in told, told
+
+
+def test_a_circle_of_packages_breaks_its_contract(reports: tuple[dict[str, str], str]) -> None:
+    package = f"berth.{CIRCLE[0].rpartition('/')[0].replace('/', '.')}"
+    assert f"No cycles are allowed in {package}.\n" in reports[0]["no circles of packages"]
 
 
 @pytest.mark.parametrize(("folder", "modules_max", "contract"), CHAINS)

@@ -18,10 +18,10 @@ from berth.cli.local.stage import CellStage
 from berth.cli.local.story import Story
 from berth.client import Client, UnavailableError
 from berth.runtime.bus.access import Access, access_of
-from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.config import BusConfig
+from berth.runtime.inboxes import inbox_of_person
 from berth.runtime.local.nats_server import EmbeddedCluster
 from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from berth.runtime.bus.access import Access
-from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError, UntrustedError
+from berth.runtime.inboxes import inbox_of_person
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
 from tests.support.certificates import authority, documented_secret

@@ -10,7 +10,6 @@ from berth.cli.recordings.replay import replay_file
 from berth.core.requests.dead_reasons import INTERNAL
 from berth.runtime.backups.backup import backup
 from berth.runtime.backups.restore import restore
-from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.cell_status.gathering import gather_status
@@ -22,6 +21,7 @@ from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.fsck.cell_check import check_cell
 from berth.runtime.fsck.cell_repair import carry_out, plan_of
+from berth.runtime.inboxes import inbox_of_person
 from berth.runtime.keys.rights import SERVICES
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record

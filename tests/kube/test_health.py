@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_health
-from berth.runtime.bus.inboxes import inbox_of_agent
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
+from berth.runtime.inboxes import inbox_of_agent
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer

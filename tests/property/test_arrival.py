@@ -9,7 +9,7 @@ from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.columns import unpack
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.effects import PublishMembers, PublishRequest, ReadOwner
-from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import a_group, a_pod, facts_of
 

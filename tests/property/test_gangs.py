@@ -10,7 +10,7 @@ from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus, Phase
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest
-from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import a_group, a_pod
 

@@ -14,8 +14,8 @@ from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.pod_rows import ENDED, PodRow
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import ENDED, PodRow
 from berth.services.inventory.usage.collection import Usage
 
 NAMES = [f"n{index}" for index in range(8)]

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
-from berth.runtime.bus.discovery import Followed
 from berth.runtime.bus.port import Endpoint, Follower, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.process_stats import Followed
 from berth.runtime.bus.streams import Keeping
 from berth.runtime.errors import AmbiguousError, ShellError, TransientError
 from berth.schemas.subjects import StreamName

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from berth.runtime.bus.discovery import ProcessStats
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.process_stats import ProcessStats
 from tests.support.waiting import until_true
 
 

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Self
 
-from berth.runtime.bus.discovery import ProcessStats
-from berth.runtime.bus.inboxes import ANYBODY
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.process_stats import ProcessStats
 from berth.runtime.bus.signatures import Signatures
 from berth.runtime.bus.wire import size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
+from berth.runtime.inboxes import ANYBODY
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
 

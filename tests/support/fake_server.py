@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Protocol
 
-from berth.runtime.bus.discovery import ProcessStats
 from berth.runtime.bus.port import Gap, GapReason, Stored, StreamState
+from berth.runtime.bus.process_stats import ProcessStats
 from berth.runtime.bus.streams import is_pruned, refuse_floor, refuse_purge
 from berth.runtime.errors import (
     AmbiguousError,

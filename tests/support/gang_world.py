@@ -24,7 +24,7 @@ from berth.services.inventory.effects import (
     PublishRequest,
     ReadOwner,
 )
-from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 
 CHIPS = "huawei.com/Ascend910"

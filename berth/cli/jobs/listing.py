@@ -1,30 +1,28 @@
 """``berth jobs``: list jobs."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs.filters import Condition, conditions_of, matching, names_phase
+from berth.cli.jobs.filters import conditions_of
 from berth.cli.jobs.finding import Namespace, statuses
-from berth.cli.jobs.job_table import job_table, sharing
-from berth.cli.jobs.queue_order import in_order, positions
-from berth.cli.jobs.rows import OVER, row_of
+from berth.cli.jobs.job_table import job_table
+from berth.cli.jobs.job_view import Output, View, is_drawn, notes_of
+from berth.cli.jobs.queue_order import positions
+from berth.cli.jobs.rows import row_of
 from berth.cli.output import (
     WRONG_USE,
     CommandError,
     emit,
     is_terminal,
-    known_jobs,
     print_progress,
     print_result,
     print_table,
 )
-from berth.core.explain.text import pluralize
 from berth.runtime.clock import SystemClock
 from berth.schemas.status import JobStatus
 
-Output = Literal["text", "wide", "name", "json"]
 _NO_CONDITIONS: Final[tuple[str, ...]] = ()
 
 
@@ -73,41 +71,6 @@ def jobs(
     return run(work)
 
 
-def is_drawn(form: Output) -> bool:
-    """Whether a list that goes on is drawn on the whole screen."""
-    return form != "json" and is_terminal()
-
-
-class View:
-    """Which jobs are shown, and in which order.
-
-    Args:
-        namespace: Only these; None for all.
-        conditions: All of them must hold.
-        sort: The order.
-        includes_over: Show jobs that have ended, too; they are also shown if a condition names their phase.
-
-    Raises:
-        CommandError: There is no such order.
-    """
-
-    def __init__(
-        self, namespace: str | None, conditions: list[Condition], sort: str, *, includes_over: bool = False
-    ) -> None:
-        in_order((), sort)
-        self._namespace = namespace
-        self._conditions = conditions
-        self._sort = sort
-        self._includes_over = includes_over or names_phase(conditions, OVER)
-
-    def of(self, known: list[JobStatus]) -> tuple[list[JobStatus], int]:
-        """The jobs to show, in order, and how many match that are over and not shown."""
-        found = [status for status in known if self._namespace in {None, status.namespace}]
-        found = matching(found, self._conditions)
-        shown = [status for status in found if self._includes_over or status.phase not in OVER]
-        return in_order(shown, self._sort), len(found) - len(shown)
-
-
 def _print(view: View, known: list[JobStatus], form: Output) -> None:
     shown, hidden = view.of(known)
     places = positions(known)
@@ -124,24 +87,3 @@ def _print(view: View, known: list[JobStatus], form: Output) -> None:
         print_table(job_table(shown, places, SystemClock().now_ms(), is_wide=is_wide, shares=shares))
     for note in notes_of(shown, hidden, len(known), shares=shares):
         print_progress(note)
-
-
-def notes_of(shown: list[JobStatus], hidden: int, known: int, *, shares: bool) -> list[str]:
-    """What a list leaves out.
-
-    Args:
-        shown: Jobs of the list.
-        hidden: Number of jobs that match and are over.
-        known: Number of all jobs.
-        shares: Jobs that wait alike share a row.
-    """
-    notes = []
-    rows, jobs_there = sharing(shown) if shares else (0, 0)
-    if rows:
-        verb = "stands" if rows == 1 else "stand"
-        notes.append(f"{pluralize(rows, 'row')} {verb} for {pluralize(jobs_there, 'job')}; list each with -o wide")
-    if not shown and not hidden:
-        notes.append("no job matches; " + known_jobs(known) if known else "no job is known")
-    if hidden:
-        notes.append(f"{'1 job is' if hidden == 1 else f'{hidden} jobs are'} over; list them with --all")
-    return notes

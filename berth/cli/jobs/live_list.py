@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from berth.cli.jobs.goals import job_line
 from berth.cli.jobs.job_table import job_table
-from berth.cli.jobs.listing import Output, View, is_drawn, notes_of
+from berth.cli.jobs.job_view import Output, View, is_drawn, notes_of
 from berth.cli.jobs.queue_order import JobKey, positions
 from berth.cli.jobs.rows import row_of
 from berth.cli.link import link_lines

@@ -15,11 +15,11 @@ from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import CELL, Child, GivenUpError, Restarts
 from berth.core.explain.text import pluralize
 from berth.formats.clusters.topology_file import TopologyError, parse_cluster
-from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.inboxes import inbox_of_person
 from berth.runtime.local.log_files import put_aside
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.processes import LocalProcesses

@@ -19,8 +19,8 @@ from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_w
 from berth.cli.local.page import LocalPage, missing_libraries, page_in
 from berth.cli.output import FAILED, INTERRUPTED, CommandError, emit, print_progress, print_result
 from berth.core.explain.text import pluralize
-from berth.runtime.bus.inboxes import inbox_of_person
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.inboxes import inbox_of_person
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 Shards = Annotated[int, Parameter(validator=Number(gte=0, lte=256))]

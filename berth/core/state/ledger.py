@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
+from berth.core.state.holdings.chip_owners import ChipOwners
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
 from berth.core.state.lost_nodes import LostNode
-from berth.core.state.records.chip_owners import ChipOwners
 from berth.core.state.records.entries import Entries, Folded, GangRecord
 from berth.core.state.records.record_checks import check_round, draft_of
 from berth.core.state.records.round_steps import fold_round

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from berth.runtime.bus.access import Access
-from berth.runtime.bus.inboxes import ANSWERS, DELIVERIES
 from berth.runtime.bus.wire import Received, size_bytes
 from berth.runtime.errors import (
     DeniedError,
@@ -28,6 +27,7 @@ from berth.runtime.errors import (
     TransientError,
     UntrustedError,
 )
+from berth.runtime.inboxes import ANSWERS, DELIVERIES
 from berth.runtime.logs import Logger
 from berth.runtime.optional_imports import without
 

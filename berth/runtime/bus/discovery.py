@@ -3,7 +3,7 @@
 ``$SRV.PING``, ``$SRV.INFO``, ``$SRV.STATS`` and ``$SRV.SCHEMA`` address all processes; with the suffix ``.<name>``
 those of a name, with ``.<name>.<id>`` one process. ``nats micro`` shows the answers. The statistics have a member
 ``data`` of Berth: whether the process is ready, its gauges, and how far it has read which stream
-(:class:`ProcessReport`).
+(:class:`berth.runtime.bus.process_stats.ProcessReport`).
 
 Why this is not ``nats.micro``: decision service-discovery.
 
@@ -17,113 +17,13 @@ from typing import Any, Final
 import msgspec
 
 from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.process_stats import Identity, ProcessReport, ProcessStats, stats_of
 from berth.runtime.bus.service import NatsServed
 
 ROOT: Final = "$SRV"
 _TYPE: Final = "io.nats.micro.v1"
 _FIRST_ANSWER_S: Final = 1.0
 _NS: Final = 1_000_000_000
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """Identity of a process.
-
-    Attributes:
-        name: Kind of the process, such as ``berth-scorer``.
-        id: Unique to this process, without dots.
-        version: Release as three numbers.
-        metadata: Further properties, such as the cell.
-        started_ms: Start of the process, in milliseconds since 1970.
-    """
-
-    name: str
-    id: str
-    version: str
-    metadata: dict[str, str]
-    started_ms: int
-
-
-class Followed(msgspec.Struct, frozen=True):
-    """How far a process has received a stream.
-
-    Attributes:
-        stream: Name of the stream in the cell.
-        sequence: Of the last message that it has received.
-        waiting: Messages for it that it has not received, as far as it knows.
-        is_filtered: Whether it follows some of the subjects only.
-        foreign: Messages that came to its inbox and that its consumer did not deliver; they were dropped.
-    """
-
-    stream: str
-    sequence: int
-    waiting: int
-    is_filtered: bool
-    foreign: int = 0
-
-
-class OwnReport(msgspec.Struct, frozen=True):
-    """What a process says of itself.
-
-    Attributes:
-        not_ready: Why it is not ready; empty if it is.
-        gauges: Its gauges by name, with labels as in the text format of Prometheus.
-    """
-
-    not_ready: str
-    gauges: dict[str, float]
-
-
-class ProcessReport(msgspec.Struct, frozen=True):
-    """What the statistics of a process contain of Berth.
-
-    Attributes:
-        not_ready: Why it is not ready; empty if it is.
-        gauges: Its gauges by name, with labels as in the text format of Prometheus.
-        followed: Streams that it follows.
-    """
-
-    not_ready: str = ""
-    gauges: dict[str, float] = {}
-    followed: list[Followed] = []
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """A subject on which a process answers requests."""
-
-    subject: str
-
-
-class ProcessStats(msgspec.Struct, frozen=True):
-    """The statistics of a process, as far as Berth reads them.
-
-    Attributes:
-        name: Kind of the process, such as ``berth-scorer``.
-        id: Unique to the process.
-        version: Its release.
-        metadata: Further properties, such as the cell.
-        started: When it was started, as a text.
-        endpoints: What it serves.
-        data: What it says of itself; None from a release before 0.5.
-    """
-
-    name: str
-    id: str
-    version: str = ""
-    metadata: dict[str, str] = {}
-    started: str = ""
-    endpoints: list[Endpoint] = []
-    data: ProcessReport | None = None
-
-
-def stats_of(answer: bytes) -> ProcessStats | None:
-    """The statistics in an answer to ``$SRV.STATS``; None if it is none."""
-    try:
-        return _STATS.decode(answer)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-_STATS: Final = msgspec.json.Decoder(ProcessStats)
 
 
 class Discovery:

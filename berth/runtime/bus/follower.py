@@ -21,8 +21,8 @@ import msgspec
 
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.deliveries import Deliveries, number_of
-from berth.runtime.bus.discovery import Followed
 from berth.runtime.bus.port import Gap, GapReason, Stored
+from berth.runtime.bus.process_stats import Followed
 from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
 from berth.runtime.bus.wire import Received, Wire
 from berth.runtime.errors import FatalError, TransientError

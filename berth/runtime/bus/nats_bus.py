@@ -12,16 +12,17 @@ from typing import Final, Self
 from berth.runtime.bus import streams
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.client import NatsConnection, ServerInfo
-from berth.runtime.bus.discovery import Discovery, Followed, Identity, OwnReport, ProcessReport, ProcessStats, answering
+from berth.runtime.bus.discovery import Discovery, answering
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
-from berth.runtime.bus.inboxes import ANYBODY, DISCOVERERS, inbox_of
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.process_stats import Followed, Identity, OwnReport, ProcessReport, ProcessStats
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
 from berth.runtime.bus.signatures import Signatures
 from berth.runtime.bus.stream_api import FLOOR, Api, StreamReport
 from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.inboxes import ANYBODY, DISCOVERERS, inbox_of
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.schemas.subjects import StreamName, Subjects
 

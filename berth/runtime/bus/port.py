@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from berth.runtime.bus.inboxes import ANYBODY
 from berth.runtime.errors import FatalError
+from berth.runtime.inboxes import ANYBODY
 from berth.schemas.subjects import StreamName, Subjects
 
 if TYPE_CHECKING:
-    from berth.runtime.bus.discovery import ProcessStats
+    from berth.runtime.bus.process_stats import ProcessStats
     from berth.runtime.bus.signatures import Signatures
 
 QUIET_S: Final = 0.3
@@ -106,7 +106,7 @@ class Endpoint(NamedTuple):
 
     ``subject`` may have wildcards. ``request`` and ``reply`` are JSON Schemas as texts, for ``$SRV.SCHEMA``.
     ``at_once`` requests may be handled at the same time; they begin in the order in which they came. ``callers`` are
-    those who may ask, by their inboxes (:func:`berth.runtime.bus.inboxes.is_inbox_of`): a request that wants its answer
+    those who may ask, by their inboxes (:func:`berth.runtime.inboxes.is_inbox_of`): a request that wants its answer
     elsewhere is counted and not carried out.
     """
 

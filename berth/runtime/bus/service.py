@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from berth.runtime.bus.fair_queue import FairQueue
-from berth.runtime.bus.inboxes import is_inbox_of
 from berth.runtime.bus.port import Endpoint
 from berth.runtime.bus.wire import Listening, Received, Wire
 from berth.runtime.errors import FatalError, PoisonError, TransientError
+from berth.runtime.inboxes import is_inbox_of
 from berth.runtime.logs import Logger
 
 _ROUND_TRIP_S: Final = 5.0

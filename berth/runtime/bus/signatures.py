@@ -13,9 +13,8 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from berth.runtime.bus.port import Stored
 from berth.runtime.config import BusConfig, ConfigError, text_of_setting
 from berth.schemas.subjects import Subjects
 
@@ -32,6 +31,30 @@ _Content = TypeVar("_Content")
 Verify = Callable[[bytes, bytes], bool]
 """Whether a signature (second) of a text (first) is right."""
 Sign = Callable[[bytes], bytes]
+
+
+class Signed(Protocol):
+    """A stored message, as far as its signature is about it."""
+
+    @property
+    def subject(self) -> str:
+        """Where it was published."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """Its number in its stream."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """Its headers; None without any."""
+        ...
 
 
 class Signatures:
@@ -82,7 +105,7 @@ class Signatures:
             self._own.popitem(last=False)
         return {HEADER: f"{self._public} {number} {base64.b64encode(self._sign(text)).decode()}"}
 
-    def number_of(self, stored: Stored) -> int | None:
+    def number_of(self, stored: Signed) -> int | None:
         """Number in the signature of a message; None if it has no valid one of a known key."""
         parts = (stored.headers or {}).get(HEADER, "").split(" ")
         if len(parts) != 3 or not _is_number(parts[1]):  # noqa: PLR2004  # key, number, signature
@@ -100,11 +123,11 @@ class Signatures:
             return None
         return number if verify(text, signature) else None
 
-    def counts(self, stored: Stored) -> bool:
+    def counts(self, stored: Signed) -> bool:
         """Whether a message may count that is not bound to a place; always while signatures are off."""
         return not self._known or self.number_of(stored) is not None
 
-    def is_record(self, stored: Stored) -> bool:
+    def is_record(self, stored: Signed) -> bool:
         """Whether a message of the ledger has a valid signature for its sequence."""
         return self.number_of(stored) == stored.sequence
 

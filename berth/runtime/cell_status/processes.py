@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from berth.runtime.bus.discovery import ProcessStats
+from berth.runtime.bus.process_stats import ProcessStats
 from berth.runtime.cell_status.model import FACTS, LAGGING, LEDGER, Leader, Process, Scorers
 from berth.schemas.status import LeaseHeld
 

@@ -13,11 +13,11 @@ from berth.runtime.feeds import Feeds
 from berth.runtime.fsck.facts_check import check_facts
 from berth.runtime.fsck.intake_check import check_intake
 from berth.runtime.fsck.ledger_check import LedgerCheck, check_ledger
+from berth.runtime.fsck.ledger_repair import RepairError, find
 from berth.runtime.fsck.pod_check import check_pods
 from berth.runtime.fsck.status_check import Pause, StatusCheck, check_statuses, check_summaries, pause
 from berth.runtime.fsck.streams import checked_again
 from berth.runtime.kube.port import Api
-from berth.runtime.ledger_repair import RepairError, find
 from berth.schemas.subjects import StreamName
 
 _BLOCKED: Final = "facts or ledger must be repaired first"

@@ -16,9 +16,9 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError
 from berth.runtime.feeds import Feeds
 from berth.runtime.fsck.ledger_check import check_ledger
+from berth.runtime.fsck.ledger_repair import Found, RepairError, find, repair
 from berth.runtime.fsck.status_check import Pause, WrongStatus, check_statuses, pause
 from berth.runtime.fsck.streams import checked_again
-from berth.runtime.ledger_repair import Found, RepairError, find, repair
 from berth.schemas.envelope import encode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName

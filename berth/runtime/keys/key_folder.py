@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from berth.runtime.bus.inboxes import ANSWERS
+from berth.runtime.inboxes import ANSWERS
 from berth.runtime.keys.rights import (
     BOUNDS,
     COMMANDS,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from berth.runtime.bus.inboxes import (
+from berth.runtime.inboxes import (
     ANSWERS,
     CALLERS,
     DELIVERIES,

@@ -22,9 +22,9 @@ from berth.runtime.logs import Logger
 from berth.services.gateway.application import JSON
 from berth.services.gateway.bodies import json_body
 from berth.services.gateway.errors import RequestError
-from berth.services.gateway.extender.config import ExtenderConfig
 from berth.services.gateway.extender.decisions import Decisions
 from berth.services.gateway.extender.places import Place, bind_error
+from berth.services.gateway.extender_config import ExtenderConfig
 from berth.services.gateway.metrics import ExtenderMetrics
 
 

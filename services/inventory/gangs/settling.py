@@ -9,7 +9,7 @@ from typing import Final
 from berth.formats.kubernetes.workloads import GangKey
 from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.model import Gang, is_past
-from berth.services.inventory.publishing.pace import LONGEST, apart_ms
+from berth.services.inventory.pace import LONGEST, apart_ms
 
 _PATIENCE: Final = 4
 """Settle times after which a gang that lacks pods is processed though more of them keep coming."""

@@ -26,7 +26,7 @@ from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.facts import Leaf, NodesSeen, TopologySeen
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes
-from berth.services.inventory.pods.rows import PodRow
+from berth.services.inventory.pod_rows import PodRow
 
 PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SELECTOR: Final = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}

@@ -5,8 +5,8 @@ from typing import NamedTuple, TypeAlias
 
 from berth.schemas.facts import PodsSeen
 from berth.schemas.units import UnixMs
+from berth.services.inventory.pod_rows import PodRow
 from berth.services.inventory.pods.facts import RankState
-from berth.services.inventory.pods.rows import PodRow
 
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid of the job request, attempt)"""

@@ -7,7 +7,7 @@ from berth.formats.kubernetes.bound_pods import other_number
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.free_chips import SHARES
-from berth.services.inventory.pods.rows import PodRow
+from berth.services.inventory.pod_rows import PodRow
 
 
 class PodChips:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from berth.core.chips.picking import named_by_several
-from berth.services.inventory.pods.rows import PodRow
+from berth.services.inventory.pod_rows import PodRow
 
 
 class ChipsTwice:

@@ -18,13 +18,13 @@ from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Naming, Nodes
 from berth.services.inventory.nodes.uses import Use
+from berth.services.inventory.pace import LONGEST, apart_ms
+from berth.services.inventory.pod_rows import ENDED, PodRow
 from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder, heaviest
 from berth.services.inventory.pods.chips import PodChips
 from berth.services.inventory.pods.chips_twice import ChipsTwice
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
-from berth.services.inventory.pods.rows import ENDED, PodRow
-from berth.services.inventory.publishing.pace import LONGEST, apart_ms
 from berth.services.inventory.usage.collection import Usage
 
 JobKey: TypeAlias = tuple[str, str]

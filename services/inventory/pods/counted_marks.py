@@ -11,7 +11,7 @@ from berth.formats.kubernetes.bound_pods import counted
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import Pod
-from berth.services.inventory.pods.rows import PodRow
+from berth.services.inventory.pod_rows import PodRow
 
 _FALSE: Final = "false marks"
 """Key of the one sentence about all such pods: a tenant cannot have an Event written for each."""

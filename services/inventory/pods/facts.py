@@ -7,7 +7,7 @@ from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodMarks, PodPhase, PodsSeen
 from berth.schemas.fault_facts import joined
 from berth.schemas.units import UnixMs
-from berth.services.inventory.pods.rows import ENDED, PodRow
+from berth.services.inventory.pod_rows import ENDED, PodRow
 
 
 class RankState(NamedTuple):

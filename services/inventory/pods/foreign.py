@@ -6,8 +6,8 @@ from typing import Final
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodsSeen, is_repeat
 from berth.schemas.units import UnixMs
+from berth.services.inventory.pod_rows import PodRow
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact
-from berth.services.inventory.pods.rows import PodRow
 
 PREFIX: Final = "pod/"
 NAME_KEPT_MS: Final = 600_000

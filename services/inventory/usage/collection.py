@@ -13,7 +13,7 @@ from berth.schemas.facts import JobSeen, is_repeat
 from berth.schemas.pod_constraints import PodConstraints
 from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import UsageSeen
-from berth.services.inventory.pods.rows import PodRow
+from berth.services.inventory.pod_rows import PodRow
 from berth.services.inventory.usage.node_usage import NodeUsage, Offer, PlacedPod, offer_of, usage_of
 from berth.services.inventory.usage.selector_keys import SelectorKeys
 from berth.services.inventory.usage.usage_facts import NodeState, usage_fact

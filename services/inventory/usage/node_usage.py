@@ -10,7 +10,7 @@ from berth.products.resources import is_npu
 from berth.schemas.facts import PodPhase
 from berth.schemas.pod_constraints import HostPort, PodTerm
 from berth.schemas.usage_facts import UNLIMITED
-from berth.services.inventory.pods.rows import PodRow
+from berth.services.inventory.pod_rows import PodRow
 from berth.services.inventory.usage.selector_keys import SelectorKeys
 
 PODS: Final = "pods"

@@ -26,7 +26,7 @@ from berth.services.nodesim.controllers.gang_children import (
     min_resources,
     owner_of,
 )
-from berth.services.nodesim.kube.writes import KubeWrites, OwnObjects
+from berth.services.nodesim.kube_writes import KubeWrites, OwnObjects
 
 MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"

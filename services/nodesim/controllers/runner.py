@@ -39,7 +39,7 @@ from berth.services.nodesim.controllers.gang_children import (
 from berth.services.nodesim.controllers.podgroups import PodGroupController
 from berth.services.nodesim.controllers.retry_counters import RetryCounters
 from berth.services.nodesim.controllers.volcano import VolcanoRules
-from berth.services.nodesim.kube.writes import KubeWrites, make_object
+from berth.services.nodesim.kube_writes import KubeWrites, make_object
 from berth.services.nodesim.ownership import is_made
 
 _FORBIDDEN: Final = 403

@@ -11,9 +11,9 @@ from berth.formats.clusters.topology_file import Cluster
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.backoff import Backoff
-from berth.runtime.bus.inboxes import CALLERS
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
+from berth.runtime.inboxes import CALLERS
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import Logger
@@ -32,7 +32,7 @@ from berth.services.nodesim.controllers.gang_children import GROUP_VERSION, GROU
 from berth.services.nodesim.controllers.runner import controllers_of
 from berth.services.nodesim.kube.loop import KubeLoop
 from berth.services.nodesim.kube.recovery import RecoveryPlayer
-from berth.services.nodesim.kube.writes import Write, make_object, retry_until_answered
+from berth.services.nodesim.kube_writes import Write, make_object, retry_until_answered
 from berth.services.nodesim.metrics import NodesimMetrics
 
 CLUSTERD_APART_S: Final = 0.2

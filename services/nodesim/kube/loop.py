@@ -39,7 +39,7 @@ from berth.services.nodesim.agents.registration import config_map, node_body, pl
 from berth.services.nodesim.breakage import OF_PODS, RELATION_LEVELS, WrongBreakError, breakage_of, breakages_of_file
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.fault_plan import FaultPlan
-from berth.services.nodesim.kube.writes import KubeWrites, OwnObjects
+from berth.services.nodesim.kube_writes import KubeWrites, OwnObjects
 
 NODES: Final = "/api/v1/nodes"
 _MS: Final = 1000

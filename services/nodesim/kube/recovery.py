@@ -14,7 +14,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change
 from berth.services.nodesim.agents.recovery_service import LabelGroup, MarkPod, RecoveryEffect, RecoveryService
 from berth.services.nodesim.controllers.gang_children import GROUP_VERSION, GROUPS
-from berth.services.nodesim.kube.writes import KubeWrites
+from berth.services.nodesim.kube_writes import KubeWrites
 from berth.services.nodesim.ownership import is_made
 
 T = TypeVar("T", Pod, PodGroup)

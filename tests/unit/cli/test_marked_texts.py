@@ -12,7 +12,7 @@ import pytest
 import berth.cli
 from berth.cli.cluster import status
 from berth.cli.commands import COMMANDS
-from berth.cli.jobs.listing import View
+from berth.cli.jobs.job_view import View
 from berth.cli.jobs.live_list import screen_lines
 from berth.cli.recordings.replay import replay_file
 from berth.core.cluster.node_packing import pack_health

@@ -9,8 +9,8 @@ from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.signatures import Signatures
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import Feeds
+from berth.runtime.fsck.ledger_repair import find
 from berth.runtime.ledger_reader import LedgerFollower, Skips, follow_ledger, skip_of
-from berth.runtime.ledger_repair import find
 from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Settings

@@ -7,7 +7,7 @@ from berth.core.state.ledger import LedgerFold
 from berth.runtime.bus import ledger_seal
 from berth.runtime.bus.ledger_seal import LedgerSeal
 from berth.runtime.bus.port import Stored
-from berth.runtime.bus.signatures import Signatures
+from berth.runtime.bus.signatures import Signatures, Signed
 from berth.schemas.chain import UNCHAINED, UNSIGNED
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
@@ -276,7 +276,7 @@ def test_a_start_checks_few_signatures_of_many_records() -> None:
     checked: list[int] = []
 
     class Counting(Signatures):
-        def is_record(self, stored: Stored) -> bool:
+        def is_record(self, stored: Signed) -> bool:
             checked.append(stored.sequence)
             return ALL.is_record(stored)
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from berth.runtime.bus.discovery import Followed
+from berth.runtime.bus.process_stats import Followed
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.local.ports import free_ports

@@ -13,9 +13,9 @@ from berth.cli.app import call
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
 from berth.runtime.fsck.ledger_check import check_ledger
+from berth.runtime.fsck.ledger_repair import find
 from berth.runtime.history import settings_now, state_now, verdict_on
 from berth.runtime.instruments import Instruments
-from berth.runtime.ledger_repair import find
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import anonymise_file, record

@@ -1,7 +1,7 @@
 """Jobs as a table: what a row holds, and which jobs share one."""
 
 from berth.cli.jobs.job_table import job_table, sharing
-from berth.cli.jobs.listing import View
+from berth.cli.jobs.job_view import View
 from berth.cli.jobs.live_list import screen_lines
 from berth.cli.jobs.queue_order import positions
 from berth.schemas.placement import Run, placement_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from berth.runtime.bus.discovery import Endpoint, Followed, ProcessReport, ProcessStats, stats_of
+from berth.runtime.bus.process_stats import Endpoint, Followed, ProcessReport, ProcessStats, stats_of
 from berth.runtime.cell_status.model import (
     CellStatus,
     DeadLetters,

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from berth.runtime.fsck.cell_repair import Plan, carry_out, plan_of
+from berth.runtime.fsck.ledger_repair import RepairError
 from berth.runtime.history import state_now
-from berth.runtime.ledger_repair import RepairError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job
 from tests.support.stored_cells import GARBAGE, checked, copy_snapshot, grown, heads, placed, stream, tell, told

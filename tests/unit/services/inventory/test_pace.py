@@ -19,7 +19,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.publishing.pace import Pace
+from berth.services.inventory.pace import Pace
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube

@@ -9,7 +9,7 @@ from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
-from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gang_collection import Gangs
 from tests.support.gang_world import BASE, CHIPS, GangWorld, a_group, a_pod, facts_of
 
 VCJOB = ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members, requested, running
 

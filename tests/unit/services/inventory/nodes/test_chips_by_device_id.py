@@ -26,8 +26,8 @@ from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Named, Nodes
+from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.usage.collection import Usage
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube

@@ -12,8 +12,8 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.leaf_switches import Switches
+from berth.services.inventory.pod_rows import PodRow
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import PodRow
 from berth.services.inventory.usage.collection import Usage
 from tests.unit.services.inventory.nodes.test_collection import node
 

@@ -15,8 +15,8 @@ from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.status import JobStatus
 from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.usage.collection import Usage
 
 ASKS = PodAsks()

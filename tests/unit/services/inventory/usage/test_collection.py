@@ -13,7 +13,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.pod_constraints import HostPort, PodConstraints, PodTerm
 from berth.schemas.pod_constraints import LabelSelector as Selection
 from berth.schemas.usage_facts import UNLIMITED, ClaimName, PodSet, RankName, UsageSeen
-from berth.services.inventory.pods.rows import read_row
+from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.usage.collection import Usage
 from berth.services.inventory.usage.selector_keys import SelectorKeys
 

@@ -9,7 +9,7 @@ import pytest
 from berth.runtime.backoff import Backoff
 from berth.runtime.logs import DEFAULT_LOG
 from berth.services.nodesim.controllers.podgroups import PodGroupController
-from berth.services.nodesim.kube.writes import KubeWrites
+from berth.services.nodesim.kube_writes import KubeWrites
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_rules import Tree
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.simulation import BreakNode
-from berth.services.nodesim.kube.writes import KubeWrites
+from berth.services.nodesim.kube_writes import KubeWrites
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_rules import Tree

@@ -2,7 +2,9 @@
 
 import pytest
 
-from berth.runtime.bus.inboxes import (
+from berth.runtime.bus.port import Endpoint
+from berth.runtime.bus.service import NatsServed
+from berth.runtime.inboxes import (
     ANYBODY,
     CALLERS,
     DISCOVERERS,
@@ -12,8 +14,6 @@ from berth.runtime.bus.inboxes import (
     inbox_of_person,
     is_inbox_of,
 )
-from berth.runtime.bus.port import Endpoint
-from berth.runtime.bus.service import NatsServed
 from berth.runtime.logs import DEFAULT_LOG
 from tests.support.fake_wire import Arrived, FakeWire
 from tests.support.waiting import until

@@ -6,9 +6,9 @@ import pytest
 
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.fsck.ledger_fence import Fence
+from berth.runtime.fsck.ledger_repair import RepairError, find, repair
 from berth.runtime.history import state_now
 from berth.runtime.instruments import Instruments
-from berth.runtime.ledger_repair import RepairError, find, repair
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.status import Heartbeat, LeaseHeld, Skip
@@ -267,7 +267,7 @@ async def interrupted(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
 
     head = (await cell.user.state(StreamName.LEDGER)).last_seq
     with monkeypatch.context() as patched:
-        patched.setattr("berth.runtime.ledger_repair._store", fail)
+        patched.setattr("berth.runtime.fsck.ledger_repair._store", fail)
         with pytest.raises(TransientError, match="away"):
             await repaired(cell)
     assert (await cell.user.state(StreamName.LEDGER)).last_seq == head + 1

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from berth.runtime.bus.port import Stored
-from berth.runtime.ledger_repair import RepairError, find, repair
+from berth.runtime.fsck.ledger_repair import RepairError, find, repair
 from berth.schemas.envelope import decode, encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell
 from tests.support.stored_cells import GARBAGE, append, at_rest, remove
-from tests.unit.runtime.test_ledger_repair import repaired, see_one_state
+from tests.unit.runtime.fsck.test_ledger_repair import repaired, see_one_state
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from berth.runtime.bus.leaders import ROLE
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import ConflictError, TransientError
 from berth.runtime.fsck.ledger_fence import HOLDER, Fence
-from berth.runtime.ledger_repair import Found, RepairError, find, repair
+from berth.runtime.fsck.ledger_repair import Found, RepairError, find, repair
 from berth.schemas.chain import Link
 from berth.schemas.envelope import decode, encode
 from berth.schemas.status import LeaseHeld
