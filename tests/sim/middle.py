@@ -149,7 +149,7 @@ def see_refused(observer: Observer) -> None:
     settings, queue = fold.settings, observer.scheduler.queue
     planner = Planner(_facts(observer), fold.holdings.values(), settings, held=fold.held.values())
     line: list[str] = []
-    waits = _line(state)
+    waits = _line(state, queue)
     for index, (request, refusal) in enumerate(waits):
         name = _name(request)
         in_lane = settings.plain_pods and not any(task.chips for task in request.tasks)
@@ -175,6 +175,17 @@ def see_refused(observer: Observer) -> None:
         observer.count[f"planner, {what}"] += number
 
 
+def _of_now(queue: Queue, uid: str, refusal: Refusal) -> Refusal:
+    """What a gang waits for: room, if its class does, although it was itself refused for want of another cluster.
+
+    When something has changed only the first gang of a class is tried, so that the refusals of the others are from
+    before.
+    """
+    key = queue.class_of(uid)
+    is_old = refusal.code in _NEVER and key is not None and not queue.sleep_of(key).never
+    return msgspec.structs.replace(refusal, code="no-room") if is_old else refusal
+
+
 def is_tried_again(queue: Queue, uid: str) -> bool:
     """Whether the class of a gang sleeps until a time: a scorer did not answer when its first gang was tried last.
 
@@ -197,7 +208,7 @@ def _later(state: State, waits: Sequence[tuple[JobRequest, Refusal]]) -> set[str
     return {_name(request) for (request, _), seq in zip(waits, accepted, strict=True) if seq <= accepted[0]}
 
 
-def _line(state: State) -> list[tuple[JobRequest, Refusal]]:
+def _line(state: State, queue: Queue) -> list[tuple[JobRequest, Refusal]]:
     """Gangs that wait and were refused, in the order of the queue."""
     found: list[tuple[QueueOrder, JobRequest, Refusal]] = []
     for job in state.jobs.values():
@@ -205,7 +216,7 @@ def _line(state: State) -> list[tuple[JobRequest, Refusal]]:
         if job.state != "accepted" or job.request is None or gang is None or gang.phase != "waiting":
             continue
         if gang.refusal is not None:
-            found.append((queue_order(job, job.request), job.request, gang.refusal))
+            found.append((queue_order(job, job.request), job.request, _of_now(queue, job.uid, gang.refusal)))
     return [(request, refusal) for _, request, refusal in sorted(found, key=lambda one: one[0])]
 
 

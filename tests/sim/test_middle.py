@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.turn import MissingShards
 from berth.runtime.bus.port import Stored
@@ -17,7 +18,7 @@ from tests.sim.middle import SHARDS, Middle, see_refused
 from tests.sim.observer import Observer
 from tests.sim.run import live
 from tests.sim.world import World
-from tests.support.cells import a_job
+from tests.support.cells import a_job, a_node
 from tests.unit.core.scheduling.test_scheduler import Seat
 
 
@@ -112,6 +113,28 @@ def test_the_gangs_of_a_class_are_not_judged_while_the_class_waits_for_a_scorer(
     assert count["planner, not judged: a scorer is missing"] == 2
     (key,) = seat.scheduler.queue.sleeping()
     seat.scheduler.queue.restore_sleep(key, Sleep(retry_at_ms=0))  # a leader that never tries them again
+    with pytest.raises(Failure, match="a gang waits that could be placed"):
+        see_refused(seat.observer)
+
+
+def test_a_gang_whose_class_waits_for_room_by_now_is_not_judged_on_an_empty_cluster() -> None:
+    """It was refused when the cluster was too small; since there is another node the first gang of its class waits."""
+    seat = _Seen("a")
+    seat.ill("a", NodeHealth.OK)
+    seat.job(a_job("runs", chips=8))
+    assert list(seat.verdicts()) == [("runs", True)]
+    for name in ("first", "second"):
+        seat.job(a_job(name, chips=8, replicas=2))
+    assert list(seat.verdicts()) == [("first", False), ("second", False)]
+    seat.fact("node.leaf-b", pack_nodes("leaf-b", [a_node("b", leaf="b")], at_ms=2))
+    seat.ill("b", NodeHealth.OK)
+    assert list(seat.verdicts()) == [("first", False)]
+    refusals = [seat.state.fold.gangs[uid].refusal for uid in ("uid-first", "uid-second")]
+    assert [refusal.code for refusal in refusals if refusal] == ["no-room", "larger-than-cluster"]
+    see_refused(seat.observer)
+    assert seat.observer.count["planner, judged: no-room"] == 2
+    (key,) = seat.scheduler.queue.sleeping()
+    seat.scheduler.queue.restore_sleep(key, Sleep(retry_at_ms=0, never=True))  # a leader that sees no node come
     with pytest.raises(Failure, match="a gang waits that could be placed"):
         see_refused(seat.observer)
 
