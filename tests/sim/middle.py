@@ -14,6 +14,7 @@ from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import ReplayError
 from berth.core.requests.gangs import QueueOrder, queue_order
+from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
@@ -145,10 +146,10 @@ def see_refused(observer: Observer) -> None:
         Failure: One can.
     """
     state, fold = observer.state, observer.state.fold
-    settings = fold.settings
+    settings, queue = fold.settings, observer.scheduler.queue
     planner = Planner(_facts(observer), fold.holdings.values(), settings, held=fold.held.values())
     line: list[str] = []
-    waits = _line(state)
+    waits = _line(state, queue)
     for index, (request, refusal) in enumerate(waits):
         name = _name(request)
         in_lane = settings.plain_pods and not any(task.chips for task in request.tasks)
@@ -160,6 +161,8 @@ def see_refused(observer: Observer) -> None:
                 raise Failure("a gang waits for none that is before it", f"{name}: {refusal}, after {line}"[:2000])
         elif refusal.code == "behind" and refusal.ahead in _later(state, waits[index:]):
             raise Failure("a gang waits for one that is not before it", f"{name}: {refusal}, after {line}"[:2000])
+        elif is_tried_again(queue, state.jobs[request.namespace, request.name].uid):
+            planner.count["not judged: a scorer is missing"] += 1
         else:
             # The one ahead may have left, after a gang like this one was refused: then there is no room for this one.
             why = msgspec.structs.replace(refusal, code="no-room") if refusal.code == "behind" else refusal
@@ -170,6 +173,26 @@ def see_refused(observer: Observer) -> None:
             line.append(name)
     for what, number in planner.count.items():
         observer.count[f"planner, {what}"] += number
+
+
+def _of_now(queue: Queue, uid: str, refusal: Refusal) -> Refusal:
+    """What a gang waits for: room, if its class does, although it was itself refused for want of another cluster.
+
+    When something has changed only the first gang of a class is tried, so that the refusals of the others are from
+    before.
+    """
+    key = queue.class_of(uid)
+    is_old = refusal.code in _NEVER and key is not None and not queue.sleep_of(key).never
+    return msgspec.structs.replace(refusal, code="no-room") if is_old else refusal
+
+
+def is_tried_again(queue: Queue, uid: str) -> bool:
+    """Whether the class of a gang sleeps until a time: a scorer did not answer when its first gang was tried last.
+
+    The gangs after the first one are not tried then, so that what they were refused for is from before.
+    """
+    key = queue.class_of(uid)
+    return key is not None and queue.sleep_of(key).retry_at_ms > 0
 
 
 def _name(request: JobRequest) -> str:
@@ -185,7 +208,7 @@ def _later(state: State, waits: Sequence[tuple[JobRequest, Refusal]]) -> set[str
     return {_name(request) for (request, _), seq in zip(waits, accepted, strict=True) if seq <= accepted[0]}
 
 
-def _line(state: State) -> list[tuple[JobRequest, Refusal]]:
+def _line(state: State, queue: Queue) -> list[tuple[JobRequest, Refusal]]:
     """Gangs that wait and were refused, in the order of the queue."""
     found: list[tuple[QueueOrder, JobRequest, Refusal]] = []
     for job in state.jobs.values():
@@ -193,7 +216,7 @@ def _line(state: State) -> list[tuple[JobRequest, Refusal]]:
         if job.state != "accepted" or job.request is None or gang is None or gang.phase != "waiting":
             continue
         if gang.refusal is not None:
-            found.append((queue_order(job, job.request), job.request, gang.refusal))
+            found.append((queue_order(job, job.request), job.request, _of_now(queue, job.uid, gang.refusal)))
     return [(request, refusal) for _, request, refusal in sorted(found, key=lambda one: one[0])]
 
 

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.scheduling.gang_class import Sleep
+from berth.core.scheduling.turn import MissingShards
 from berth.runtime.bus.port import Stored
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
@@ -15,7 +18,7 @@ from tests.sim.middle import SHARDS, Middle, see_refused
 from tests.sim.observer import Observer
 from tests.sim.run import live
 from tests.sim.world import World
-from tests.support.cells import a_job
+from tests.support.cells import a_job, a_node
 from tests.unit.core.scheduling.test_scheduler import Seat
 
 
@@ -92,6 +95,48 @@ def test_who_waits_is_judged_once_the_leader_has_decided_what_is_due() -> None:
     seat.scheduler._pending.clear()  # a leader that forgets whom to wake
     with pytest.raises(Failure, match="a gang waits that could be placed"):
         middle.see_now(7)
+
+
+def test_the_gangs_of_a_class_are_not_judged_while_the_class_waits_for_a_scorer() -> None:
+    """Its first gang is tried for all of them; what the others were refused for is from before there was room."""
+    seat = _Seen("a")
+    seat.ill("a", NodeHealth.OK)
+    for name in ("first", "second", "third"):
+        seat.job(a_job(name, chips=8))
+    assert list(seat.verdicts()) == [("first", True), ("second", False), ("third", False)]
+    seat.ended("first")
+    assert list(seat.verdicts()) == []
+    assert list(seat.verdicts(MissingShards(1, [0]))) == [("second", False)]
+    middle, count = Middle(seat.observer, 0), seat.observer.count
+    middle.see_now(6)
+    assert count["looks at who waits"] == 1
+    assert count["planner, not judged: a scorer is missing"] == 2
+    (key,) = seat.scheduler.queue.sleeping()
+    seat.scheduler.queue.restore_sleep(key, Sleep(retry_at_ms=0))  # a leader that never tries them again
+    with pytest.raises(Failure, match="a gang waits that could be placed"):
+        see_refused(seat.observer)
+
+
+def test_a_gang_whose_class_waits_for_room_by_now_is_not_judged_on_an_empty_cluster() -> None:
+    """It was refused when the cluster was too small; since there is another node the first gang of its class waits."""
+    seat = _Seen("a")
+    seat.ill("a", NodeHealth.OK)
+    seat.job(a_job("runs", chips=8))
+    assert list(seat.verdicts()) == [("runs", True)]
+    for name in ("first", "second"):
+        seat.job(a_job(name, chips=8, replicas=2))
+    assert list(seat.verdicts()) == [("first", False), ("second", False)]
+    seat.fact("node.leaf-b", pack_nodes("leaf-b", [a_node("b", leaf="b")], at_ms=2))
+    seat.ill("b", NodeHealth.OK)
+    assert list(seat.verdicts()) == [("first", False)]
+    refusals = [seat.state.fold.gangs[uid].refusal for uid in ("uid-first", "uid-second")]
+    assert [refusal.code for refusal in refusals if refusal] == ["no-room", "larger-than-cluster"]
+    see_refused(seat.observer)
+    assert seat.observer.count["planner, judged: no-room"] == 2
+    (key,) = seat.scheduler.queue.sleeping()
+    seat.scheduler.queue.restore_sleep(key, Sleep(retry_at_ms=0, never=True))  # a leader that sees no node come
+    with pytest.raises(Failure, match="a gang waits that could be placed"):
+        see_refused(seat.observer)
 
 
 def test_a_gang_behind_one_that_left_waits_only_if_there_is_no_room_for_it() -> None:

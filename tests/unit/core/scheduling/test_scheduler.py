@@ -221,6 +221,21 @@ def test_a_missing_shard_is_told_and_its_wait_ends_with_the_clock_of_the_facts()
     assert list(seat.verdicts()) == [("job", True)]
 
 
+def test_a_class_whose_first_gang_waits_for_a_shard_waits_as_a_whole_and_is_then_placed_as_a_whole(full: Seat) -> None:
+    """The first gang is tried for all of them; the other keeps what it was refused for before."""
+    full.ended("first")
+    full.ended("second")
+    assert full.round() is not None
+    record = full.round(MissingShards(1, [0]), at_ms=100)
+    assert record is not None
+    assert [(verdict.name, verdict.placement) for verdict in record.verdicts] == [("third", None)]
+    assert full.state.fold.gangs["uid-fourth"].refusal is not None
+    full.fact("timer", TimerSeen(1099))
+    assert full.round() is None
+    full.fact("timer", TimerSeen(1100))
+    assert list(full.verdicts()) == [("third", True), ("fourth", True)]
+
+
 def test_a_new_epoch_tries_everybody_anew(full: Seat) -> None:
     full.begin(round_gangs_max=1)
     assert list(full.verdicts()) == [("third", False)]
