@@ -1,5 +1,6 @@
-"""Adapter of the bus for NATS. No other module handles exceptions of the client library, and only
-:mod:`berth.runtime.bus.nats_library` imports it too.
+"""Adapter of the bus for NATS, whose client library it uses through :mod:`berth.runtime.bus.nats_library`.
+
+No other module imports the library or handles its exceptions.
 
 Some parts of the library are not used, for these reasons. Its publishes to streams never resolve after a rejection. Its
 ordered consumer loses messages if its queue is full. Its buffer sends messages at reconnect that the caller abandoned
