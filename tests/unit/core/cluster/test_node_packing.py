@@ -83,7 +83,17 @@ def test_a_health_fact_without_the_later_columns_is_read() -> None:
 _WHOLE = pack_health(
     "d",
     [
-        NodeCondition(name, 1, 1, 1, NodeHealth.EVICT, True, 1, "x", 1, 1, 1, NodeHealth.EVICT, NodeHealth.SUB_HEALTHY)
+        NodeCondition(
+            name,
+            unhealthy=1,
+            withheld=1,
+            reason="x",
+            updated_ms=1,
+            sub_healthy=1,
+            sources=1,
+            noded_level=NodeHealth.EVICT,
+            switch_level=NodeHealth.EVICT,
+        )
         for name in "ab"
     ],
 )
