@@ -12,10 +12,12 @@ Source: NATS architecture decision record 32, service API.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
+from berth.formats.whole_numbers import Int64
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.service import NatsServed
 
@@ -23,6 +25,8 @@ ROOT: Final = "$SRV"
 _TYPE: Final = "io.nats.micro.v1"
 _FIRST_ANSWER_S: Final = 1.0
 _NS: Final = 1_000_000_000
+_NUMBER_MAX: Final = float(1 << 62)
+"""Largest number in statistics: whoever may answer for a process may write any number of JSON."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -55,10 +59,10 @@ class Followed(msgspec.Struct, frozen=True):
     """
 
     stream: str
-    sequence: int
-    waiting: int
+    sequence: Int64
+    waiting: Int64
     is_filtered: bool
-    foreign: int = 0
+    foreign: Int64 = 0
 
 
 class OwnReport(msgspec.Struct, frozen=True):
@@ -83,7 +87,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """
 
     not_ready: str = ""
-    gauges: dict[str, float] = {}
+    gauges: dict[str, Annotated[float, Meta(ge=-_NUMBER_MAX, le=_NUMBER_MAX)]] = {}
     followed: list[Followed] = []
 
 
