@@ -63,11 +63,16 @@ def pack_names(names: Sequence[str]) -> bytes:
     return bytes(out)
 
 
-def unpack_names(table: bytes) -> list[str]:
+def unpack_names(table: bytes, *, most: int = sys.maxsize) -> list[str]:
     """Names of a table made by :func:`pack_names`.
 
+    Args:
+        table: The table.
+        most: Most names that it may have: two bytes of a table are a name of 253.
+
     Raises:
-        ValueError: The table is cut off, an entry shares more than the one before it has, or is no name.
+        ValueError: The table is cut off, has more names, an entry shares more than the one before it has, or is no
+            name.
     """
     names: list[str] = []
     last = b""
@@ -76,6 +81,8 @@ def unpack_names(table: bytes) -> list[str]:
     while position < end:
         if position + 2 > end:
             raise ValueError("name table is cut off")
+        if len(names) >= most:
+            raise ValueError(f"name table has more than {most} names")
         shared, rest = table[position], table[position + 1]
         position += 2
         if shared > len(last) or position + rest > end or shared + rest > NAME_BYTES_MAX:

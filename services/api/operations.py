@@ -14,6 +14,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.log_limit import LogLimit
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.programs.events import EventsReply
@@ -99,6 +100,7 @@ class Operations:
         self._pages = pages
         self._log = instruments.log
         self._metrics = instruments.metrics
+        self._errors = LogLimit(clock)
         self._turns = Turns()
         self._reading = FairTurns()
         self._reading_aside = FairTurns()
@@ -150,7 +152,8 @@ class Operations:
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
-            self._log.error("request could not be carried out", subject=subject, exc_info=error)
+            if count := self._errors.take():
+                self._log.error("request could not be carried out", subject=subject, count=count, exc_info=error)
             return ErrorReply(error="request is set aside by an error of Berth, expected none", code="internal")
 
     async def _carry_out(self, verb: str, identity: str, data: bytes) -> Reply:

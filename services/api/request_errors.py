@@ -1,7 +1,7 @@
 """Requests that are not carried out, and the decoding of requests, with errors that name the field."""
 
 import re
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -121,9 +121,16 @@ def _wrong(message: str, data: bytes, kind: type[Request]) -> tuple[str, str, st
 def _value_at(data: bytes, path: str) -> str:
     """The value at a path, shortened; the whole request without one, or if it is not JSON from there on."""
     try:
-        value: Any = msgspec.json.decode(data)
+        value: object = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return shortened(data[:_ERROR_MAX].decode(errors="replace"))
     for step in re.findall(r"[^.\[\]]+", path):
-        value = value[int(step)] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
+        value = _below(value, step)
     return shortened(value) if not isinstance(value, dict) else "an object"
+
+
+def _below(value: object, step: str) -> object:
+    """The value below another one; None without one: the path may be that of a key that a later one replaces."""
+    if isinstance(value, list):
+        return value[int(step)] if step.isdecimal() and int(step) < len(value) else None
+    return value.get(step) if isinstance(value, dict) else None

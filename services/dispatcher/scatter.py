@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.cluster.domains import shard_of
-from berth.core.placement.offers import OwnRows, candidates_of, merge
+from berth.core.placement.offers import OwnRows, candidates_of, merge, see_possible
 from berth.core.placement.round_demand import ROUND_WORK_MAX
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.heavy_gangs import WORK_MAX_LEAST, portions
@@ -251,23 +251,26 @@ class Scatter:
             doubted = any(ask.shape.tor_affinity for ask in request.asks) and self._contradicts(offer)
             unpacked: dict[bytes, list[int]] = {}
             return [
-                None if doubted and ask.shape.tor_affinity else self._candidates(shard, ask.shape, found, unpacked)
+                None if doubted and ask.shape.tor_affinity else self._candidates(shard, ask, found, unpacked)
                 for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
             self._log.warning("offer rejected", shard=shard, reason=str(error))
             return None
 
-    def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer, unpacked: dict[bytes, list[int]]) -> Candidates:
+    def _candidates(self, shard: int, ask: Ask, offer: ShapeOffer, unpacked: dict[bytes, list[int]]) -> Candidates:
         """Candidates of a shard for a shape.
 
         Raises:
-            DecodeError: The offer is inconsistent with the known nodes and leaf switches.
+            DecodeError: The offer is inconsistent with itself, or with the known nodes and leaf switches.
         """
-        table = self._state.table
-        own = self._own[shard].rows(table) if shape.marks_nodes else None
+        table, shape = self._state.table, ask.shape
+        own = self._own[shard]
         leaves = self._state.leaves if shape.tor_affinity else None
-        return candidates_of(table, offer, leaves=leaves, own=own, unpacked=unpacked)
+        marked = own.rows(table) if shape.marks_nodes else None
+        found = candidates_of(table, offer, leaves=leaves, own=marked, unpacked=unpacked)
+        see_possible(table, found, count=ask.count, own=own)
+        return found
 
     def _contradicts(self, offer: Offer) -> bool:
         """Whether a shard has other leaf states from the same ledger and leaf switches; its answer is then not used."""

@@ -3,14 +3,12 @@
 Whoever sends requests that are refused does not decide how much is logged.
 """
 
-from collections import Counter
 from typing import Final
 
 from berth.runtime.clock import Clock
+from berth.runtime.log_limit import LogLimit
 from berth.runtime.logs import Logger
 
-PAUSE_S: Final = 60.0
-"""Shortest time between two lines of a kind."""
 KINDS: Final = frozenset(
     {
         *("no-token", "token-in-url", "denied", "cross-site", "wrong-host", "invalid-request", "too-large", "too-many"),
@@ -29,10 +27,8 @@ class RefusalLog:
     """
 
     def __init__(self, clock: Clock, log: Logger) -> None:
-        self._clock = clock
         self._log = log
-        self._counts: Counter[str] = Counter()
-        self._logged_s: dict[str, float] = {}
+        self._limits = {code: LogLimit(clock, lines_max=1) for code in KINDS}
 
     def note(self, code: str, error: str, exc_info: BaseException | None = None) -> None:
         """Count a refused request.
@@ -42,14 +38,10 @@ class RefusalLog:
             error: The error, of which the line is an example.
             exc_info: What went wrong, if it is a fault of Berth.
         """
-        if code not in KINDS:
+        limit = self._limits.get(code)
+        count = limit.take() if limit is not None else 0
+        if not count:
             return
-        self._counts[code] += 1
-        now_s = self._clock.monotonic_s()
-        if now_s - self._logged_s.get(code, -PAUSE_S) < PAUSE_S:
-            return
-        self._logged_s[code] = now_s
-        count = self._counts.pop(code)
         if exc_info is not None:
             self._log.error("request could not be carried out", code=code, count=count, last=error, exc_info=exc_info)
         else:

@@ -19,6 +19,7 @@ from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.log_limit import LogLimit
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
@@ -76,6 +77,7 @@ class Loop:
         self._levels: dict[str, list[int]] = {}
         """Nodes of each level, by domain."""
         self._refusal = ""
+        self._refusals = LogLimit(clock)
         self._woken = asyncio.Event()
         self._log = instruments.log
         self._metrics = instruments.metrics
@@ -138,12 +140,18 @@ class Loop:
             self._take_report(report)
         except ReportError as error:
             self._metrics.refused.labels(AGENT).inc()
-            if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
-                self._refusal = str(error)
-                self._log.warning("agent report rejected", reason=self._refusal)
+            self._log_refusal(str(error))
             return answer(error)
         self._reports_taken.inc()
         return answer()
+
+    def _log_refusal(self, reason: str) -> None:
+        """Log why a report is refused, unless the one before was for the same: an agent repeats its mistake."""
+        if reason == self._refusal:
+            return
+        self._refusal = reason
+        if count := self._refusals.take():
+            self._log.warning("agent report rejected", reason=reason, count=count)
 
     def _take_report(self, report: HealthReport) -> None:
         """Take a report of an agent.

@@ -77,7 +77,6 @@ class Shard:
             answer = await self._answer(request, until_s)
         self._metrics.requests.labels("dropped" if answer is None else "yes" if answer.ready else "no").inc()
         self._metrics.took.observe(self.clock.monotonic_s() - began_s)
-        await self.feeds.write_dead_letters()
         return encode(answer) if answer is not None else None
 
     async def _answer(self, request: ScoreRequest, until_s: float) -> Offer | None:
@@ -167,6 +166,7 @@ class Shard:
 
     def _apply(self, facts_seq: int, ledger_seq: int) -> None:
         self.feeds.apply_facts(up_to=facts_seq)
+        self.feeds.dead.clear()  # the dispatcher publishes dead letters
         self.feeds.apply_records(up_to=ledger_seq)
         self.show()
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import DecodeError
-from berth.schemas.facts import HealthSeen, NodesSeen
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 
 _SHORT_MAX: Final = (1 << 15) - 1
 _INT_MAX: Final = (1 << 31) - 1
@@ -71,7 +71,8 @@ def check_health(fact: HealthSeen) -> None:
     """Check that the columns of a fact are consistent. Columns that later versions added may be missing.
 
     Raises:
-        DecodeError: The names do not decode, a column has the wrong length, or an index is outside its table.
+        DecodeError: The names do not decode, a column has the wrong length, a level is unknown, or an index is outside
+            its table.
     """
     rows = _names(fact.names, fact.KIND)
     _check_widths(
@@ -87,7 +88,12 @@ def check_health(fact: HealthSeen) -> None:
         updated_ms=(fact.updated_ms or bytes(8 * rows), 8),
         sub_healthy=(fact.sub_healthy or bytes(8 * rows), 8),
         sources=(fact.sources or bytes(rows), 1),
+        noded_level=(fact.noded_level or bytes(rows), 1),
+        switch_level=(fact.switch_level or bytes(rows), 1),
     )
+    level = max(fact.level + fact.noded_level + fact.switch_level, default=0)
+    if level > max(NodeHealth):
+        raise DecodeError(f"level: {level} is none (at most {max(NodeHealth)})", kind=fact.KIND)
     worst = max(np.frombuffer(fact.reason_index, "<u4").tolist(), default=0)
     if worst > len(fact.reasons):
         raise DecodeError(f"reason_index: {worst} is outside its table (at most {len(fact.reasons)})", kind=fact.KIND)

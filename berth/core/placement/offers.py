@@ -24,6 +24,11 @@ from berth.schemas.refusal import NodeReason, reason_counts
 Rows = npt.NDArray[np.int64]
 _FIRST: Final = -(1 << 62)
 """Before the key of every candidate."""
+_SCORES: Final = np.iinfo(np.int32)
+_REFUSALS: Final = frozenset(map(int, NodeReason)) - {int(NodeReason.FITS), int(NodeReason.SHARD_MISSING)}
+"""Reasons that a shard may give for nodes."""
+_ERROR_CHARACTERS_MAX: Final = 200
+"""Most characters of the error of a shard: it becomes a part of the record."""
 
 
 def offer_of(
@@ -77,21 +82,24 @@ def candidates_of(
         unpacked: Rows of other offers of the same answer, by their names.
 
     Raises:
-        DecodeError: The table lacks a node, the runs do not cover the names, or the bitmap does not cover the
-            places.
+        DecodeError: The table lacks a node, the runs do not cover the names, a score is out of bounds, or the bitmap
+            does not cover the places.
     """
     if offer.error:
-        return unscored(ReportedError(offer.error))
+        return unscored(ReportedError(offer.error[:_ERROR_CHARACTERS_MAX]))
     unpacked = {} if unpacked is None else unpacked
     rows = unpacked.get(offer.names)
     if rows is None:
         try:
-            rows = unpacked[offer.names] = [table.row_of[name] for name in unpack_names(offer.names)]
+            names = unpack_names(offer.names, most=len(table))
+            rows = unpacked[offer.names] = [table.row_of[name] for name in names]
         except (KeyError, ValueError) as error:
             raise DecodeError(f"names: {error}", kind="score.offer") from error
-    covered = sum(max(count, 0) for _, count in offer.runs)
-    if covered != len(rows):
+    covered = sum(count for _, count in offer.runs)
+    if covered != len(rows) or any(count < 1 for _, count in offer.runs):
         raise DecodeError(f"runs: cover {covered} of {len(rows)} names", kind="score.offer")
+    if any(not _SCORES.min <= score <= _SCORES.max for score, _ in offer.runs):
+        raise DecodeError("runs: a score has more than 32 bits", kind="score.offer")
     scores = [score for score, count in offer.runs for _ in range(count)]
     try:
         usable = leaves.unpack(offer.usable) if leaves is not None else None
@@ -110,6 +118,44 @@ def candidates_of(
     )
 
 
+def see_possible(table: NodeTable, found: Candidates, *, count: int, own: "OwnRows") -> None:
+    """Check that candidates are such as a shard may have, whatever it was asked to score.
+
+    Decisions count on it: a node that is there twice would take two pods of a gang, and a shard that has more
+    candidates and shows fewer than it was asked for would be asked again and again.
+
+    Args:
+        table: The nodes.
+        found: The candidates.
+        count: How many were asked for.
+        own: Rows of the shard.
+
+    Raises:
+        DecodeError: The shard cannot have them.
+    """
+    if found.error is not None:
+        return
+    refused = found.counts.values()
+    is_counted = (
+        found.total <= len(own.rows(table))
+        and min(refused, default=1) > 0
+        and found.fit + sum(refused) == found.total
+        and len(found.rows) == min(found.fit, count)
+        and found.exhausted == (found.fit <= count)
+    )
+    if not is_counted:
+        raise DecodeError("counts: contradict one another, the nodes of the shard, or the request", kind="score.offer")
+    if any(reason not in _REFUSALS for reason in found.counts):
+        raise DecodeError("counts: a reason is none", kind="score.offer")
+    rows = np.array(found.rows, np.int64)
+    if not own.has(table, rows):
+        raise DecodeError("names: a node is of another shard", kind="score.offer")
+    if len(set(found.rows)) < len(rows):
+        raise DecodeError("names: a node is there twice", kind="score.offer")
+    if (np.diff(_keys(table.ranks(), rows, found.scores)) < 0).any():
+        raise DecodeError("names: nodes are not in total order", kind="score.offer")
+
+
 class OwnRows:
     """Rows of a shard by domain name and node name. Bitmaps in offers use this order.
 
@@ -121,6 +167,7 @@ class OwnRows:
         self._owns = owns
         self._revision = -1
         self._rows: Rows = np.empty(0, np.int64)
+        self._marks: Fits = np.empty(0, np.bool_)
 
     def rows(self, table: NodeTable) -> Rows:
         """Current rows, shape (rows of the shard,). Each call must pass the same table."""
@@ -130,7 +177,15 @@ class OwnRows:
                 row for domain in sorted(table.domains) if self._owns(domain) for row in table.rows_of_domain(domain)
             ]
             self._rows = np.array(rows, np.int64)
+            self._marks = np.zeros(len(table), np.bool_)
+            self._marks[self._rows] = True
         return self._rows
+
+    def has(self, table: NodeTable, rows: Rows) -> bool:
+        """Whether all of these rows are of the shard."""
+        self.rows(table)
+        # The table may have rows since then, of nodes without a domain.
+        return bool((rows < len(self._marks)).all()) and bool(self._marks[rows].all())
 
 
 def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) -> Candidates:
@@ -146,7 +201,7 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
         return unscored(error)
     ranks = table.ranks()
     rows = [np.array(part.rows, np.int64) for part in parts]
-    keys = [(-np.array(part.scores, np.int64) << 32) | ranks[of] for part, of in zip(parts, rows, strict=True)]
+    keys = [_keys(ranks, of, part.scores) for part, of in zip(parts, rows, strict=True)]
     # After the last candidate of a shard that has more, that shard may hide a better one.
     horizon = min(
         (int(of[-1]) if len(of) else _FIRST for of, part in zip(keys, parts, strict=True) if not part.exhausted),
@@ -171,6 +226,11 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
         usable=_united([part.usable for part in parts if part.usable is not None]),
         fits=_united([part.fits for part in parts if part.fits is not None]),
     )
+
+
+def _keys(ranks: Rows, rows: Rows, scores: Sequence[int]) -> Rows:
+    """Keys of candidates: the lowest is the best."""
+    return (-np.array(scores, np.int64) << 32) | ranks[rows]
 
 
 def _united(parts: Sequence[Fits]) -> Fits | None:

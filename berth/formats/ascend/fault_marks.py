@@ -3,7 +3,7 @@
 Source: docs/reference/faults.md, "Switches of jobs", "When a pod is faulty" and "Hot switch".
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import BACKUP_SOURCE, POD_TYPE
@@ -36,6 +36,8 @@ _GROUP_ANNOTATIONS: Final = (EXTERNAL_OWNER, RECOVER_POLICY)
 _MARK_ANNOTATIONS: Final = (
     BACKUP_POD, BACKUP_SOURCE, "inHotSwitchFlow", "needOperatorOpe", NEED_SCHEDULER, POD_TYPE,
 )  # fmt: skip
+_CHARACTERS_MAX: Final = 253
+"""Longest value of an annotation that counts, which is the name of a pod: all marks of a gang are in one message."""
 _NONE: Final[dict[str, str]] = {}
 _MASTER_RANK: Final = "0"
 
@@ -51,7 +53,7 @@ def steering_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 def steering_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """Those of the annotations of a PodGroup that steer faults, by key, sorted."""
-    return {key: annotations[key] for key in _GROUP_ANNOTATIONS if key in annotations}
+    return _short(annotations, _GROUP_ANNOTATIONS)
 
 
 def pod_marks(
@@ -64,13 +66,18 @@ def pod_marks(
         annotations: Its annotations.
         rank: Its rank in the job request; None if it has none.
     """
-    found: dict[str, str] = {key: annotations[key] for key in _MARK_ANNOTATIONS if key in annotations}
+    found = _short(annotations, _MARK_ANNOTATIONS)
     if FAULT_TYPE in labels:
         found[FAULT_TYPE] = labels[FAULT_TYPE]
     if rank is not None:
-        index = annotations.get(RANK_INDEX) or str(rank)
+        index = _short(annotations, (RANK_INDEX,)).get(RANK_INDEX) or str(rank)
         if index != str(rank):
             found[RANK_INDEX] = index
         if index == _MASTER_RANK and labels.get(REPLICA_TYPE) == WORKER:
             found[REPLICA_TYPE] = WORKER
     return tuple(sorted(found.items())) if found else ()
+
+
+def _short(annotations: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    """Those of some annotations that are there and not too long."""
+    return {key: annotations[key] for key in keys if key in annotations and len(annotations[key]) <= _CHARACTERS_MAX}

@@ -1,4 +1,6 @@
-"""Adapter of the bus for NATS. No other module imports the client library or handles its exceptions.
+"""Adapter of the bus for NATS, whose client library it uses through :mod:`berth.runtime.bus.nats_library`.
+
+No other module imports the library or handles its exceptions.
 
 Some parts of the library are not used, for these reasons. Its publishes to streams never resolve after a rejection. Its
 ordered consumer loses messages if its queue is full. Its buffer sends messages at reconnect that the caller abandoned
@@ -17,6 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from berth.runtime.bus.access import Access
+from berth.runtime.bus.nats_library import SturdyClient
 from berth.runtime.bus.wire import Received, size_bytes
 from berth.runtime.errors import (
     DeniedError,
@@ -34,7 +37,6 @@ from berth.runtime.optional_imports import without
 with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
     import nats.errors
     from nats.aio import transport
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
@@ -109,7 +111,7 @@ class NatsConnection:
         self._log = log
         self.lost: asyncio.Future[FatalError] = asyncio.get_running_loop().create_future()
         self.last_error = ""
-        self._client = Client()
+        self._client = SturdyClient()
         self._on_break = on_break
         self._on_return = on_return
         self._epoch = 0

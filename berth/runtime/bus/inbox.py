@@ -16,6 +16,10 @@ from berth.runtime.errors import TransientError
 
 _SECRET_BYTES: Final = 12
 _ROUND_TRIP_S: Final = 5.0
+_COLLECTED_MAX: Final = 4_096
+_COLLECTED_BYTES_MAX: Final = 64 << 20
+_COLLECTING_S: Final = 20.0
+"""Bounds of the replies to one request: whoever may answer it may answer it as often as it likes."""
 
 
 class Inbox:
@@ -65,7 +69,7 @@ class Inbox:
         return message.data
 
     async def collect(self, subject: str, *, first_s: float, quiet_s: float) -> list[bytes]:
-        """All replies to an empty request, until no more come.
+        """All replies to an empty request, until no more come, or there are as many as no cell has processes.
 
         Args:
             subject: Whom to ask.
@@ -79,21 +83,26 @@ class Inbox:
         replies: list[bytes] = []
         moved = asyncio.Event()
         is_over = is_broken = False
+        left_bytes = _COLLECTED_BYTES_MAX
 
         def take(message: Received | None) -> None:
-            nonlocal is_over, is_broken
+            nonlocal is_over, is_broken, left_bytes
             is_broken = message is None
-            if message is None or is_no_responders(message):
+            left_bytes -= len(message.data) if message is not None else 0
+            if message is None or is_no_responders(message) or left_bytes < 0:
                 is_over = True
             else:
                 replies.append(message.data)
-                self._waiting[token] = take
+                is_over = len(replies) >= _COLLECTED_MAX
+                if not is_over:
+                    self._waiting[token] = take
             moved.set()
 
         token = self._expect(take)
         try:
             await self._wire.write(subject, b"", self._prefix + token)
-            while not is_over:
+            end_s = asyncio.get_running_loop().time() + _COLLECTING_S
+            while not is_over and asyncio.get_running_loop().time() < end_s:
                 count = len(replies)
                 try:
                     async with asyncio.timeout(quiet_s if replies else first_s):

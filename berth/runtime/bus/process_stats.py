@@ -1,8 +1,14 @@
 """What a process says of itself in service discovery; :mod:`berth.runtime.bus.discovery` sends and collects it."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
+
+from berth.formats.whole_numbers import Int64
+
+_NUMBER_MAX: Final = float(1 << 62)
+"""Largest number in statistics: whoever may answer for a process may write any number of JSON."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -35,10 +41,10 @@ class Followed(msgspec.Struct, frozen=True):
     """
 
     stream: str
-    sequence: int
-    waiting: int
+    sequence: Int64
+    waiting: Int64
     is_filtered: bool
-    foreign: int = 0
+    foreign: Int64 = 0
 
 
 class OwnReport(msgspec.Struct, frozen=True):
@@ -63,7 +69,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """
 
     not_ready: str = ""
-    gauges: dict[str, float] = {}
+    gauges: dict[str, Annotated[float, Meta(ge=-_NUMBER_MAX, le=_NUMBER_MAX)]] = {}
     followed: list[Followed] = []
 
 

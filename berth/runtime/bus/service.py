@@ -41,6 +41,8 @@ class NatsServed:
         """Number of those that got no answer because of an error, or were refused."""
         self.refused = 0
         """Number of those that asked for an answer where their callers have no inbox; they were not carried out."""
+        self._errors = 0
+        """Number of those that failed with an error."""
         self.last_error = ""
         self.took_s = 0.0
         """Total handling time in seconds."""
@@ -141,8 +143,10 @@ class NatsServed:
                 await self._wire.write(message.reply, reply)
         except (TransientError, PoisonError) as error:
             self.failed += 1
+            self._errors += 1
             self.last_error = error.reason
-            self._log.warning("request failed", subject=self.subject, reason=error.reason)
+            if _is_shown(self._errors):
+                self._log.warning("request failed", subject=self.subject, reason=error.reason, count=self._errors)
         finally:
             self.taken += 1
             self.took_s += loop.time() - began_s
@@ -152,7 +156,7 @@ class NatsServed:
         self.failed += 1
         self.refused += 1
         self.last_error = "the reply subject is not in the inbox of a caller"
-        if self.refused & (self.refused - 1) == 0:  # the 1st, 2nd, 4th and so on: who sends many fills no log
+        if _is_shown(self.refused):
             shown = message.reply[:_SHOWN_MAX]
             self._log.warning(
                 "request refused", subject=self.subject, reply=shown, reason=self.last_error, count=self.refused
@@ -164,3 +168,8 @@ class NatsServed:
         failure = FatalError(f"handler of {self.subject} ended: {error!r}")
         failure.__cause__ = error
         self._wire.fail(failure)
+
+
+def _is_shown(count: int) -> bool:
+    """Whether the log says so: the 1st, 2nd, 4th time and so on, since who sends many requests fills no log."""
+    return count & (count - 1) == 0

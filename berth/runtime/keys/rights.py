@@ -81,7 +81,7 @@ _SERVICES: Final[dict[str, Rights]] = {
         ),
         ("heartbeat.>",),
     ),
-    "scorer": Rights(("dead.>",), ("score.>",)),
+    "scorer": Rights((), ("score.>",)),
     "binder": Rights(("fact.outcome.>", "fact.unbound.>", "sim.bind", "sim.evict"), ()),
     "summary": Rights(("summary.>",), ()),
     "api": Rights(("intake.>", "event.>"), ("api.>", "gate.>")),

@@ -17,7 +17,9 @@ from berth.formats.kubernetes.extender import (
     preempt_answer,
     preempt_call,
 )
+from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.log_limit import LogLimit
 from berth.runtime.logs import Logger
 from berth.services.gateway.application import JSON
 from berth.services.gateway.bodies import json_body
@@ -33,16 +35,20 @@ class ExtenderRoutes:
 
     Args:
         decisions: Decisions of Berth.
+        clock: Of the process.
         config: Settings.
         metrics: Of the extender.
         log: Of the process.
     """
 
-    def __init__(self, decisions: Decisions, config: ExtenderConfig, metrics: ExtenderMetrics, log: Logger) -> None:
+    def __init__(
+        self, decisions: Decisions, clock: Clock, config: ExtenderConfig, metrics: ExtenderMetrics, log: Logger
+    ) -> None:
         self._decisions = decisions
         self._config = config
         self._metrics = metrics
         self._log = log
+        self._unknown = LogLimit(clock)
 
     def routes(self) -> list[Route]:
         """The routes."""
@@ -110,7 +116,7 @@ class ExtenderRoutes:
     def _failed(self, verb: str, error: ExtenderError | TransientError | FatalError) -> RequestError:
         """The answer to a call that has none."""
         if isinstance(error, ExtenderError):
-            self._log.warning("call of kube-scheduler is wrong", verb=verb, reason=str(error))
             return RequestError(str(error))
-        self._log.warning("decisions are not known", verb=verb, reason=error.reason)
+        if count := self._unknown.take():
+            self._log.warning("decisions are not known", verb=verb, reason=error.reason, count=count)
         return RequestError(f"decision is unavailable ({error.reason}), expected it; ask again", "unavailable")

@@ -47,7 +47,7 @@ async def extending(
     with closing(listen(own.host, own.port, section=_SECTION)) as listening:
         decisions = Decisions(bus, log)
         refusals = RefusalLog(clock, log)
-        routes = ExtenderRoutes(decisions, own, metrics, log).routes()
+        routes = ExtenderRoutes(decisions, clock, own, metrics, log).routes()
         bounds = Bounds(
             connections_max=own.connections_max,
             request_timeout_s=config.request_timeout_s,

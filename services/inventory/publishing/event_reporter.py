@@ -1,4 +1,4 @@
-"""Errors of objects in the cluster: logged once, counted, and written as Events at a bounded rate."""
+"""Errors of objects in the cluster: logged once and counted, and written as Events, at a bounded rate."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,12 +11,15 @@ from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
+from berth.runtime.log_limit import LogLimit
 from berth.schemas.units import UnixMs
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 
 _MS: Final = 1000
+_LINES_MAX: Final = 100
+"""Most lines about objects in a minute: whoever may write objects could change one again and again."""
 
 
 class _Counted(msgspec.Struct):
@@ -61,6 +64,7 @@ class EventReporter:
         """Objects with a new message, until their last Event is old enough."""
         self._written_ms: dict[str, UnixMs] = {}
         self._log = instruments.log
+        self._lines = LogLimit(clock, lines_max=_LINES_MAX)
         self._metrics = instruments.metrics
 
     def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
@@ -97,7 +101,8 @@ class EventReporter:
             found = involved(key)
             if self._is_fault:
                 self._metrics.problems.labels(found.kind if found is not None else "").inc()
-                self._log.warning("object invalid", about=key, reason=sentence)
+                if count := self._lines.take():
+                    self._log.warning("object invalid", about=key, reason=sentence, count=count)
             if found is not None:
                 self._pending[key] = found
 

@@ -17,7 +17,7 @@ from berth.core.cluster.node_packing import (
 )
 from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.schemas.constraints import Taint
-from berth.schemas.envelope import decode, encode
+from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeCondition, NodeDescription
 
@@ -78,6 +78,41 @@ def test_a_health_fact_without_the_later_columns_is_read() -> None:
     message = pack_health("d", rows)
     assert (message.withheld, message.reasons, message.reason_index, message.updated_ms) == (b"", [], b"", b"")
     assert unpack_health(message) == rows
+
+
+_WHOLE = pack_health(
+    "d",
+    [
+        NodeCondition(
+            name,
+            unhealthy=1,
+            withheld=1,
+            reason="x",
+            updated_ms=1,
+            sub_healthy=1,
+            sources=1,
+            noded_level=NodeHealth.EVICT,
+            switch_level=NodeHealth.EVICT,
+        )
+        for name in "ab"
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    "column", [name for name in HealthSeen.__struct_fields__ if isinstance(getattr(_WHOLE, name), bytes)]
+)
+def test_no_column_of_a_health_fact_may_have_another_length(column: str) -> None:
+    check_health(_WHOLE)
+    assert getattr(_WHOLE, column), "it is there, so that it can be damaged"
+    with pytest.raises(DecodeError):
+        check_health(msgspec.structs.replace(_WHOLE, **{column: getattr(_WHOLE, column) * 2}))
+
+
+@pytest.mark.parametrize("column", ["level", "noded_level", "switch_level"])
+def test_no_level_of_a_health_fact_may_be_unknown(column: str) -> None:
+    with pytest.raises(DecodeError, match="level: 4"):
+        check_health(msgspec.structs.replace(_WHOLE, **{column: bytes([0, len(NodeHealth)])}))
 
 
 def test_nodes_share_a_reason() -> None:

@@ -1,15 +1,19 @@
 """Merging of shards' offers."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.cluster.node_table import NodeTable
-from berth.core.placement.offers import candidates_of, merge, offer_of
+from berth.core.placement.offers import OwnRows, candidates_of, merge, offer_of, see_possible
 from berth.core.placement.scoring import Candidates
 from berth.schemas.columns import pack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.offers import ShapeOffer
 from berth.schemas.refusal import NodeReason, ReasonCount
+from tests.support.cells import a_node
 
 
 def a_table() -> NodeTable:
@@ -76,6 +80,10 @@ GOOD = ShapeOffer(pack_names(["a", "b"]), [(7, 2)], exhausted=True, total=2, fit
         ({"names": b"\x09\x01a"}, "names: name table is damaged"),
         ({"runs": [(7, 1)]}, "runs: cover 1 of 2 names"),
         ({"runs": [(7, 2), (6, 1)]}, "runs: cover 3 of 2 names"),
+        ({"runs": [(7, 3), (6, -1)]}, "runs: cover 2 of 2 names"),
+        ({"runs": [(1 << 31, 2)]}, "runs: a score has more than 32 bits"),
+        ({"runs": [((1 << 64) - 1, 2)]}, "runs: a score has more than 32 bits"),
+        ({"names": pack_names(["a"]) + b"\x01\x00" * 5}, "names: name table has more than 5 names"),
     ],
 )
 def test_an_offer_that_does_not_agree_with_itself_or_the_table_does_not_count(
@@ -83,3 +91,48 @@ def test_an_offer_that_does_not_agree_with_itself_or_the_table_does_not_count(
 ) -> None:
     with pytest.raises(DecodeError, match=words):
         candidates_of(a_table(), msgspec.structs.replace(GOOD, **changes))
+
+
+def test_the_error_of_a_shard_is_no_longer_than_a_part_of_a_record_may_be() -> None:
+    reported = candidates_of(a_table(), msgspec.structs.replace(GOOD, error="e" * 1_000_000))
+    assert len(str(reported.error)) == 200
+
+
+def two_domains() -> NodeTable:
+    """Nodes a, b and c of one shard, and d of another."""
+    table = NodeTable()
+    for leaf, names in (("own", "abc"), ("other", "d")):
+        table.apply_nodes(pack_nodes(f"leaf-{leaf}", [a_node(name, leaf=leaf) for name in names]))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"total": 3, "counts": {}, "rows": [0, 1, 2], "fit": 3, "scores": [7, 7, -2], "exhausted": False}, "counts"),
+        ({"total": (1 << 64) - 1, "counts": {int(NodeReason.CPU): (1 << 64) - 3}}, "counts"),
+        ({"total": 4, "counts": {int(NodeReason.CPU): 2}}, "counts"),
+        ({"counts": {int(NodeReason.CPU): 2, int(NodeReason.TAINT): -1}}, "counts"),
+        ({"counts": {999: 1}}, "counts: a reason"),
+        ({"counts": {int(NodeReason.SHARD_MISSING): 1}}, "counts: a reason"),
+        ({"exhausted": False}, "counts"),
+        ({"rows": [], "scores": [], "fit": 0, "exhausted": False, "counts": {int(NodeReason.CPU): 3}}, "counts"),
+        ({"rows": [0], "scores": [7]}, "counts"),
+        ({"rows": [0, 0], "scores": [7, 7]}, "names: a node is there twice"),
+        ({"rows": [0, 0], "scores": [7, 6]}, "names: a node is there twice"),
+        ({"rows": [1, 0], "scores": [7, 7]}, "names: nodes are not in total order"),
+        ({"rows": [0, 1], "scores": [6, 7]}, "names: nodes are not in total order"),
+        ({"rows": [0, 3], "scores": [7, 7]}, "names: a node is of another shard"),
+    ],
+)
+def test_candidates_that_a_shard_cannot_have_do_not_count(changes: dict[str, Any], words: str) -> None:
+    table = two_domains()
+    assert [table.row_of[name] for name in "abcd"] == [0, 1, 2, 3]
+    possible = found({0: 7, 1: 7}, total=3, CPU=1)._replace(**changes)
+    own = OwnRows(lambda domain: domain == "leaf-own")
+    if not words:
+        see_possible(table, possible, count=2, own=own)
+        return
+    with pytest.raises(DecodeError, match=words):
+        see_possible(table, possible, count=2, own=own)

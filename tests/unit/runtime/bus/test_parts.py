@@ -233,6 +233,18 @@ async def test_all_answers_to_a_question_are_collected_until_no_more_come() -> N
     wire.answer(reply, b"late")  # dropped
 
 
+@pytest.mark.parametrize(("answer", "most"), [(b"1", 4_096), (bytes(8 << 20), 8)])
+async def test_who_answers_again_and_again_is_heard_so_often_and_no_more(answer: bytes, most: int) -> None:
+    wire, inbox = await an_inbox()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(inbox.collect("all", first_s=DEADLINE_S, quiet_s=DEADLINE_S))
+        await wire.wrote(1)
+        ((_, _, reply),) = wire.written
+        for _ in range(most + 10):
+            wire.answer(reply, answer)
+    assert asking.result() == [answer] * most
+
+
 async def test_answers_that_came_while_this_process_was_paused_are_not_late() -> None:
     wire, inbox = await an_inbox()
     async with asyncio.TaskGroup() as group:

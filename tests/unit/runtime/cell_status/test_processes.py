@@ -89,6 +89,18 @@ def test_scorers_are_those_that_answer_and_those_that_the_leader_asks() -> None:
     assert leader_of(None, []) == leader_of(LeaseHeld("", 0, 7), []) == Leader()
 
 
+def test_numbers_of_whoever_answers_as_a_dispatcher_or_a_scorer_are_bounded() -> None:
+    for number in ("1e308", "-1e308", "9" * 400, '"1"'):
+        text = f'{{"name": "berth-dispatcher", "id": "x", "data": {{"gauges": {{"a": {number}}}}}}}'
+        assert stats_of(text.encode()) is None
+    for shards in (1e18, 257, -1):
+        leads = stats("dispatcher", gauges={"berth_dispatcher_is_leader": 1.0, "berth_dispatcher_shards": shards})
+        assert scorers_of([process(leads)], [leads]) == Scorers(None, [], [])
+    for name in ("9" * 5_000, "256", "-1", "x"):
+        scorer = msgspec.structs.replace(stats("scorer"), endpoints=[Endpoint(f"{SCORE}{name}"), Endpoint(f"{SCORE}7")])
+        assert process(scorer).shard == 7
+
+
 def cell(**changes: object) -> CellStatus:
     """A cell without problems, changed."""
     leader = Process("dispatcher", "d", "0.5.0", "", "", is_leader=True, shard=None, behind={})

@@ -314,6 +314,8 @@ WRONG: list[tuple[str, object, str]] = [
     ("cancel", {"name": "a", "reason": "x" * 1_001}, "reason is 'xxx"),
     ("nodes", {"limit": 0}, "limit is 0, expected `int` >= 1"),
     ("nodes", {"names": ["a", 7]}, "names[1] is 7, expected `str`"),
+    ("nodes", b'{"names":[7],"names":[]}', "names[0] is None, expected `str`"),
+    ("nodes", b'{"names":[7],"names":{"0":1}}', "names[0] is 1, expected `str`"),
     ("submit", {}, "job is missing, expected a value"),
     ("submit", {"job": 7}, "job is 7, expected a mapping"),
     ("submit", {"job": {"kind": "Job"}}, "job.apiVersion is missing, expected the version of the object's kind"),

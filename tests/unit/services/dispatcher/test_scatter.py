@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from berth.runtime.instruments import Instruments
+from berth.schemas.columns import pack_names
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer
@@ -36,6 +37,10 @@ async def a_cell(twist: Callable[[Offer], Offer]) -> Cell:
     return cell
 
 
+def _each(offer: Offer, **changes: object) -> Offer:
+    return replace(offer, shapes=[replace(one, **changes) for one in offer.shapes])
+
+
 async def missing_of(cell: Cell) -> list[int]:
     envelopes = [open_envelope(data) for data in await cell.ledger()]
     return [body_of(envelope, Round) for envelope in envelopes if envelope.kind == Round.KIND][-1].missing
@@ -53,6 +58,10 @@ async def missing_of(cell: Cell) -> list[int]:
         pytest.param(lambda offer: replace(offer, ready=False), id="not-ready"),
         pytest.param(lambda offer: replace(offer, shapes=[]), id="no-shapes"),
         pytest.param(lambda offer: replace(offer, shapes=[*offer.shapes, *offer.shapes]), id="too-many-shapes"),
+        pytest.param(lambda offer: _each(offer, runs=[((1 << 64) - 1, 1)]), id="score-without-bounds"),
+        pytest.param(lambda offer: _each(offer, total=(1 << 64) - 1), id="more-nodes-than-there-are"),
+        pytest.param(lambda offer: _each(offer, names=b"", runs=[], exhausted=False), id="hides-all"),
+        pytest.param(lambda offer: _each(offer, names=pack_names(["a", "a"]), runs=[(7, 2)], fit=2), id="node-twice"),
     ],
 )
 async def test_an_offer_that_does_not_answer_the_question_does_not_count(twist: Callable[[Offer], Offer]) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from berth.runtime import logs
 from berth.runtime.config import LogConfig
+from berth.runtime.log_limit import PERIOD_S
 from berth.services.gateway.config import GatewayConfig, Token
 from berth.services.gateway.guard import Guard
 from berth.services.gateway.http_protocol import Bounds
-from berth.services.gateway.refusal_log import PAUSE_S, RefusalLog
+from berth.services.gateway.refusal_log import RefusalLog
 from berth.services.gateway.server import Tls, listen, server_of
 from berth.services.gateway.shares import Shares
 from tests.support.clock import ManualClock
@@ -184,7 +185,7 @@ async def test_many_refused_requests_are_one_line_with_their_number(
             await sent()
         lines = one.out.getvalue().splitlines()
         assert len(lines) <= 1, lines
-        one.clock.advance(PAUSE_S)
+        one.clock.advance(PERIOD_S)
         await sent()
         assert len(one.out.getvalue().splitlines()) <= 2
         assert not lines or "count=20" in one.out.getvalue()

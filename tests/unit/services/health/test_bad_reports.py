@@ -6,6 +6,7 @@ And reports without news, of which there are most.
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import unpack_health
 from berth.schemas.facts import HealthSource, NodeHealth
@@ -52,6 +53,15 @@ async def test_a_fault_of_an_unknown_chip_leaves_the_others(world: World) -> Non
         world.device("b", unhealthy=[1, 12], faults=[fault_row(12, "RestartNPU")])
         row = await world.has("b", unhealthy=0b10 | 1 << 12)
         assert "Ascend910-12 RestartNPU" in row.reason
+
+
+async def test_an_agent_does_not_decide_how_long_the_log_is(world: World) -> None:
+    async with world.service():
+        await world.has("a", level=OK)
+        with capture_logs() as logs:
+            for chip in range(300, 400):
+                assert not (await world.ask(b'{"node":"a","unhealthy":[%d]}' % chip))["ok"]
+        assert 0 < sum(one["event"] == "agent report rejected" for one in logs) <= 10
 
 
 async def test_an_unknown_level_takes_new_work_away_and_is_named(world: World) -> None:

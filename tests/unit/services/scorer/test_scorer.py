@@ -178,6 +178,18 @@ async def test_a_shard_keeps_only_gangs_that_hold_chips() -> None:
     await cell.close()
 
 
+async def test_facts_that_are_none_are_the_dispatchers_to_report_and_are_not_kept() -> None:
+    cell = await a_cell(nodes=1)
+    await cell.user.publish(cell.user.subjects.fact_node("leaf-x"), b"rubbish")
+    await cell.settle()
+    shard = cell.shards[0]
+    await ask(shard, 2)
+    assert shard.feeds.facts.waiting == 0
+    assert shard.feeds.dead == {}
+    assert await cell.dead() == []
+    await cell.close()
+
+
 @pytest.mark.parametrize("data", [b"rubbish", encode(Advance(1, 1, 1))])
 async def test_what_is_no_request_is_poison(data: bytes) -> None:
     cell = await a_cell(nodes=1)

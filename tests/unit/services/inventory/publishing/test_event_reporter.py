@@ -1,6 +1,7 @@
 """What the inventory reports beside facts: odd requests, PodGroups that wait, errors, and pods that nobody saw."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.instruments import Instruments
@@ -148,6 +149,10 @@ def test_what_is_new_within_the_pause_is_told_after_it() -> None:
     event_reporter.look({"n1": "another thing"}, involved)
     assert event_reporter.next_due_ms() is None
     assert is_busy(api_tasks)
+    with capture_logs() as logs:
+        for number in range(1_000):
+            event_reporter.look({"n1": f"thing {number}"}, involved)
+    assert 0 < len(logs) <= 100, "whoever may write the object does not decide how long the log is"
 
 
 def test_pods_that_were_bound_and_deleted_between_two_words_give_their_chips_back() -> None:
