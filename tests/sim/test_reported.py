@@ -44,6 +44,21 @@ def test_01_a_bound_pod_counts_though_no_annotation_names_its_chips(marks: dict[
     assert (scene.deleted, scene.node_of("mine-4"), scene.node_of("mine-2")) == ([], "", "n0")
 
 
+def test_01_a_bound_pod_counts_for_the_chips_of_all_its_containers() -> None:
+    scene = Scene(topology(1), agents=SLOW)
+
+    async def script(scene: Scene) -> None:
+        boxes = [{"name": name, "resources": {"limits": {CHIPS: count}}} for name, count in (("a", "4"), ("b", "2"))]
+        scene.pod("alien", 0, node="n0", spec={"containers": boxes})
+        await scene.after(15)
+        for chips in (4, 2):
+            scene.pod(f"mine-{chips}", chips)
+            await scene.after(5)
+
+    scene.play(script)
+    assert (scene.node_of("mine-4"), scene.node_of("mine-2")) == ("", "n0")
+
+
 def test_01_a_bound_pod_counts_before_the_device_plugin_names_its_chips() -> None:
     scene = Scene(topology(1), agents={"controllers": [], "report_s": 5.0})
 
