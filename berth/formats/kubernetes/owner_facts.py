@@ -165,16 +165,28 @@ def _rollout_of_pods(owner: StatefulSet) -> str:
 
 
 def _job_facts(owner: Job) -> OwnerFacts:
+    status = owner.status
+    ended = (status.succeeded or 0) + _indexes_in(status.failed_indexes or "") if status is not None else 0
     return OwnerFacts(
         kind="Job",
         scheduler_name=owner.spec.template.scheduler_name,
         parallelism=1 if owner.spec.parallelism is None else owner.spec.parallelism,
         completions=owner.spec.completions,
-        succeeded=(owner.status.succeeded or 0) if owner.status is not None else 0,
+        ended=ended,
         indexed=owner.spec.completion_mode == "Indexed",
         suspended=bool(owner.spec.suspend),
-        final=_final(owner.status.conditions if owner.status is not None else None, _JOB_FINAL),
+        final=_final(status.conditions if status is not None else None, _JOB_FINAL),
     )
+
+
+def _indexes_in(text: str) -> int:
+    """Number of the indexes in a list such as ``1,3-5``; what is none counts as none.
+
+    Source: Kubernetes, batch/v1, ``JobStatus.failedIndexes``.
+    """
+    ends = [(part.partition("-")[0], part.rpartition("-")[2]) for part in text.split(",")]
+    numbers = [(whole_number(first), whole_number(last)) for first, last in ends]
+    return sum(max(last - first + 1, 0) for first, last in numbers if first is not None and last is not None)
 
 
 def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:

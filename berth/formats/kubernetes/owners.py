@@ -107,6 +107,8 @@ class JobState(Lean, frozen=True):
     """Status of a Job."""
 
     succeeded: Int32 | None = None
+    failed_indexes: str | None = None
+    """Indexes that are not tried again, as ``1,3-5``."""
     conditions: list[OwnerCondition] | None = None
 
 

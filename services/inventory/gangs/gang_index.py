@@ -4,9 +4,9 @@ A gang of a PodGroup has no uid in its key. When another gang has the name of it
 keeps what is placed under the uid of its PodGroup, until the pods are gone. Pods that hold no place go to the gang that
 has the name now.
 
-A pod may be bound before a controller gives it a PodGroup, or before another controller adopts it. It stays in its gang,
-and is a *latecomer* of the PodGroup or controller, until that turns out to be the same gang: then the gang *joins* it,
-with all that it has placed.
+A pod may be bound before a controller gives it a PodGroup, or before another controller adopts it. It stays in its
+gang, and is a *latecomer* of the PodGroup or controller, until that turns out to be the same gang: then the gang
+*joins* it, with all that it has placed.
 """
 
 from collections.abc import Callable

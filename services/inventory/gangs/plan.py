@@ -302,7 +302,8 @@ def _plan_first(
 ) -> None:
     """Plan the gang's minimum; pods that succeeded count."""
     succeeded = sum(1 for member in gang.members.values() if member.pod.status.phase == "Succeeded")
-    need = max(least.count - succeeded, 1)
+    facts = context.facts or OwnerFacts(kind="")
+    need = max(facts.still_to_start(least.count, succeeded), 1)
     ready = [member for member in free if member.waits and not _reason(member, refusals)]
     if need > 1 and any(_is_backing_off(gang, member, now_ms) for member in ready):
         found.held = (free, _backoff_text(gang))

@@ -301,3 +301,24 @@ def test_a_request_says_whether_a_pod_of_it_has_no_controller() -> None:
     assert {name: request.is_unowned for name, request in world.requests.items()} == {
         "pod.alone": True, "thing.train": False
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "left"),
+    [
+        ({"succeeded": 4}, 1),
+        ({"succeeded": 2}, 3),
+        ({"failedIndexes": "1,3-4"}, 2),
+        ({"succeeded": 1, "failedIndexes": "0-2"}, 1),
+        ({"failedIndexes": "?,3-1,-"}, 3),
+    ],
+)
+def test_a_job_starts_with_the_completions_that_are_left(status: dict[str, object], left: int) -> None:
+    """Pods that have ended may be gone, and an index beyond its backoff limit gets no pod any more."""
+    world = GangWorld()
+    world.pods(*pods_of_job(left))
+    world.settle()
+    spec = {"parallelism": 3, "completions": 5, "completionMode": "Indexed"}
+    world.gangs.set_owner(TRAIN, facts_of(TRAIN, {**spec, "status": status}))
+    world.settle()
+    assert [task.replicas for task in world.requests["job.train"].tasks] == [left]
