@@ -41,7 +41,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     parallelism: int | None = None
     completions: int | None = None
     ended: int = 0
-    """Completions that need no pod any more: they have succeeded, or failed for good."""
+    """Pods that it makes no more: their jobs or completions have succeeded, or failed for good."""
     indexed: bool = False
     ordered: bool = False
     """It creates a pod only when the previous one is ready."""
@@ -74,8 +74,9 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             count: The minimum.
             succeeded: Pods that are there and have succeeded.
         """
-        left = count - succeeded
-        return left if self.completions is None else min(left, self.completions - self.ended)
+        if self.completions is None:
+            return count - max(succeeded, self.ended)
+        return min(count - succeeded, self.completions - self.ended)
 
     @property
     def first_pods(self) -> int | None:

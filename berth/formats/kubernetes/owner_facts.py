@@ -23,6 +23,7 @@ from berth.formats.kubernetes.owners import (
     CoPodGroup,
     Job,
     JobSet,
+    JobSetStatus,
     LeaderWorkerSet,
     NativePodGroup,
     NativePolicy,
@@ -352,9 +353,12 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
         for place, job in enumerate(jobs)
     )
     schedulers = (job.template.spec.template.scheduler_name for job in jobs)
+    status = owner.status or JobSetStatus()
+    succeeded = {one.name: one.succeeded or 0 for one in status.replicated_jobs_status or ()}
     return OwnerFacts(
         kind="JobSet",
-        final=_final(owner.status.conditions if owner.status is not None else None, _JOB_SET_FINAL),
+        ended=sum(succeeded.get(task.name, 0) * task.width for task in tasks if not task.is_later),
+        final=_final(status.conditions, _JOB_SET_FINAL),
         scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
         min_count=sum(
