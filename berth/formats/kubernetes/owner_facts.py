@@ -144,11 +144,9 @@ def _set_facts(owner: ReplicaSet | StatefulSet) -> OwnerFacts:
 
 
 def _rollout_of_replicas(owner: ReplicaSet, replicas: int) -> str:
-    """Rollout of the Deployment of a ReplicaSet: it has another number of replicas than the Deployment wants.
-
-    Source: Kubernetes, ``pkg/controller/deployment/util``: annotation ``deployment.kubernetes.io/desired-replicas``.
-    """
-    wanted = whole_number(owner.metadata.annotation(DESIRED_REPLICAS))
+    """Rollout of the Deployment of a ReplicaSet: it has another number of replicas than the Deployment wants."""
+    texts = (owner.metadata.annotation(key) for key in DESIRED_REPLICAS)
+    wanted = whole_number(next(filter(None, texts), ""))
     if wanted is None or wanted == replicas:
         return ""
     return f"a rollout is going on: ReplicaSet {owner.metadata.name} has {replicas} of {wanted} replicas"

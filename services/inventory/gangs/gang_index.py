@@ -50,6 +50,8 @@ class GangIndex:
         """Pods of other gangs that name a PodGroup or a controller, by its key and their uids."""
         self._names: dict[str, GangKey] = {}
         """Key of the PodGroup or controller that a latecomer names, by uid of the pod."""
+        self._running: dict[tuple[str, str], dict[str, str]] = {}
+        """Uid of the ReplicaSet of pods that run, by uid of the pod, of each Deployment: its namespace and name."""
         self._namesakes: dict[tuple[str, str, str], dict[GangKey, None]] = {}
         """Gangs of controllers of one kind and name, by their uids: at most one of these controllers exists."""
 
@@ -93,8 +95,11 @@ class GangIndex:
                 self.gang(key).ages[member.uid] = age_seq
             self.drop(member.uid)
         gang = self.gang(key)
+        if member.uid in gang.members:
+            self._note_running(gang.members[member.uid], is_there=False)
         gang.members[member.uid] = member
         _note_rejection(gang, member)
+        self._note_running(member, is_there=member.is_bound and member.is_live)
         self._gang_of[member.uid] = key
         self._touch(key)
         self._note_latecomer(member, key)
@@ -130,7 +135,7 @@ class GangIndex:
         """Take a pod out; nothing happens if no gang has it."""
         key = self._gang_of.pop(uid, None)
         if key is not None:
-            del self.gangs[key].members[uid]
+            self._note_running(self.gangs[key].members.pop(uid), is_there=False)
             self._touch(key)
             self._forget_latecomer(uid)
 
@@ -284,6 +289,25 @@ class GangIndex:
         self._touch(before)
         self._touch(gang.key)
         self._note_latecomer(member, gang.key)
+
+    def replaces_others(self, gang: Gang) -> bool:
+        """Whether pods run that another ReplicaSet of the same Deployment has made."""
+        owner = next((member.place.owner for member in gang.members.values()), None)
+        others = self._running.get((gang.key.namespace, owner.name.rpartition("-")[0]), {}) if owner is not None else {}
+        return owner is not None and any(uid != owner.uid for uid in others.values())
+
+    def _note_running(self, member: Member, *, is_there: bool) -> None:
+        owner = member.place.owner
+        if owner.kind != "ReplicaSet":
+            return
+        deployment = (member.place.key.namespace, owner.name.rpartition("-")[0])
+        running = self._running.setdefault(deployment, {})
+        if is_there:
+            running[member.uid] = owner.uid
+        else:
+            running.pop(member.uid, None)
+        if not running:
+            del self._running[deployment]
 
     def _note_latecomer(self, member: Member, key: GangKey) -> None:
         self._forget_latecomer(member.uid)

@@ -18,6 +18,7 @@ ORDINALS = OwnerKey("StatefulSet", "ns", "s")
 LEAST = "huawei.com/schedule_minAvailable"
 MEMBER = "scheduling.volcano.sh/group-min-member"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
+ARGO = "rollout.argoproj.io/desired-replicas"
 NAME = "replicaset.d"
 
 
@@ -263,6 +264,45 @@ def test_pods_of_the_old_template_start_while_a_stateful_set_keeps_a_partition()
     world.gangs.set_owner(ORDINALS, facts_of(ORDINALS, spec, uid="sts-1"))
     world.settle()
     assert [request.min_available for request in world.requests.values()] == [2]
+
+
+OLD = ("apps/v1", "ReplicaSet", "web-old", "rs-old")
+NEW = ("apps/v1", "ReplicaSet", "web-new", "rs-new")
+
+
+@pytest.mark.parametrize("annotations", [{DESIRED: "2"}, {ARGO: "2"}, {}])
+def test_new_pods_of_a_rollout_start_one_by_one_where_there_is_no_room_for_all(annotations: dict[str, str]) -> None:
+    """With ``maxSurge: 100%`` the new ReplicaSet has all pods at once, and old ones go as these are ready."""
+    world = GangWorld()
+
+    def answer(name: str, uid: str) -> None:
+        key = OwnerKey("ReplicaSet", "ns", name)
+        world.gangs.set_owner(key, facts_of(key, {"replicas": 2}, uid=uid, annotations=annotations))
+        world.settle()
+
+    world.pods(*of_set(0, 2, OLD))
+    world.settle()
+    answer("web-old", "rs-old")
+    runs(world, "replicaset.web-old", of_set(0, 2, OLD, node="n", phase="Running"))
+    world.pods(*of_set(0, 2, NEW))
+    world.settle()
+    answer("web-new", "rs-new")
+    assert world.requests["replicaset.web-new"].min_available == 2
+    world.verdict("replicaset.web-new")
+    world.status("replicaset.web-new", "waiting", code="no-room")
+    world.settle()
+    expected = 1 if annotations else 2
+    assert world.requests["replicaset.web-new"].min_available == expected
+    assert len(world.withdrawn) == 2 - expected
+
+
+def test_a_rollout_of_argo_counts_as_that_of_a_deployment() -> None:
+    world = GangWorld()
+    world.pods(*of_set(0, 1))
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(1, **{ARGO: "4", LEAST: "4"}))
+    world.settle()
+    assert world.requests[NAME].min_available == 1
 
 
 # Ranks
