@@ -152,9 +152,9 @@ class GangIndex:
         return known if stays else key
 
     def _named(self, member: Member) -> GangKey:
-        """Gang that a pod names by now: that of the one PodGroup of its controller, if it names none itself."""
+        """Gang that a pod names by now: that of the one PodGroup of its controller, or its own, if it names none."""
         key = member.place.key
-        return (self._groups.only(key.uid) if _is_of_controller(key) else None) or key
+        return (self._groups.only(key.uid) if key.uid and key.kind not in GROUPED else None) or key
 
     def _unite(self, uid: str) -> None:
         """Join the gangs of a controller: into that of its PodGroup, or into its own when it has none any more."""

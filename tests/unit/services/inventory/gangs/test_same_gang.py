@@ -242,6 +242,16 @@ def test_a_waiting_request_ends_while_its_podgroup_is_away_and_keeps_its_age() -
     assert [one.since_seq for one in world.published] == [0, 7]
 
 
+def test_a_pod_joins_the_podgroup_that_is_made_for_it_while_it_waits() -> None:
+    """As Volcano's controller makes one for each pod without a controller."""
+    world = GangWorld()
+    world.pods(a_pod("alone"))
+    world.settle()
+    world.gangs.set_group(a_group("pg", least=1, owner=("v1", "Pod", "alone", "uid-alone")))
+    world.settle()
+    assert world.standing("pod.alone") == {0: "alone"}
+
+
 NEW_SET = ("apps/v1", "StatefulSet", "web", "set-2")
 REPLICAS = ("apps/v1", "ReplicaSet", "web-7f", "replicas-2")
 
