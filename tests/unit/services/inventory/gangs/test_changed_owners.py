@@ -288,12 +288,20 @@ def test_new_pods_of_a_rollout_start_one_by_one_where_there_is_no_room_for_all(a
     world.settle()
     answer("web-new", "rs-new")
     assert world.requests["replicaset.web-new"].min_available == 2
-    world.verdict("replicaset.web-new")
+    world.verdict("replicaset.web-new", accepted_seq=5)
     world.status("replicaset.web-new", "waiting", code="no-room")
     world.settle()
     expected = 1 if annotations else 2
     assert world.requests["replicaset.web-new"].min_available == expected
     assert len(world.withdrawn) == 2 - expected
+    if annotations:
+        world.verdict("replicaset.web-new", accepted_seq=7)
+        runs(world, "replicaset.web-new", of_set(0, 1, NEW, node="n", phase="Running"))
+        (later,) = [name for name in world.requests if name.startswith("replicaset.web-new-")]
+        world.verdict(later, accepted_seq=8)
+        world.status(later, "waiting", code="no-room")
+        world.settle(after_s=60)
+        assert len(world.withdrawn) == 1, "it waits for the old pods"
 
 
 def test_a_rollout_of_argo_counts_as_that_of_a_deployment() -> None:
