@@ -333,6 +333,18 @@ def test_pods_of_a_gang_that_state_the_same_rank_are_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("rank", ["one", "-1", "", "1.0", "\uff11"])
+def test_a_pod_that_states_no_rank_where_one_is_expected_is_refused(rank: str) -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2))
+    world.pods(with_rank("r-0", "0"), with_rank("r-1", rank))
+    world.settle()
+    assert world.requests == {}
+    assert world.hold("podgroup.pg") == (
+        f"1 of at least 2 pods exists; pod r-1 has hccl/rankIndex {rank!r}: expected a whole number, the rank of the pod"
+    )
+
+
 def test_a_pod_that_states_the_rank_of_a_running_one_is_refused_and_the_others_start() -> None:
     world = GangWorld()
     world.gangs.set_group(a_group("pg", least=2))
