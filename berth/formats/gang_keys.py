@@ -6,8 +6,11 @@ MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
 """Annotation: pods that must start together."""
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 """Annotation of Volcano with the same meaning; the other one takes precedence."""
-DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
-"""Annotation of a ReplicaSet: replicas that its Deployment wants."""
+DESIRED_REPLICAS: Final = ("deployment.kubernetes.io/desired-replicas", "rollout.argoproj.io/desired-replicas")
+"""Annotations of a ReplicaSet: replicas that its Deployment, or its Rollout of Argo, wants.
+
+Source: Kubernetes, ``pkg/controller/deployment/util``; Argo Rollouts, ``utils/annotations``.
+"""
 REPLICAS_MAX: Final = 1_000_000
 """Most pods of a task."""
 REPLICA_TYPES: Final = ("Scheduler", "Master", "Chief", "Worker")

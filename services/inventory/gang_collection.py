@@ -13,6 +13,7 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 
+from berth.formats.gang_keys import DESIRED_REPLICAS
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import OwnerKey
@@ -279,7 +280,8 @@ class Gangs:
         self._settling.note_processed(gang, now_ms)
         gang.latecomers = self._index.latecomers(key)
         elsewhere = self._foreign_pods.get(key, Counter())
-        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, elsewhere)
+        is_surge = self._is_surge(gang, now_ms)
+        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, elsewhere, is_surge=is_surge)
         if key.kind == "native":
             effects += self._conditions_of(gang, now_ms, has_others=bool(elsewhere.total()))
         if gang.is_past:
@@ -291,6 +293,12 @@ class Gangs:
         if key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
         return effects
+
+    def _is_surge(self, gang: Gang, now_ms: int) -> bool:
+        """Whether the pods of a gang replace others of their Deployment, which run until they do."""
+        facts = self._resolver.lookups.lookup(gang.key, now_ms).facts
+        is_deployed = facts is not None and not facts.annotations.keys().isdisjoint(DESIRED_REPLICAS)
+        return is_deployed and self._index.replaces_others(gang)
 
     def _conditions_of(self, gang: Gang, now_ms: int, *, has_others: bool) -> list[Effect]:
         """What is to be said of the PodGroup of Kubernetes of a gang; it cannot be judged with pods of others in it."""

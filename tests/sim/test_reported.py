@@ -44,6 +44,21 @@ def test_01_a_bound_pod_counts_though_no_annotation_names_its_chips(marks: dict[
     assert (scene.deleted, scene.node_of("mine-4"), scene.node_of("mine-2")) == ([], "", "n0")
 
 
+def test_01_a_bound_pod_counts_for_the_chips_of_all_its_containers() -> None:
+    scene = Scene(topology(1), agents=SLOW)
+
+    async def script(scene: Scene) -> None:
+        boxes = [{"name": name, "resources": {"limits": {CHIPS: count}}} for name, count in (("a", "4"), ("b", "2"))]
+        scene.pod("alien", 0, node="n0", spec={"containers": boxes})
+        await scene.after(15)
+        for chips in (4, 2):
+            scene.pod(f"mine-{chips}", chips)
+            await scene.after(5)
+
+    scene.play(script)
+    assert (scene.node_of("mine-4"), scene.node_of("mine-2")) == ("", "n0")
+
+
 def test_01_a_bound_pod_counts_before_the_device_plugin_names_its_chips() -> None:
     scene = Scene(topology(1), agents={"controllers": [], "report_s": 5.0})
 
@@ -112,6 +127,30 @@ def test_02_the_place_of_a_deleted_pod_is_kept_until_its_controller_makes_it_aga
 
     scene.play(script)
     assert scene.running() == ["gang-worker-0", "gang-worker-1"]
+
+
+@pytest.mark.parametrize("why", [{"reason": "Evicted"}, {}], ids=["evicted by its kubelet", "crashed"])
+def test_02_the_place_of_a_failed_pod_is_kept_until_its_controller_makes_it_again(why: dict[str, str]) -> None:
+    scene = Scene(topology(2), agents=ALONE)
+
+    async def script(scene: Scene) -> None:
+        made = scene.put(REPLICA_SETS, {"metadata": {"name": "dep"}, "spec": {"replicas": 2, "template": {}}})
+        owner = owned_by(made, "ReplicaSet", "apps/v1")
+        for name in ("dep-0", "dep-1"):
+            scene.pod(name, 8, owner=owner)
+        await scene.after(10)
+        scene.pod("filler", 8)
+        await scene.after(3)
+        scene.patch(f"{PODS}/dep-1/status", {"status": {"phase": "Failed"} | why})
+        await scene.after(0.5)
+        scene.pod("dep-2", 8, owner=owner)
+        await scene.after(10)
+        assert scene.running() == ["dep-0", "dep-2"]
+        scene.patch(f"{PODS}/dep-2/status", {"status": {"phase": "Failed"} | why})
+        await scene.after(6)
+
+    scene.play(script)
+    assert scene.running() == ["dep-0", "filler"]  # nobody has made it again in time
 
 
 def test_02_the_place_of_a_pod_that_nobody_makes_again_is_kept_for_a_moment_only() -> None:

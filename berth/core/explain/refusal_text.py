@@ -156,9 +156,7 @@ def _words(refusal: Refusal, parts: Parts) -> str:
     if planned:
         return f"{planned}{_unfit(refusal, parts)}"
     if refusal.code == "larger-than-cluster":
-        others = [f"{nodes} {_for(words, nodes)}" for nodes, words in parts.get(NodeReason.SELECTOR, ())]
-        more = f"; of the other nodes, {', '.join(others)}" if others else ""
-        return f"larger than the cluster: {refusal.field} is {refusal.value}; {_singular(refusal.expected)}{more}"
+        return _larger(refusal, parts)
     if refusal.code == "bind-failed":
         return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
     if refusal.code in {INTERNAL, LATE}:
@@ -166,6 +164,16 @@ def _words(refusal: Refusal, parts: Parts) -> str:
     value = refusal.value if refusal.code in _COUNTED else repr(refusal.value)
     what = f"{refusal.field} is {value}" if refusal.field else refusal.code
     return f"{what}, expected {refusal.expected}" if refusal.expected else what
+
+
+def _larger(refusal: Refusal, parts: Parts) -> str:
+    """Chips that a job needs beyond those that there are."""
+    expected = _singular(refusal.expected)
+    if refusal.nodes_total and {one.reason for one in refusal.counts} == {NodeReason.OTHER_RESOURCE}:
+        return f"no node has such chips: {expected}"
+    others = [f"{nodes} {_for(words, nodes)}" for nodes, words in parts.get(NodeReason.SELECTOR, ())]
+    more = f"; of the other nodes, {', '.join(others)}" if others else ""
+    return f"larger than the cluster: {refusal.field} is {refusal.value}; {expected}{more}"
 
 
 def _not_tried(refusal: Refusal) -> str:

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from berth.core.changes import JobKey
 from berth.core.faults.model import NodeView, PodView
 from berth.core.requests.fault_rules import FaultRules, rules_of
+from berth.core.requests.gangs import is_unowned
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import unpack, unpack_names
@@ -67,6 +70,8 @@ def marks_of(seen: PodsSeen) -> dict[int, Mapping[str, str]]:
 def rules_for(state: State, key: JobKey, seen: PodsSeen | None, group: GroupSeen | None) -> FaultRules:
     """What a job says about faults.
 
+    Only faulty pods leave a job with a pod that has no controller: nobody would make its healthy pods anew.
+
     Args:
         state: The cell.
         key: The job.
@@ -78,7 +83,10 @@ def rules_for(state: State, key: JobKey, seen: PodsSeen | None, group: GroupSeen
         *([seen.steering] if seen is not None else ()),
         *_labels_beside(state, key, group),
     ]
-    return rules_of(joined(labels), group.annotations if group is not None else {})
+    rules = rules_of(joined(labels), group.annotations if group is not None else {})
+    job = state.jobs.get(key)
+    stays = job is not None and job.request is not None and is_unowned(job.request)
+    return msgspec.structs.replace(rules, limit="pod") if stays else rules
 
 
 def _labels_beside(state: State, key: JobKey, group: GroupSeen | None) -> Iterable[Mapping[str, str]]:

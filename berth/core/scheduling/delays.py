@@ -1,8 +1,8 @@
-"""What waits for a time before it is decided: jobs with a pause, and places of pods that were deleted.
+"""What waits for a time before it is decided: jobs with a pause, and places of pods that were deleted or have failed.
 
 A job whose pods could not be bound is not placed for a while, nor is one whose last try took much work. The place of a
-deleted pod of a gang that runs is not given to others before the controller can have made the pod again, and that has
-been requested: then the order of the queue decides.
+pod of a gang that runs, which was deleted or has failed, is not given to others before the controller can have made the
+pod again, and that has been requested: then the order of the queue decides.
 
 Both follow from the state and the moment of the turn, also after the clock was set back.
 """
@@ -21,7 +21,9 @@ from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import FROM_PODS
 
 KEEP_MS: Final = 3_000
-"""How long the place of a deleted pod is kept: controllers make pods again within a second, and that is requested."""
+"""How long the place of such a pod is kept: controllers make pods again within a second, and that is requested."""
+_LOST: Final = frozenset({PodPhase.GONE, PodPhase.FAILED})
+"""Phases in which a controller makes a pod again: it was deleted, evicted by its kubelet, or has crashed."""
 
 
 class Delays:
@@ -100,13 +102,13 @@ class Delays:
 
 
 def _has_lost(holding: Holding, seen: PodsSeen, *, is_part: bool) -> bool:
-    """Whether a pod was deleted while others of its gang run; ``is_part``: those may have requests of their own.
+    """Whether a pod is gone or has failed while others of its gang run; ``is_part``: those may have their own requests.
 
     Ranks that leave for a fault do not count: they get other places.
     """
-    if PodPhase.GONE not in seen.phase:
+    if _LOST.isdisjoint(seen.phase):
         return False
     phases = {rank: phase for rank, phase in rows_of(holding, seen) if rank not in holding.gone}
     stays = phases.keys() - holding.leaving().keys()
-    is_lost = any(phases[rank] == PodPhase.GONE for rank in stays)
+    is_lost = any(phases[rank] in _LOST for rank in stays)
     return is_lost and (is_part or any(phase not in ENDED for phase in phases.values()))

@@ -40,7 +40,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Pods that it keeps running."""
     parallelism: int | None = None
     completions: int | None = None
-    succeeded: int = 0
+    ended: int = 0
+    """Pods that it makes no more: their jobs or completions have succeeded, or failed for good."""
     indexed: bool = False
     ordered: bool = False
     """It creates a pod only when the previous one is ready."""
@@ -65,6 +66,17 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """It is being deleted."""
     final: str = ""
     """State in which it makes no pods any more, whatever becomes of them; empty in any other."""
+
+    def still_to_start(self, count: int, succeeded: int) -> int:
+        """Pods of a minimum that are still to start; a Job makes no more pods than it has completions left.
+
+        Args:
+            count: The minimum.
+            succeeded: Pods that are there and have succeeded.
+        """
+        if self.completions is None:
+            return count - max(succeeded, self.ended)
+        return min(count - succeeded, self.completions - self.ended)
 
     @property
     def first_pods(self) -> int | None:

@@ -23,6 +23,7 @@ from berth.formats.kubernetes.owners import (
     CoPodGroup,
     Job,
     JobSet,
+    JobSetStatus,
     LeaderWorkerSet,
     NativePodGroup,
     NativePolicy,
@@ -143,11 +144,9 @@ def _set_facts(owner: ReplicaSet | StatefulSet) -> OwnerFacts:
 
 
 def _rollout_of_replicas(owner: ReplicaSet, replicas: int) -> str:
-    """Rollout of the Deployment of a ReplicaSet: it has another number of replicas than the Deployment wants.
-
-    Source: Kubernetes, ``pkg/controller/deployment/util``: annotation ``deployment.kubernetes.io/desired-replicas``.
-    """
-    wanted = whole_number(owner.metadata.annotation(DESIRED_REPLICAS))
+    """Rollout of the Deployment of a ReplicaSet: it has another number of replicas than the Deployment wants."""
+    texts = (owner.metadata.annotation(key) for key in DESIRED_REPLICAS)
+    wanted = whole_number(next(filter(None, texts), ""))
     if wanted is None or wanted == replicas:
         return ""
     return f"a rollout is going on: ReplicaSet {owner.metadata.name} has {replicas} of {wanted} replicas"
@@ -165,16 +164,28 @@ def _rollout_of_pods(owner: StatefulSet) -> str:
 
 
 def _job_facts(owner: Job) -> OwnerFacts:
+    status = owner.status
+    ended = (status.succeeded or 0) + _indexes_in(status.failed_indexes or "") if status is not None else 0
     return OwnerFacts(
         kind="Job",
         scheduler_name=owner.spec.template.scheduler_name,
         parallelism=1 if owner.spec.parallelism is None else owner.spec.parallelism,
         completions=owner.spec.completions,
-        succeeded=(owner.status.succeeded or 0) if owner.status is not None else 0,
+        ended=ended,
         indexed=owner.spec.completion_mode == "Indexed",
         suspended=bool(owner.spec.suspend),
-        final=_final(owner.status.conditions if owner.status is not None else None, _JOB_FINAL),
+        final=_final(status.conditions if status is not None else None, _JOB_FINAL),
     )
+
+
+def _indexes_in(text: str) -> int:
+    """Number of the indexes in a list such as ``1,3-5``; what is none counts as none.
+
+    Source: Kubernetes, batch/v1, ``JobStatus.failedIndexes``.
+    """
+    ends = [(part.partition("-")[0], part.rpartition("-")[2]) for part in text.split(",")]
+    numbers = [(whole_number(first), whole_number(last)) for first, last in ends]
+    return sum(max(last - first + 1, 0) for first, last in numbers if first is not None and last is not None)
 
 
 def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
@@ -340,9 +351,12 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
         for place, job in enumerate(jobs)
     )
     schedulers = (job.template.spec.template.scheduler_name for job in jobs)
+    status = owner.status or JobSetStatus()
+    succeeded = {one.name: one.succeeded or 0 for one in status.replicated_jobs_status or ()}
     return OwnerFacts(
         kind="JobSet",
-        final=_final(owner.status.conditions if owner.status is not None else None, _JOB_SET_FINAL),
+        ended=sum(succeeded.get(task.name, 0) * task.width for task in tasks if not task.is_later),
+        final=_final(status.conditions, _JOB_SET_FINAL),
         scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
         min_count=sum(

@@ -3,6 +3,8 @@
 Every kind is read on demand, one object at a time: watching all of them costs too much for the few numbers that are
 read.
 
+Longer than 400 lines because it has a struct of every kind.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang"; Kubernetes, apps/v1, batch/v1, scheduling.k8s.io; Volcano, batch.volcano.sh/v1alpha1;
 JobSet, jobset.x-k8s.io/v1alpha2; LeaderWorkerSet, leaderworkerset.x-k8s.io/v1; scheduler-plugins,
@@ -12,7 +14,7 @@ scheduling.x-k8s.io/v1alpha1.
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.formats.kubernetes.lean import Lean, Meta
-from berth.formats.kubernetes.operator_jobs import AscendJob, ConditionsStatus, KubeflowJob, OwnerCondition, RayCluster
+from berth.formats.kubernetes.operator_jobs import AscendJob, KubeflowJob, OwnerCondition, RayCluster
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.pod_spec import Template
 from berth.formats.whole_numbers import Int32
@@ -107,6 +109,8 @@ class JobState(Lean, frozen=True):
     """Status of a Job."""
 
     succeeded: Int32 | None = None
+    failed_indexes: str | None = None
+    """Indexes that are not tried again, as ``1,3-5``."""
     conditions: list[OwnerCondition] | None = None
 
 
@@ -198,12 +202,26 @@ class JobSetSpec(Lean, frozen=True):
     startup_policy: StartupPolicy | None = None
 
 
+class ReplicatedJobStatus(Lean, frozen=True):
+    """How many of some equal jobs have succeeded."""
+
+    name: str = ""
+    succeeded: Int32 | None = None
+
+
+class JobSetStatus(Lean, frozen=True):
+    """Status of a JobSet."""
+
+    conditions: list[OwnerCondition] | None = None
+    replicated_jobs_status: list[ReplicatedJobStatus] | None = None
+
+
 class JobSet(Lean, frozen=True):
     """A JobSet."""
 
     metadata: Meta = Meta()
     spec: JobSetSpec = JobSetSpec()
-    status: ConditionsStatus | None = None
+    status: JobSetStatus | None = None
 
 
 class LeaderWorkerTemplate(Lean, frozen=True):

@@ -45,7 +45,7 @@ class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     Attributes:
         resource: Resource name of its chips; empty without any.
-        chips: Chips that it requests, in one container.
+        chips: Chips that it requests; those of a valid pod are in one container.
         cpu_milli: Thousandths of a CPU: all containers together or the largest start, and the overhead.
         memory_mib: Mebibytes, likewise.
         node_selector: Labels that the node must have.
@@ -104,16 +104,17 @@ class _Reading:
             return 0
 
     def container(self, field: str, container: Container) -> dict[str, Fraction]:
-        """Resources of a container apart from chips, which are recorded; a missing request equals the limit."""
+        """Resources of a container; requests for chips are recorded, too. A missing request equals the limit."""
         resources = container.resources
         if resources is None:
             return {}
-        where = f"{field}.resources"
         limits, requests = resources.limits or {}, resources.requests or {}
-        for key in sorted({*limits, *requests}):
-            if is_npu(key):
-                self._chips(field, container.name, key, limits, requests)
-        return self.requested(where, resources)
+        chips = {
+            key: Fraction(self._chips(field, container.name, key, limits, requests))
+            for key in sorted({*limits, *requests})
+            if is_npu(key)
+        }
+        return self.requested(f"{field}.resources", resources) | chips
 
     def requested(self, field: str, resources: Requirements) -> dict[str, Fraction]:
         """Resources apart from chips; a missing request equals the limit."""
@@ -126,7 +127,7 @@ class _Reading:
             if not is_npu(key)
         }
 
-    def _chips(self, field: str, container: str, key: str, limits: Amounts, requests: Amounts) -> None:
+    def _chips(self, field: str, container: str, key: str, limits: Amounts, requests: Amounts) -> int:
         where = f"{field}.resources"
         counts = {
             side: self.count(f"{where}.{side}.{key}", given[key])
@@ -140,6 +141,7 @@ class _Reading:
         if count:
             side = "limits" if key in limits else "requests"
             self.chips.append(_ChipRequest(field, container, f"{where}.{side}.{key}", key, count))
+        return count
 
     def units(self, what: str, amount: Fraction, unit: Fraction | int) -> int:
         try:
@@ -169,7 +171,7 @@ def read_pod(spec: PodSpec, meta: Meta = NO_META) -> tuple[PodAsk, list[WrongFie
     """
     reading = _Reading()
     amounts = _effective(reading, spec)
-    resource, chips = _only_chips(reading)
+    resource, chips = _only_chips(reading, amounts)
     cpu_milli = reading.units("cpu", amounts.get("cpu", _NONE), Fraction(1, 1000))
     memory_mib = reading.units("memory", amounts.get("memory", _NONE), _MIB)
     others = _others(reading, amounts)
@@ -264,7 +266,7 @@ class PodAsks:
 
 
 def _effective(reading: _Reading, spec: PodSpec) -> dict[str, Fraction]:
-    """Resources of the whole pod apart from chips."""
+    """Resources of the whole pod."""
     running: dict[str, Fraction] = {}
     starting: dict[str, Fraction] = {}
     for index, container in enumerate(spec.init_containers or ()):
@@ -310,7 +312,9 @@ def _most(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[st
 def _others(reading: _Reading, amounts: Mapping[str, Fraction]) -> dict[str, int]:
     """Requests above 0 of resources beside chips, cpu and memory, in base units rounded up."""
     found = {
-        key: -(-amount.numerator // amount.denominator) for key, amount in amounts.items() if key not in _OWN_FIELDS
+        key: -(-amount.numerator // amount.denominator)
+        for key, amount in amounts.items()
+        if key not in _OWN_FIELDS and not is_npu(key)
     }
     for key, count in sorted(found.items()):
         if count > BASE_UNITS_MAX:
@@ -318,8 +322,11 @@ def _others(reading: _Reading, amounts: Mapping[str, Fraction]) -> dict[str, int
     return {key: count for key, count in found.items() if 0 < count <= BASE_UNITS_MAX}
 
 
-def _only_chips(reading: _Reading) -> tuple[str, int]:
-    """Resource and number of the chips. With several requesting containers the first counts, and the pod is invalid."""
+def _only_chips(reading: _Reading, amounts: Mapping[str, Fraction]) -> tuple[str, int]:
+    """Resource of the chips, and how many the whole pod holds.
+
+    A pod with several requesting containers is invalid. So is one with several kinds, of which the first counts.
+    """
     if not reading.chips:
         return "", 0
     first, *rest = reading.chips
@@ -338,7 +345,7 @@ def _only_chips(reading: _Reading) -> tuple[str, int]:
             expected = f"chips of one kind in a pod: {first.resource} is asked for, too"
             reading.note(WrongFieldError(other.field, other.chips, expected, text=text))
             break
-    return first.resource, first.chips
+    return first.resource, min(int(amounts[first.resource]), NUMBER_MAX)
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import OwnerReference
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.kubernetes.owners import KINDS, OwnerKey, OwnerKind, kind_of
+from berth.formats.shortened import shortened
 from berth.schemas.facts import Owner
 
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -135,7 +136,7 @@ def membership(pod: Pod) -> Membership:
         index=absolute,
         child=child,
         local=local,
-        wrong=_claimed_twice(pod),
+        wrong=_claimed_twice(pod) or _wrong_rank(pod),
     )
 
 
@@ -158,6 +159,13 @@ def _claimed_twice(pod: Pod) -> str:
     if other is None:
         return ""
     return f"names two PodGroups, {named[0][0]} ({named[0][1]}) and {other[0]} ({other[1]}); name one"
+
+
+def _wrong_rank(pod: Pod) -> str:
+    """That the rank that a pod states is none: nobody would ever complete the rank table of its job; empty if it is."""
+    stated = (pod.metadata.annotations or {}).get(RANK_INDEX)
+    is_rank = stated is None or number(stated) is not None
+    return "" if is_rank else f"has {RANK_INDEX} {shortened(stated)}: expected a whole number, the rank of the pod"
 
 
 def _group(pod: Pod) -> Membership:

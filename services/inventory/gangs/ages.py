@@ -74,7 +74,8 @@ def changed_precedence(gang: Gang, minimum: int) -> Iterable[tuple[Part, str]]:
         gang: The gang.
         minimum: Pods that have to start together now; 0 when unknown.
     """
-    for part in list(gang.parts.values()) if minimum else ():
+    has_lost = gang.largest > _size(gang)  # else a request has the age of one that was dropped while it waited
+    for part in list(gang.parts.values()) if minimum and has_lost else ():
         if _fails_again(gang, [(slot.task, slot.source) for slot in part.slots]):
             continue
         is_lost = part.since_seq > 0 and not part.is_first and part.phase in {"", "waiting"} and part.state == "open"

@@ -4,8 +4,9 @@ A gang of a PodGroup has no uid in its key. When another gang has the name of it
 keeps what is placed under the uid of its PodGroup, until the pods are gone. Pods that hold no place go to the gang that
 has the name now.
 
-A pod may be bound before a controller gives it a PodGroup. It stays in its gang, and is a *latecomer* of the PodGroup,
-until that turns out to be the same gang: then the gang *joins* the PodGroup's, with all that it has placed.
+A pod may be bound before a controller gives it a PodGroup, or before another controller adopts it. It stays in its
+gang, and is a *latecomer* of the PodGroup or controller, until that turns out to be the same gang: then the gang
+*joins* it, with all that it has placed.
 """
 
 from collections.abc import Callable
@@ -46,9 +47,11 @@ class GangIndex:
         """Gang of each pod, by uid of the pod."""
         self._touch = touch
         self._latecomers: dict[GangKey, dict[str, Member]] = {}
-        """Pods of other gangs that name a PodGroup, by its key and their uids."""
+        """Pods of other gangs that name a PodGroup or a controller, by its key and their uids."""
         self._names: dict[str, GangKey] = {}
-        """Key of the PodGroup that a latecomer names, by uid of the pod."""
+        """Key of the PodGroup or controller that a latecomer names, by uid of the pod."""
+        self._running: dict[tuple[str, str], dict[str, str]] = {}
+        """Uid of the ReplicaSet of pods that run, by uid of the pod, of each Deployment: its namespace and name."""
         self._namesakes: dict[tuple[str, str, str], dict[GangKey, None]] = {}
         """Gangs of controllers of one kind and name, by their uids: at most one of these controllers exists."""
 
@@ -92,13 +95,16 @@ class GangIndex:
                 self.gang(key).ages[member.uid] = age_seq
             self.drop(member.uid)
         gang = self.gang(key)
+        if member.uid in gang.members:
+            self._note_running(gang.members[member.uid], is_there=False)
         gang.members[member.uid] = member
         _note_rejection(gang, member)
+        self._note_running(member, is_there=member.is_bound and member.is_live)
         self._gang_of[member.uid] = key
         self._touch(key)
         self._note_latecomer(member, key)
         self._unite(key.uid)
-        self._follow(key, member.place.key)
+        self._follow(key, self._named(member))
 
     def see_group(self, key: GangKey, group: PodGroup) -> None:
         """Note that a PodGroup exists; gangs that turn out to be the same one join its gang."""
@@ -122,14 +128,14 @@ class GangIndex:
         return member.place.key[:3] != key[:3] and member.place.key in self._groups
 
     def latecomers(self, key: GangKey) -> list[Member]:
-        """Pods that name a PodGroup and are in another gang, because they were bound before they named it."""
+        """Pods that name a PodGroup or controller and are in another gang: they were bound before they named it."""
         return list(self._latecomers.get(key, {}).values())
 
     def drop(self, uid: str) -> None:
         """Take a pod out; nothing happens if no gang has it."""
         key = self._gang_of.pop(uid, None)
         if key is not None:
-            del self.gangs[key].members[uid]
+            self._note_running(self.gangs[key].members.pop(uid), is_there=False)
             self._touch(key)
             self._forget_latecomer(uid)
 
@@ -139,13 +145,16 @@ class GangIndex:
         A pod with a node, or with a rank of a request that is placed, stays in its gang whatever its metadata says by
         now, and so does a pod of a past gang.
         """
-        key, known = member.place.key, self._gang_of.get(member.uid)
-        if key.uid and key.kind not in GROUPED:
-            key = self._groups.only(key.uid) or key
+        key, known = self._named(member), self._gang_of.get(member.uid)
         if known is None or known == key:
             return key
         stays = member.is_bound or (is_past(known) and known[:3] == key[:3]) or self.gangs[known].has_placed(member.uid)
         return known if stays else key
+
+    def _named(self, member: Member) -> GangKey:
+        """Gang that a pod names by now: that of the one PodGroup of its controller, or its own, if it names none."""
+        key = member.place.key
+        return (self._groups.only(key.uid) if key.uid and key.kind not in GROUPED else None) or key
 
     def _unite(self, uid: str) -> None:
         """Join the gangs of a controller: into that of its PodGroup, or into its own when it has none any more."""
@@ -158,11 +167,13 @@ class GangIndex:
                 self._join(before, own)
 
     def _follow(self, before: GangKey, named: GangKey) -> None:
-        """Join a gang to that of a PodGroup which all of its live pods name by now."""
+        """Join a gang to that of a PodGroup, or of a controller, which all of its live pods name by now."""
         gang = self.gangs.get(before)
-        if before == named or before.kind in GROUPED or gang is None or named not in self._groups:
+        if before == named or before.kind in GROUPED or gang is None:
             return
-        if all(member.place.key == named for member in gang.members.values() if member.is_live):
+        if named not in self._groups and not _is_of_controller(named):
+            return
+        if all(self._named(member) == named for member in gang.members.values() if member.is_live):
             self._join(before, named)
 
     def _join(self, before: GangKey | None, into: GangKey) -> None:
@@ -279,10 +290,29 @@ class GangIndex:
         self._touch(gang.key)
         self._note_latecomer(member, gang.key)
 
+    def replaces_others(self, gang: Gang) -> bool:
+        """Whether pods run that another ReplicaSet of the same Deployment has made."""
+        owner = next((member.place.owner for member in gang.members.values()), None)
+        others = self._running.get((gang.key.namespace, owner.name.rpartition("-")[0]), {}) if owner is not None else {}
+        return owner is not None and any(uid != owner.uid for uid in others.values())
+
+    def _note_running(self, member: Member, *, is_there: bool) -> None:
+        owner = member.place.owner
+        if owner.kind != "ReplicaSet":
+            return
+        deployment = (member.place.key.namespace, owner.name.rpartition("-")[0])
+        running = self._running.setdefault(deployment, {})
+        if is_there:
+            running[member.uid] = owner.uid
+        else:
+            running.pop(member.uid, None)
+        if not running:
+            del self._running[deployment]
+
     def _note_latecomer(self, member: Member, key: GangKey) -> None:
         self._forget_latecomer(member.uid)
-        named = member.place.key
-        if named.kind in GROUPED and named[:3] != key[:3]:
+        named = self._named(member)
+        if (named.kind in GROUPED and named[:3] != key[:3]) or (_is_of_controller(named) and named != key):
             self._latecomers.setdefault(named, {})[member.uid] = member
             self._names[member.uid] = named
             self._touch(named)
@@ -294,6 +324,11 @@ class GangIndex:
             if not self._latecomers[named]:
                 del self._latecomers[named]
             self._touch(named)
+
+
+def _is_of_controller(key: GangKey) -> bool:
+    """Whether the pods of a gang name it by the uid of their controller."""
+    return bool(key.uid) and key.kind != "pod" and key.kind not in GROUPED
 
 
 def _note_rejection(gang: Gang, member: Member) -> None:

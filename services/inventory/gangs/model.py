@@ -364,7 +364,7 @@ class Gang:
         age_seq: Place in the queue of its first request; 0 while unknown.
         largest: Pods that it had at most.
         fallen: Pods (uid) that failed of late: when, and whose place they had, by its task and source.
-        latecomers: Pods of other gangs that name its PodGroup: they were bound before they did.
+        latecomers: Pods of other gangs that name its PodGroup or controller: they were bound before they did.
         former_uid: Uid that its PodGroup had before it was made again without a controller; empty if it was not.
         former_tops: Top controllers of its pods at that time; empty if they had none.
         rejecting: Nodes whose kubelets have rejected pods of it, the newest last.

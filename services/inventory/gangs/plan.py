@@ -50,6 +50,7 @@ class GangContext:
         read: Number of the read of the owner that the facts are from; None without an owner, and before it was read.
         again_ms: Time at which the owner is read again while pods are missing; None when nothing is to be read.
         elsewhere: Number of pods of the gang that other schedulers place, by scheduler.
+        is_surge: Its pods replace those of another ReplicaSet of their Deployment, which run until they do.
     """
 
     group: PodGroup | None = None
@@ -62,6 +63,7 @@ class GangContext:
     read: int | None = None
     again_ms: int | None = None
     elsewhere: Mapping[str, int] = field(default_factory=dict)
+    is_surge: bool = False
 
     @property
     def tasks(self) -> dict[str, int]:
@@ -302,7 +304,8 @@ def _plan_first(
 ) -> None:
     """Plan the gang's minimum; pods that succeeded count."""
     succeeded = sum(1 for member in gang.members.values() if member.pod.status.phase == "Succeeded")
-    need = max(least.count - succeeded, 1)
+    facts = context.facts or OwnerFacts(kind="")
+    need = max(facts.still_to_start(least.count, succeeded), 1) if not (context.is_surge and gang.starts_least) else 1
     ready = [member for member in free if member.waits and not _reason(member, refusals)]
     if need > 1 and any(_is_backing_off(gang, member, now_ms) for member in ready):
         found.held = (free, _backoff_text(gang))

@@ -133,14 +133,16 @@ def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
     return back
 
 
-def too_large(gang: Gang, least: Minimum) -> list[tuple[Part, str]]:
+def too_large(gang: Gang, least: Minimum, *, is_surge: bool = False) -> list[tuple[Part, str]]:
     """Withdraw the first request of a gang that waits for pods without which it may start.
 
-    Such are pods beyond the minimum for which there is no room, and the master of elastic workers that no node takes.
+    Such are pods beyond the minimum for which there is no room, the master of elastic workers that no node takes, and
+    all but one where pods that run leave only when these run.
 
     Args:
         gang: The gang.
         least: Pods that must start together now; their number is 0 when it is unknown.
+        is_surge: Its pods replace others of their Deployment, which run until they do.
     """
     back: list[tuple[Part, str]] = []
     for part in list(gang.parts.values()) if least.count else ():
@@ -149,6 +151,8 @@ def too_large(gang: Gang, least: Minimum) -> list[tuple[Part, str]]:
         reason = ""
         if gang.key.kind == "native" and part.code and len(part.slots) > least.count:
             reason = f"there is no room for all of its {len(part.slots)} pods: {least.count} start first"
+        elif is_surge and part.code and len(part.slots) > 1:
+            reason = f"there is no room for all of its {len(part.slots)} pods: they start one by one, as in a rollout"
         elif least.is_elastic and not gang.starts_least and _has_no_chips(part, part.unplaceable):
             reason = f"no node takes pods of task {part.unplaceable}: others start first"
         if reason:

@@ -119,7 +119,13 @@ class Resolver:
         return holder is not None and holder.uid == uid and not holder.is_over
 
     def settle(
-        self, gang: Gang, group: PodGroup | None, now_ms: int, elsewhere: Mapping[str, int] | None = None
+        self,
+        gang: Gang,
+        group: PodGroup | None,
+        now_ms: int,
+        elsewhere: Mapping[str, int] | None = None,
+        *,
+        is_surge: bool = False,
     ) -> list[Effect]:
         """Effects that are due for a gang.
 
@@ -128,6 +134,7 @@ class Resolver:
             group: Its Volcano PodGroup, if there is one.
             now_ms: The time.
             elsewhere: Number of its pods that other schedulers place, by scheduler.
+            is_surge: Its pods replace others of their Deployment, which run until they do.
         """
         # 1. Update the slots from the pods; end requests that are over, vanished or not admitted any more.
         gang.due_ms = None
@@ -139,7 +146,7 @@ class Resolver:
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
-        context = replace(self._context(gang, group, now_ms), elsewhere=elsewhere or {})
+        context = replace(self._context(gang, group, now_ms), elsewhere=elsewhere or {}, is_surge=is_surge)
         see_size(gang, now_ms)
         back += self._outdated(gang, group, context)
         again, lost = self._rebuild(gang, context)
@@ -218,7 +225,7 @@ class Resolver:
         for part, reason in changed_precedence(gang, least.count):
             back.append((part, reason))
             dissolve(gang, part)
-        back += too_large(gang, least)
+        back += too_large(gang, least, is_surge=context.is_surge)
         stated = stated_priority(context)
         if group is not None or stated is not None:
             back += reprioritised(gang, lambda members: self.priorities.of(members, group, stated))

@@ -1,5 +1,6 @@
 """Why a job waits, in one plain sentence with numbers."""
 
+import msgspec
 import pytest
 
 from berth.core.explain.refusal_text import reason_words, sentence, within
@@ -138,6 +139,21 @@ def test_a_job_larger_than_the_cluster_is_told_both_numbers() -> None:
         "larger than the cluster: tasks[0].replicas is 3; the job asks for 24 chips of huawei.com/npu,"
         " and there are 16 in all, on 2 nodes"
     )
+
+
+def test_a_job_for_chips_that_no_node_has_is_told_so_and_not_that_it_is_too_large() -> None:
+    refusal = Refusal(
+        "larger-than-cluster",
+        field="tasks[0].replicas",
+        value="1",
+        expected="the job asks for 1 chips of huawei.com/Ascend310, and there are 0 in all, on 0 nodes",
+        nodes_total=5,
+        counts=[ReasonCount(R.OTHER_RESOURCE, 5)],
+    )
+    assert sentence(refusal) == (
+        "no node has such chips: the job asks for 1 chip of huawei.com/Ascend310, and there are 0 in all, on 0 nodes"
+    )
+    assert sentence(msgspec.structs.replace(refusal, nodes_total=0, counts=[])).startswith("larger than the cluster")
 
 
 def test_a_job_that_could_not_be_bound_is_told_how_often_it_was_tried() -> None:

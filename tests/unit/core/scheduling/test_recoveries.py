@@ -9,7 +9,7 @@ import pytest
 from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase
 from berth.schemas.fault_facts import DrainSeen
-from berth.schemas.intake import Task
+from berth.schemas.intake import FROM_PODS, Task
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, nodes_in_superpods
@@ -35,6 +35,21 @@ def test_without_a_label_that_means_something_nothing_happens(labels: dict[str, 
     cell.run(a_job("j", chips=8, replicas=2), labels=labels)
     cell.break_chip("a")
     assert (cell.turns(), cell.phase("j")) == ([], "placed")
+
+
+@pytest.mark.parametrize("labels", [GRACE, PODS_FIRST, {"fault-scheduling": "force"}])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_healthy_pods_that_no_controller_makes_anew_stay_whatever_the_labels_say(
+    rank: int, labels: dict[str, str]
+) -> None:
+    cell = a_cell(escalate_job_ms=60_000)
+    cell.run(a_job("j", chips=8, replicas=2, origin=FROM_PODS, is_unowned=True), labels=labels)
+    cell.break_chip(cell.node_of("j", rank))
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks) == ("pod", [rank])
+    cell.remove("j")
+    assert [one.ranks for one in cell.wait(3_600_000)] in ([], [[rank]])
+    assert cell.phase("j") == "placed"
 
 
 def test_a_chip_fault_moves_the_faulty_pod_and_keeps_the_others() -> None:

@@ -48,6 +48,18 @@ def test_chips_in_two_containers_refuse_the_pod() -> None:
 
 
 @pytest.mark.parametrize(
+    ("init", "always", "held"), [([], "", 6), ([4], "", 6), ([8], "", 8), ([1], "Always", 7), ([8, 1], "Always", 15)]
+)
+def test_a_pod_holds_the_chips_of_all_its_containers_whoever_placed_it(init: list[int], always: str, held: int) -> None:
+    def boxes(counts: list[int], **more: object) -> list[dict[str, Any]]:
+        return [box(f"b{at}", limits={"huawei.com/Ascend910": count}, **more) for at, count in enumerate(counts)]
+
+    ask = pod_ask(spec(*boxes([4, 2]), initContainers=boxes(init, restartPolicy=always)))
+    assert (ask.resource, ask.chips) == ("huawei.com/Ascend910", held)
+    assert "in one" in ask.wrong
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         (spec(box(limits={"huawei.com/Ascend910": "1.5"})), "has spec.containers[0].resources.limits.huawei.com/Ascend910 of '1.5': expected a whole number"),

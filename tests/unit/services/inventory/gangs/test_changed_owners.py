@@ -18,6 +18,7 @@ ORDINALS = OwnerKey("StatefulSet", "ns", "s")
 LEAST = "huawei.com/schedule_minAvailable"
 MEMBER = "scheduling.volcano.sh/group-min-member"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
+ARGO = "rollout.argoproj.io/desired-replicas"
 NAME = "replicaset.d"
 
 
@@ -265,6 +266,53 @@ def test_pods_of_the_old_template_start_while_a_stateful_set_keeps_a_partition()
     assert [request.min_available for request in world.requests.values()] == [2]
 
 
+OLD = ("apps/v1", "ReplicaSet", "web-old", "rs-old")
+NEW = ("apps/v1", "ReplicaSet", "web-new", "rs-new")
+
+
+@pytest.mark.parametrize("annotations", [{DESIRED: "2"}, {ARGO: "2"}, {}])
+def test_new_pods_of_a_rollout_start_one_by_one_where_there_is_no_room_for_all(annotations: dict[str, str]) -> None:
+    """With ``maxSurge: 100%`` the new ReplicaSet has all pods at once, and old ones go as these are ready."""
+    world = GangWorld()
+
+    def answer(name: str, uid: str) -> None:
+        key = OwnerKey("ReplicaSet", "ns", name)
+        world.gangs.set_owner(key, facts_of(key, {"replicas": 2}, uid=uid, annotations=annotations))
+        world.settle()
+
+    world.pods(*of_set(0, 2, OLD))
+    world.settle()
+    answer("web-old", "rs-old")
+    runs(world, "replicaset.web-old", of_set(0, 2, OLD, node="n", phase="Running"))
+    world.pods(*of_set(0, 2, NEW))
+    world.settle()
+    answer("web-new", "rs-new")
+    assert world.requests["replicaset.web-new"].min_available == 2
+    world.verdict("replicaset.web-new", accepted_seq=5)
+    world.status("replicaset.web-new", "waiting", code="no-room")
+    world.settle()
+    expected = 1 if annotations else 2
+    assert world.requests["replicaset.web-new"].min_available == expected
+    assert len(world.withdrawn) == 2 - expected
+    if annotations:
+        world.verdict("replicaset.web-new", accepted_seq=7)
+        runs(world, "replicaset.web-new", of_set(0, 1, NEW, node="n", phase="Running"))
+        (later,) = [name for name in world.requests if name.startswith("replicaset.web-new-")]
+        world.verdict(later, accepted_seq=8)
+        world.status(later, "waiting", code="no-room")
+        world.settle(after_s=60)
+        assert len(world.withdrawn) == 1, "it waits for the old pods"
+
+
+def test_a_rollout_of_argo_counts_as_that_of_a_deployment() -> None:
+    world = GangWorld()
+    world.pods(*of_set(0, 1))
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(1, **{ARGO: "4", LEAST: "4"}))
+    world.settle()
+    assert world.requests[NAME].min_available == 1
+
+
 # Ranks
 
 
@@ -282,6 +330,18 @@ def test_pods_of_a_gang_that_state_the_same_rank_are_refused() -> None:
     assert world.hold("podgroup.pg") == (
         "1 of at least 3 pods exists; pod r-1 has hccl/rankIndex 0, the rank of pod r-0: expected a rank that no other "
         "pod of the gang has, such as 1, and 1 more"
+    )
+
+
+@pytest.mark.parametrize("rank", ["one", "-1", "", "1.0", "\uff11"])
+def test_a_pod_that_states_no_rank_where_one_is_expected_is_refused(rank: str) -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2))
+    world.pods(with_rank("r-0", "0"), with_rank("r-1", rank))
+    world.settle()
+    assert world.requests == {}
+    assert world.hold("podgroup.pg") == (
+        f"1 of at least 2 pods exists; pod r-1 has hccl/rankIndex {rank!r}: expected a whole number, the rank of the pod"
     )
 
 

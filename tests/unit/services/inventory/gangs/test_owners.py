@@ -301,3 +301,41 @@ def test_a_request_says_whether_a_pod_of_it_has_no_controller() -> None:
     assert {name: request.is_unowned for name, request in world.requests.items()} == {
         "pod.alone": True, "thing.train": False
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "left"),
+    [
+        ({"succeeded": 4}, 1),
+        ({"succeeded": 2}, 3),
+        ({"failedIndexes": "1,3-4"}, 2),
+        ({"succeeded": 1, "failedIndexes": "0-2"}, 1),
+        ({"failedIndexes": "?,3-1,-"}, 3),
+    ],
+)
+def test_a_job_starts_with_the_completions_that_are_left(status: dict[str, object], left: int) -> None:
+    """Pods that have ended may be gone, and an index beyond its backoff limit gets no pod any more."""
+    world = GangWorld()
+    world.pods(*pods_of_job(left))
+    world.settle()
+    spec = {"parallelism": 3, "completions": 5, "completionMode": "Indexed"}
+    world.gangs.set_owner(TRAIN, facts_of(TRAIN, {**spec, "status": status}))
+    world.settle()
+    assert [task.replicas for task in world.requests["job.train"].tasks] == [left]
+
+
+def test_a_job_set_starts_with_the_jobs_that_have_not_succeeded() -> None:
+    """Pods of those that have may be gone with their nodes."""
+    world = GangWorld()
+    key = OwnerKey("JobSet", "ns", "set")
+    marks = {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/jobset-uid": "set-1"}
+    labels = marks | {"jobset.sigs.k8s.io/replicatedjob-name": "w"}
+    world.pods(*(a_pod(f"set-w-0-{index}", labels=labels, owner=JOB) for index in range(2)))
+    world.settle()
+    jobs = [
+        {"name": name, "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}} for name in ("d", "w")
+    ]
+    status = {"replicatedJobsStatus": [{"name": "d", "succeeded": 1}, {"name": "w"}]}
+    world.gangs.set_owner(key, facts_of(key, {"replicatedJobs": jobs, "status": status}, uid="set-1"))
+    world.settle()
+    assert [task.replicas for request in world.requests.values() for task in request.tasks] == [2]

@@ -240,3 +240,65 @@ def test_a_waiting_request_ends_while_its_podgroup_is_away_and_keeps_its_age() -
     world.gangs.set_group(a_group("pg", uid="later", least=2, owner=TRAIN))
     world.settle()
     assert [one.since_seq for one in world.published] == [0, 7]
+
+
+def test_a_pod_joins_the_podgroup_that_is_made_for_it_while_it_waits() -> None:
+    """As Volcano's controller makes one for each pod without a controller."""
+    world = GangWorld()
+    world.pods(a_pod("alone"))
+    world.settle()
+    world.gangs.set_group(a_group("pg", least=1, owner=("v1", "Pod", "alone", "uid-alone")))
+    world.settle()
+    assert world.standing("pod.alone") == {0: "alone"}
+
+
+NEW_SET = ("apps/v1", "StatefulSet", "web", "set-2")
+REPLICAS = ("apps/v1", "ReplicaSet", "web-7f", "replicas-2")
+
+
+@pytest.mark.parametrize("adopter", [NEW_SET, REPLICAS], ids=["made again", "of another kind"])
+@pytest.mark.parametrize("adopted", [3, 2])
+def test_running_pods_that_another_controller_adopts_count_for_it(
+    adopter: tuple[str, str, str, str], adopted: int
+) -> None:
+    """A StatefulSet is deleted with ``--cascade=orphan`` and made again, as its volume claims can be changed."""
+    world = GangWorld()
+    spec = {"replicas": 3, "podManagementPolicy": "Parallel"}
+    world.pods(*(a_pod(f"web-{index}", owner=SET) for index in range(3)))
+    world.settle()
+    answer(world, spec)
+    run_all(world, *(a_pod(f"web-{index}", owner=SET, node=f"n{index}", phase="Running") for index in range(3)))
+    before = set(world.requests)
+    world.pods(*(a_pod(f"web-{index}", node=f"n{index}", phase="Running") for index in range(3)))
+    world.settle(after_s=60)
+    for index in range(adopted):
+        world.pods(a_pod(f"web-{index}", owner=adopter, node=f"n{index}", phase="Running"))
+        world.settle()
+    world.pods(a_pod("web-3", owner=adopter))
+    world.settle()
+    answer(world, spec | {"replicas": 3})
+    world.settle(after_s=1)
+    answer(world, spec | {"replicas": 4})
+    (name,) = set(world.requests) - before
+    assert [task.replicas for task in world.requests[name].tasks] == [1]
+    assert world.withdrawn == []
+
+
+def test_running_pods_that_a_controller_adopts_keep_their_ranks_when_one_is_made_again() -> None:
+    world = GangWorld()
+    spec = {"replicas": 2, "podManagementPolicy": "Parallel"}
+    world.pods(*(a_pod(f"web-{index}", owner=SET) for index in range(2)))
+    world.settle()
+    answer(world, spec)
+    run_all(world, *(a_pod(f"web-{index}", owner=SET, node=f"n{index}", phase="Running") for index in range(2)))
+    (first,) = world.requests
+    for index in range(2):
+        world.pods(a_pod(f"web-{index}", owner=NEW_SET, node=f"n{index}", phase="Running"))
+    world.settle()
+    world.gangs.drop_pod("uid-web-0")
+    world.pods(a_pod("web-0", uid="second", owner=NEW_SET))
+    world.settle()
+    answer(world, spec)
+    (second,) = set(world.requests) - {first}
+    assert world.ranks(second) == {"web-0": "0"}
+    assert world.withdrawn == []
