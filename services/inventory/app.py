@@ -11,7 +11,6 @@ from typing import Final, Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
@@ -22,7 +21,7 @@ from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.keys.mark_keys import marks_of
 from berth.runtime.kube.client import KubeApi
-from berth.runtime.kube.port import Api, Change, Reflection
+from berth.runtime.kube.port import Api, Change, Handler, Reflection, RefusedError
 from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
@@ -309,40 +308,31 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
         known.set()
 
 
-class _AnyList(Lean, frozen=True):
-    """A list; its content is not used."""
-
-
 async def _reflect_if_allowed(
     api: Api,
     config: InventoryConfig,
     log: Logger,
     path: str,
     kind: type[T],
-    handler: _Taking[T],
+    handler: Handler[T],
     known: asyncio.Event,
 ) -> None:
     """Reflect a kind that the server may not have, or may refuse; ``known`` is set once it is listed or refused."""
     backoff = Backoff(first_s=config.retry_wait_s, max_s=config.kinds_retry_s)
+    reflection = api.reflect(path, kind, handler, is_optional=True)
     tries = 0
     while True:
-        tries += 1
-        least_s = 0.0
         try:
-            await api.get(path, _AnyList, params={"limit": "1"})
-            break
-        except TransientError as error:
-            least_s = error.retry_after_s
-        except PoisonError as error:
-            if not known.is_set():
-                log.warning("goes without a kind", path=path, reason=error.reason)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reflection.run(), name="reflect")
+                await reflection.synced.wait()
+                known.set()
+        except* RefusedError as refused:
+            if not tries:
+                log.warning("goes without a kind", path=path, reason=str(refused.exceptions[0]))
             known.set()
-        await asyncio.sleep(max(backoff.pause_s(tries), least_s))
-    reflection = api.reflect(path, kind, handler)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(reflection.run(), name="reflect")
-        await reflection.synced.wait()
-        known.set()
+        tries += 1
+        await asyncio.sleep(backoff.pause_s(tries))
 
 
 class _Intake:
