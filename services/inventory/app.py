@@ -4,7 +4,7 @@ Longer than 400 lines because it wires every kind that is watched.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.owners import OwnerObject
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
@@ -257,6 +258,11 @@ async def _serve(
         allowed = partial(_reflect_if_allowed, api, config, instruments.log)
         tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
         tasks.append(group.create_task(allowed(QUEUES, Queue, queues, asyncio.Event()), name="reflect queues"))
+
+        def watch(path: str, kind: type[OwnerObject], handler: Handler[OwnerObject]) -> Coroutine[None, None, None]:
+            return allowed(path, kind, handler, asyncio.Event())
+
+        tasks.append(group.create_task(loop.owner_watches.run(watch), name="reflect owners"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")

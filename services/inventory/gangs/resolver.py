@@ -36,7 +36,7 @@ from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Pa
 from berth.services.inventory.gangs.owner_reads import (
     owner_in_turn,
     read_for_missing,
-    read_for_waiting,
+    read_in_time,
     read_owner,
     read_unread,
     see_changes,
@@ -156,7 +156,7 @@ class Resolver:
         reads = read_unread(self.lookups, gang, context)
         free = fill(gang, free)
         reads += read_for_missing(self.lookups, gang, now_ms)
-        reads += read_for_waiting(self.lookups, gang, now_ms)
+        reads += read_in_time(self.lookups, gang, now_ms)
         # 3. The other pods become requests, or wait.
         found = plan(gang, free, context, now_ms=now_ms) if not gang.is_past else Plan()
         found.held_single += [*misplaced, *backups]
