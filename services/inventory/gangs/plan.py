@@ -27,6 +27,7 @@ from berth.services.inventory.gangs.barriers import made_in_turn
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, mixed_resources, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
+from berth.services.inventory.gangs.request_lifecycle import SUSPENDED
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
 _BY_DESIGN: Final = frozenset({"JobSet", "LeaderWorkerSet"})
@@ -117,12 +118,12 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     if not free or context.is_reading:
         return found
     is_aged = context.is_old and not is_fresh(gang)  # the owner may have changed while its pods run, unseen
-    doubts = not context.barrier and (is_aged or _is_suspended(context) or _is_contradicted(gang, free, context))
+    doubts = not context.barrier and (is_aged or is_suspended(context) or _is_contradicted(gang, free, context))
     if doubts and _may_have_changed(gang, free, context):
         found.needs_owner = True
         return found
     least = _minimum(gang, free[0], context)
-    wrong = context.barrier or ("its job is suspended" if _is_suspended(context) else "")
+    wrong = context.barrier or (SUSPENDED if is_suspended(context) else "")
     wrong = wrong or _refused_by_group(gang, free, context)
     if not wrong:
         found.gang_pods = chip_pods(gang, context.facts, least)
@@ -177,7 +178,8 @@ def _may_have_changed(gang: Gang, free: Sequence[Member], context: GangContext) 
     return context.read <= max(gang.group_reads, *(gang.arrivals.get(member.uid, -1) for member in free))
 
 
-def _is_suspended(context: GangContext) -> bool:
+def is_suspended(context: GangContext) -> bool:
+    """Whether the owner makes no pods for the moment."""
     return context.facts is not None and context.facts.suspended
 
 

@@ -41,7 +41,7 @@ from berth.services.inventory.gangs.owner_reads import (
     read_unread,
     see_changes,
 )
-from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan, stated_priority
+from berth.services.inventory.gangs.plan import GangContext, Plan, is_suspended, minimum_now, plan, stated_priority
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
@@ -54,6 +54,7 @@ from berth.services.inventory.gangs.request_lifecycle import (
     resized,
     see_pods,
     settle_parts,
+    suspended,
     too_large,
     unassigned,
 )
@@ -213,8 +214,9 @@ class Resolver:
 
     def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
         """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
+        back = suspended(gang) if is_suspended(context) else []
         least = minimum_now(gang, context)
-        back = resized(gang, least.count)
+        back += resized(gang, least.count)
         for part, reason in changed_precedence(gang, least.count):
             back.append((part, reason))
             dissolve(gang, part)
