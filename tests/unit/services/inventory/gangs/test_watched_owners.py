@@ -1,10 +1,10 @@
-"""Owners that a watch shows otherwise than they were read: they are read again, and no more often than that."""
+"""Owners that a watch shows otherwise are read again, and nothing is requested anew without end because of it."""
 
 import msgspec
 import pytest
 
 from berth.formats.kubernetes.owners import ReplicaSet
-from tests.support.gang_world import a_pod
+from tests.support.gang_world import GangWorld, a_pod
 from tests.unit.services.inventory.gangs.test_changed_owners import (
     LEAST,
     NAME,
@@ -82,3 +82,18 @@ def test_the_minimum_that_a_running_gang_has_now_counts_for_a_lost_rank_that_wai
     world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: least}))
     world.settle()
     assert world.published[-1].is_fragile == is_fragile
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_pods_that_state_different_minima_are_requested_once_whichever_comes_first(order: int) -> None:
+    """As in a rollout: the pod that is first by name counts."""
+    world = GangWorld()
+    pods = [a_pod(f"d-{index}", owner=SET, annotations={LEAST: least}) for index, least in enumerate("21")]
+    world.pods(*pods[::order])
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(2))
+    world.settle()
+    world.verdict(NAME)
+    world.status(NAME, "waiting")
+    world.settle()
+    assert ([one.min_available for one in world.published], world.withdrawn) == ([2], [])
