@@ -4,15 +4,15 @@ Longer than 400 lines because it wires every kind that is watched.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.owners import OwnerObject
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
@@ -22,7 +22,7 @@ from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.keys.mark_keys import marks_of
 from berth.runtime.kube.client import KubeApi
-from berth.runtime.kube.port import Api, Change, Reflection
+from berth.runtime.kube.port import Api, Change, Handler, Reflection, RefusedError
 from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
@@ -258,6 +258,11 @@ async def _serve(
         allowed = partial(_reflect_if_allowed, api, config, instruments.log)
         tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
         tasks.append(group.create_task(allowed(QUEUES, Queue, queues, asyncio.Event()), name="reflect queues"))
+
+        def watch(path: str, kind: type[OwnerObject], handler: Handler[OwnerObject]) -> Coroutine[None, None, None]:
+            return allowed(path, kind, handler, asyncio.Event())
+
+        tasks.append(group.create_task(loop.owner_watches.run(watch), name="reflect owners"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")
@@ -309,40 +314,31 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
         known.set()
 
 
-class _AnyList(Lean, frozen=True):
-    """A list; its content is not used."""
-
-
 async def _reflect_if_allowed(
     api: Api,
     config: InventoryConfig,
     log: Logger,
     path: str,
     kind: type[T],
-    handler: _Taking[T],
+    handler: Handler[T],
     known: asyncio.Event,
 ) -> None:
     """Reflect a kind that the server may not have, or may refuse; ``known`` is set once it is listed or refused."""
     backoff = Backoff(first_s=config.retry_wait_s, max_s=config.kinds_retry_s)
+    reflection = api.reflect(path, kind, handler, is_optional=True)
     tries = 0
     while True:
-        tries += 1
-        least_s = 0.0
         try:
-            await api.get(path, _AnyList, params={"limit": "1"})
-            break
-        except TransientError as error:
-            least_s = error.retry_after_s
-        except PoisonError as error:
-            if not known.is_set():
-                log.warning("goes without a kind", path=path, reason=error.reason)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reflection.run(), name="reflect")
+                await reflection.synced.wait()
+                known.set()
+        except* RefusedError as refused:
+            if not tries:
+                log.warning("goes without a kind", path=path, reason=str(refused.exceptions[0]))
             known.set()
-        await asyncio.sleep(max(backoff.pause_s(tries), least_s))
-    reflection = api.reflect(path, kind, handler)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(reflection.run(), name="reflect")
-        await reflection.synced.wait()
-        known.set()
+        tries += 1
+        await asyncio.sleep(backoff.pause_s(tries))
 
 
 class _Intake:

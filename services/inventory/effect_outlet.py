@@ -17,6 +17,7 @@ from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.job_policies import JobPolicies
+from berth.services.inventory.owner_watches import OwnerWatches
 from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
@@ -35,6 +36,7 @@ class EffectOutlet:
     Attributes:
         waiting: Reasons of PodGroups that are not admitted.
         policies: Priorities and queues of jobs.
+        owner_watches: Kinds of owners that are watched.
 
     Args:
         subjects: Subjects of the cell.
@@ -70,6 +72,7 @@ class EffectOutlet:
         self._outbound: deque[OutboundMessage] = deque()
         self._logged: set[str] = set()
         self.waiting = AdmissionReasons()
+        self.owner_watches = OwnerWatches(gangs, on_change)
         self.policies = JobPolicies(gangs, on_change, self._make_queue)
 
     @property
@@ -137,6 +140,7 @@ class EffectOutlet:
         for path in paths(key):
             try:
                 found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
+                self.owner_watches.need(key, path)
                 break
             except RefusedError as error:
                 if not error.is_absent:

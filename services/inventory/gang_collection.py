@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from berth.formats.gang_keys import DESIRED_REPLICAS
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
+from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, OwnerObject
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.policies import PriorityClass
 from berth.formats.kubernetes.workloads import GangKey, base_name, group_of, group_owner
@@ -28,6 +28,7 @@ from berth.services.inventory.effects import Effect, PublishReplacements, ReadOw
 from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.gang_index import GangIndex
 from berth.services.inventory.gangs.identity import controller_uid, is_of_one, see_group, why_over
+from berth.services.inventory.gangs.lookups import ObjectKey
 from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
 from berth.services.inventory.gangs.replacements import attach
 from berth.services.inventory.gangs.resolver import Name, Resolver
@@ -156,6 +157,25 @@ class Gangs:
             if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
                 self._see_group(gang, facts, is_gone=is_gone)
             self._touch(gang_key)
+
+    def see_owner(self, kind: OwnerKind, owner: OwnerObject) -> bool:
+        """Take an object that a watch shows; returns whether it was read otherwise, and is to be read again."""
+        return self._see_object((kind, owner.metadata.namespace, owner.metadata.name), owner)
+
+    def lose_owner(self, kind: OwnerKind, owner: OwnerObject) -> bool:
+        """Take the deletion of an object that a watch shows; returns as :meth:`see_owner`."""
+        return self._see_object((kind, owner.metadata.namespace, owner.metadata.name), None)
+
+    def replace_owners(self, kind: OwnerKind, owners: Sequence[OwnerObject]) -> bool:
+        """Take all objects of a kind; returns whether one was read otherwise, and is to be read again."""
+        found = {(kind, one.metadata.namespace, one.metadata.name): one for one in owners}
+        return sum(self._see_object(key, found.get(key)) for key in self._resolver.lookups.objects(kind)) > 0
+
+    def _see_object(self, key: ObjectKey, owner: OwnerObject | None) -> bool:
+        gangs = self._resolver.lookups.see(key, lambda one: owner_facts(one, owner) if owner is not None else None)
+        for gang in gangs:
+            self._touch(gang)
+        return bool(gangs)
 
     def set_priority_classes(self, classes: Sequence[PriorityClass]) -> None:
         """Take all PriorityClasses; jobs that wait with another priority are requested anew."""
@@ -338,7 +358,8 @@ class Gangs:
         look, made_by = group_owner(group), group.metadata.controller
         self._resolver.lookups.use(key, look, made_by.uid if made_by is not None else "")
         lookup = self._resolver.lookups.lookup(key, now_ms)
-        if look is not None and (not lookup.is_known or (lookup.is_unread and lookup.is_old)):
+        is_changed = lookup.is_changed and now_ms >= lookup.refresh_ms
+        if look is not None and (not lookup.is_known or (lookup.is_unread and lookup.is_old) or is_changed):
             asked = self._resolver.lookups.ask(key)
             reads += [ReadOwner(asked)] if asked is not None else []
         if look is not None and not lookup.is_known:
@@ -346,6 +367,7 @@ class Gangs:
         scheduler = lookup.facts.scheduler_name if lookup.facts is not None else ""
         is_ours = scheduler in self._schedulers if scheduler else self._takes_unknown
         again_ms = self._resolver.lookups.again_ms(lookup) if lookup.is_unread and not lookup.is_old else None
+        again_ms = lookup.refresh_ms if lookup.is_changed and not is_changed else again_ms
         return GroupPods(is_ours=is_ours, priority=self._resolver.priorities.of((), group), again_ms=again_ms)
 
     @property

@@ -119,7 +119,7 @@ class Loop:
             on_change=self._changed.set,
             log=instruments.log,
         )
-        self.policies = self._outlet.policies
+        self.policies, self.owner_watches = self._outlet.policies, self._outlet.owner_watches
         self._waiting = self._outlet.waiting
 
     # What the cluster shows.

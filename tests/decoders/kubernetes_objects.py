@@ -242,8 +242,8 @@ class _Handler:
 def _reflector() -> Reflector[Pod]:
     unused: Any = None
     return Reflector(
-        unused, "/api/v1/pods", Pod, _Handler(), params={}, config=KubeConfig(), clock=ManualClock(), rng=Random(1),  # noqa: S311 - of pauses
-        log=DEFAULT_LOG,
+        unused, "/api/v1/pods", Pod, _Handler(), params={}, is_optional=False, config=KubeConfig(), clock=ManualClock(),
+        rng=Random(1), log=DEFAULT_LOG,  # noqa: S311 - of pauses
     )  # fmt: skip
 
 

@@ -18,15 +18,12 @@ from berth.runtime.errors import AmbiguousError, FatalError, ShellError, Transie
 from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError, refuse_other_paths
 from tests.sim.link import Link
 from tests.sim.loop import Lane, SimFuture, SimLoop
+from tests.sim.reflection import CONNECT_S, SimReflection
 from tests.support.fake_kube import FakeKube
-from tests.support.fake_reflection import FakeReflection
-from tests.support.kube_rules import Place, Tree, place_of, selector
+from tests.support.kube_rules import Place, Tree, place_of
 
 T = TypeVar("T")
 _TIMEOUT_S: Final = 15.0
-_CONNECT_S: Final = 1.0
-_BLIND_S: Final = 2.0
-"""Longest time until a list that takes long sees that it takes less."""
 OTHERS: Final = "example.com/seen"
 """Annotation that another writer sets."""
 _AWAY: Final = "the API server does not answer"
@@ -266,7 +263,7 @@ class SimApi:
         future = self.loop.create_future()
         is_write = method != "GET"
         if not self.is_connected:
-            self.loop.call_later(_CONNECT_S, _fail, future, TransientError(_AWAY), context=self.lane.context)
+            self.loop.call_later(CONNECT_S, _fail, future, TransientError(_AWAY), context=self.lane.context)
             return future
         self._waiting[future] = is_write
         timer = self.loop.call_later(_TIMEOUT_S, self._expire, future, context=self.lane.context)
@@ -342,9 +339,15 @@ class SimApi:
         return answer
 
     def reflect(
-        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
-    ) -> "SimReflection[T]":
-        reflection = SimReflection(self, path, kind, handler, params or {})
+        self,
+        path: str,
+        kind: type[T],
+        handler: Handler[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        is_optional: bool = False,
+    ) -> SimReflection[T]:
+        reflection = SimReflection(self, path, kind, handler, params or {}, is_optional=is_optional)
         self._reflections.append(reflection)
         return reflection
 
@@ -355,44 +358,3 @@ class SimApi:
 def _fail(future: SimFuture, error: ShellError) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-class SimReflection(FakeReflection[T]):
-    """A list and a watch that lag behind the server by a time that changes."""
-
-    def __init__(self, api: SimApi, path: str, kind: type[T], handler: Handler[T], params: Mapping[str, str]) -> None:
-        place = place_of(path)
-        super().__init__(
-            place,
-            kind,
-            handler,
-            selector(params, place.plural),
-            listed=lambda: api.server._select(place, params),
-            group=api.server._reflections,
-            gate=api.server.watching,
-        )
-        self._api = api
-        self._path = path
-
-    async def run(self) -> None:
-        self._group.append(self)
-        self.relist()
-        api, loop = self._api, self._api.loop
-        try:
-            while True:
-                await self._news.wait()
-                lag_s = api.server.lags.get(self._place.plural, 0.0)
-                await asyncio.sleep(max(api.incoming.arrival_s() - loop.now_s, 0.0) + lag_s)
-                while self._is_listing and loop.now_s < api.blind_until_s:  # less, once everything is repaired
-                    await asyncio.sleep(min(api.blind_until_s - loop.now_s, _BLIND_S))
-                await self._gate.wait()
-                if not api.is_connected or api.server.is_down:
-                    self.errors += 1
-                    await asyncio.sleep(_CONNECT_S)
-                    continue
-                self._news.clear()
-                loop.trace(f"{api.lane.name} watches {self._path} {self._is_listing} {len(self._changes)}")
-                self._hand_over()
-        finally:
-            if self in self._group:
-                self._group.remove(self)

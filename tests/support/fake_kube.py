@@ -164,7 +164,13 @@ class FakeKube:
         self._landed("DELETE", path)
 
     def reflect(
-        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
+        self,
+        path: str,
+        kind: type[T],
+        handler: Handler[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        is_optional: bool = False,
     ) -> FakeReflection[T]:
         place = place_of(path)
         test = selector(params or {}, place.plural)
@@ -173,10 +179,26 @@ class FakeKube:
             kind,
             handler,
             test,
-            listed=lambda: self._select(place, params or {}),
+            listed=lambda: self.listed(path, params or {}, may_refuse=is_optional),
             group=self._reflections,
             gate=self.watching,
         )
+
+    def listed(self, path: str, params: Mapping[str, str], *, may_refuse: bool) -> list[Tree]:
+        """What a reflection lists.
+
+        Args:
+            path: Collection.
+            params: Selectors.
+            may_refuse: It is answered like a call: it fails if a test wants so, and if the kind is not served.
+        """
+        place = place_of(path)
+        if may_refuse:
+            self.calls.append(Call("GET", path, {}))
+            self._raise("GET", path, landed=False)
+            if place.plural in self._unserved:
+                refuse(404, "", "404 page not found")
+        return self._select(place, params)
 
     async def serves(self, group_version: str, plural: str) -> bool:
         await self._begin(

@@ -6,10 +6,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Change, Handler
 from tests.support.kube_rules import Place, Test, Tree
 
 T = TypeVar("T")
+_AGAIN_S = 0.01
 
 
 class FakeReflection(Generic[T]):
@@ -20,7 +22,7 @@ class FakeReflection(Generic[T]):
         kind: Struct of one object.
         handler: Takes lists and changes.
         test: Tells the objects that are looked for.
-        listed: Gives all of them.
+        listed: Gives all of them, or raises what the server answers; a refusal ends the run.
         group: It is in this list while it runs.
         gate: While it is not set, nothing is handed over.
     """
@@ -57,7 +59,12 @@ class FakeReflection(Generic[T]):
                 await self._news.wait()
                 await self._gate.wait()
                 self._news.clear()
-                self._hand_over()
+                try:
+                    self._hand_over()
+                except TransientError:
+                    self.errors += 1
+                    await asyncio.sleep(_AGAIN_S)
+                    self.relist()
         finally:
             self._group.remove(self)
 
@@ -82,10 +89,11 @@ class FakeReflection(Generic[T]):
     def _hand_over(self) -> None:
         changes, self._changes = self._changes, []
         if self._is_listing:
-            self._is_listing = False
             self.lists += 1
+            found = self._listed()
+            self._is_listing = False
             self.watches += 1
-            self._handler.replace([decoded(item, self._kind) for item in self._listed()])
+            self._handler.replace([decoded(item, self._kind) for item in found])
             self.synced.set()
         elif changes:
             self.events += len(changes)

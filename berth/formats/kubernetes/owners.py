@@ -1,7 +1,6 @@
 """Owners of pods as lean structs, and their API paths.
 
-Every kind is read on demand, one object at a time: watching all of them costs too much for the few numbers that are
-read.
+Objects are read on demand, one at a time; of what watches show, nothing but the few numbers that are read is decoded.
 
 Longer than 400 lines because it has a struct of every kind.
 

@@ -151,7 +151,13 @@ class KubeApi:
                 raise
 
     def reflect(
-        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
+        self,
+        path: str,
+        kind: type[T],
+        handler: Handler[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        is_optional: bool = False,
     ) -> Reflector[T]:
         """Reflection of the collection ``path``; run it in a task group.
 
@@ -160,6 +166,7 @@ class KubeApi:
             kind: Struct of one object, with a field ``metadata``.
             handler: Consumer of lists and changes.
             params: Selectors: ``labelSelector``, ``fieldSelector``.
+            is_optional: The server may not have it, or may refuse it: that ends a run.
         """
         made = Reflector(
             self._http,
@@ -167,6 +174,7 @@ class KubeApi:
             kind,
             handler,
             params=params or {},
+            is_optional=is_optional,
             config=self._config,
             clock=self._clock,
             rng=self._rng,

@@ -67,7 +67,11 @@ class Reflection(Protocol):
     errors: int
 
     async def run(self) -> None:
-        """List and watch until cancelled. Errors of the server are retried, those of the handler are raised."""
+        """List and watch until cancelled. Errors of the server are retried, those of the handler are raised.
+
+        Raises:
+            RefusedError: The server refuses to list or to watch an optional collection. It may be run again.
+        """
 
 
 class Handler(Protocol[T]):
@@ -108,7 +112,13 @@ class Api(Protocol):
         """DELETE, with a uid only the object with that uid; an object that does not exist counts as deleted."""
 
     def reflect(
-        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
+        self,
+        path: str,
+        kind: type[T],
+        handler: Handler[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        is_optional: bool = False,
     ) -> Reflection:
         """Reflection of the collection ``path``; run it in a task group.
 
@@ -117,6 +127,7 @@ class Api(Protocol):
             kind: Struct of one object.
             handler: Consumer of lists and changes.
             params: Selectors: ``labelSelector``, ``fieldSelector``.
+            is_optional: The server may not have it, or may refuse it: that ends a run.
         """
 
     async def serves(self, group_version: str, plural: str) -> bool:

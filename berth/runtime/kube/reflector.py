@@ -70,6 +70,7 @@ class Reflector(Generic[T]):
         kind: Struct of one object, with a field ``metadata``.
         handler: Consumer of lists and changes.
         params: Selectors.
+        is_optional: A refusal ends a run. It is an answer of the server, so that is not silent.
         config: Sizes and times.
         clock: Source of the duration of watches.
         rng: Source of jitter for pauses and watches.
@@ -92,6 +93,7 @@ class Reflector(Generic[T]):
         handler: Handler[T],
         *,
         params: Mapping[str, str],
+        is_optional: bool,
         config: KubeConfig,
         clock: Clock,
         rng: random.Random,
@@ -101,6 +103,7 @@ class Reflector(Generic[T]):
         self._path = path
         self._handler = handler
         self._params = dict(params)
+        self._is_optional = is_optional
         self._config = config
         self._clock = clock
         self._rng = rng
@@ -125,7 +128,11 @@ class Reflector(Generic[T]):
         self.heard_s = clock.monotonic_s()
 
     async def run(self) -> None:
-        """List and watch until cancelled. Errors of the server are retried, those of the handler are raised."""
+        """List and watch until cancelled. Errors of the server are retried, those of the handler are raised.
+
+        Raises:
+            RefusedError: The server refuses to list or to watch an optional collection. It may be run again.
+        """
         while True:
             async with aclosing(self._seen()) as seen:
                 async for objects in seen:
@@ -139,7 +146,11 @@ class Reflector(Generic[T]):
             await asyncio.sleep(self._backoff.jittered_s(self._pause_s, self._rng))
 
     async def _seen(self) -> AsyncGenerator[_Objects[T]]:
-        """List if necessary, then watch once, and set the next pause."""
+        """List if necessary, then watch once, and set the next pause.
+
+        Raises:
+            RefusedError: The server refuses an optional collection.
+        """
         least_s = 0.0
         watched_from_s: float | None = None
         try:
@@ -153,6 +164,12 @@ class Reflector(Generic[T]):
             least_s = await self._look_back()
         except GoneError as error:
             self._version = ""
+            least_s = self._failed(error)
+        except RefusedError as error:
+            if self._is_optional:
+                self._version = ""
+                self.heard_s = self._clock.monotonic_s()
+                raise
             least_s = self._failed(error)
         except ShellError as error:
             least_s = self._failed(error)

@@ -48,16 +48,16 @@ def give_age(gang: Gang, part: Part, members: Sequence[Member], *, is_lost: bool
         is_lost: They take places that the gang had.
         is_below: The gang runs with too few pods.
     """
-    is_lost = is_lost and not _fails_again(gang, [(member.place.task, member.place.source) for member in members])
+    part.is_lost = is_lost
+    places = [(member.place.task, member.place.source) for member in members]
+    is_early = is_lost and not gang.failures and not _fails_again(gang, places)
     kept = [gang.ages.pop(member.uid) for member in members if member.uid in gang.ages]
-    part.since_seq = min([*kept, *([gang.age_seq] if is_lost and gang.age_seq else [])], default=0)
-    part.is_fragile = is_lost and not part.is_first and is_below
+    part.since_seq = min([*kept, *([gang.age_seq] if is_early and gang.age_seq else [])], default=0)
+    part.is_fragile = is_early and not part.is_first and is_below
 
 
 def lost_ranks(gang: Gang) -> int:
-    """Places that a gang had and for which no pod waits; 0 or less for none, and if its pods fail again and again."""
-    if gang.failures:
-        return 0
+    """Places that a gang had and for which no pod waits; 0 or less for none."""
     waiting = sum(1 for part in gang.parts.values() for slot in part.slots if slot.is_live and not slot.was_bound)
     return gang.largest - _size(gang) - waiting
 
@@ -78,8 +78,9 @@ def changed_precedence(gang: Gang, minimum: int) -> Iterable[tuple[Part, str]]:
     for part in list(gang.parts.values()) if minimum and has_lost else ():
         if _fails_again(gang, [(slot.task, slot.source) for slot in part.slots]):
             continue
-        is_lost = part.since_seq > 0 and not part.is_first and part.phase in {"", "waiting"} and part.state == "open"
-        if is_lost and part.is_fragile != (not gang.failures and is_below(gang, minimum)):
+        waits = not part.is_first and part.phase in {"", "waiting"} and part.state == "open"
+        is_lost = part.is_lost and part.since_seq > 0
+        if waits and is_lost and part.is_fragile != (not gang.failures and is_below(gang, minimum)):
             yield part, f"its gang has {_size(gang)} of at least {minimum} pods now"
 
 

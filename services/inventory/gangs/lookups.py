@@ -1,14 +1,22 @@
-"""Owners of gangs, read on demand: pending reads, results, and their age."""
+"""Owners of gangs, read on demand: pending reads, results, their age, and what a watch has shown since.
 
+A watch is only a hint: it may be late, and an owner that it shows otherwise is read before anything follows from it.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
 from berth.formats.kubernetes.workloads import GangKey
 
 _PAUSES_MAX: Final = 4
 """Longest pause between two reads of an owner that does not change, in pauses after a change."""
+_CHANGED_APART_MS: Final = 1_000
+"""Least pause before an owner that a watch shows otherwise is read again: some are written many times a second."""
+ObjectKey: TypeAlias = tuple[OwnerKind, str, str]
+"""Kind, namespace and name of an object; a Workload is an owner for each of its groups."""
 
 
 @dataclass(slots=True)
@@ -23,6 +31,14 @@ class _Answer:
     pause_ms: int
     """Time until it is read again although nothing says that it has changed."""
     at_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Sight:
+    """What a watch showed last of an owner, None when it is gone, and how many reads of it had begun before."""
+
+    facts: OwnerFacts | None
+    reads: int
 
 
 @dataclass(slots=True)
@@ -42,9 +58,10 @@ class LookupResult:
         facts: Facts of the owner; None when it does not exist, cannot be read, or was not read yet.
         is_known: The owner was looked up.
         is_old: The result is too old to act on: the owner is to be read again first.
+        is_changed: A watch shows the owner otherwise, and no read of it has begun since.
         at_ms: Time of the lookup.
         read: Number of the read among those of the owner, from 1; 0 without one. See :meth:`Lookups.reads`.
-        refresh_ms: Time at which it is read again although nothing says that it has changed.
+        refresh_ms: Time at which it is read again: soon if it has changed, late if nothing says so.
         ended: Why the owner is over, as a sentence; empty while it exists, and when that is unknown.
         finished: Why it makes no pods any more although it exists, as a sentence; empty while it may.
     """
@@ -52,6 +69,7 @@ class LookupResult:
     facts: OwnerFacts | None = None
     is_known: bool = False
     is_old: bool = False
+    is_changed: bool = False
     at_ms: int = 0
     read: int = 0
     refresh_ms: int = 0
@@ -71,9 +89,13 @@ class Lookups:
         self._again_ms = again_ms
         self._answers: dict[OwnerKey, _Answer] = {}
         self._pending: dict[OwnerKey, None] = {}
+        self._shown: dict[OwnerKey, _Sight] = {}
+        """Owners that a watch shows otherwise than they were read, or while they are read."""
         self._reads: dict[OwnerKey, int] = {}
         """Number of reads that have begun."""
         self._users: dict[OwnerKey, dict[GangKey, None]] = {}
+        self._owners_of: dict[ObjectKey, dict[OwnerKey, None]] = {}
+        """Owners with users, by object."""
         self._use_of: dict[GangKey, _Use] = {}
         self._serial = 0
 
@@ -93,7 +115,11 @@ class Lookups:
         before = self._answers.get(key)
         is_same = before is not None and (before.facts, before.is_gone) == (facts, is_gone)
         pause_ms = min(2 * before.pause_ms, _PAUSES_MAX * self._again_ms) if before and is_same else self._again_ms
-        self._answers[key] = _Answer(facts, is_gone, self._serial, self._reads.get(key, 0), pause_ms)
+        read = self._reads.get(key, 0)
+        self._answers[key] = _Answer(facts, is_gone, self._serial, read, pause_ms)
+        shown = self._shown.get(key)
+        if shown is not None and (shown.facts == facts or shown.reads < read):
+            del self._shown[key]
         return sorted(users)
 
     def use(self, gang: GangKey, key: OwnerKey | None, uid: str = "") -> None:
@@ -111,13 +137,44 @@ class Lookups:
             users = self._users[before.owner]
             del users[gang], self._use_of[gang]
             if not users:
-                del self._users[before.owner]
-                self._answers.pop(before.owner, None)
-                self._pending.pop(before.owner, None)
-                self._reads.pop(before.owner, None)
+                self._drop(before.owner)
         if key is not None:
             self._users.setdefault(key, {})[gang] = None
+            self._owners_of.setdefault(key[:3], {})[key] = None
             self._use_of[gang] = _Use(key, uid, self._serial)
+
+    def _drop(self, owner: OwnerKey) -> None:
+        """Forget an owner that has no users any more."""
+        del self._users[owner]
+        owners = self._owners_of[owner[:3]]
+        del owners[owner]
+        if not owners:
+            del self._owners_of[owner[:3]]
+        for known in (self._answers, self._pending, self._shown, self._reads):
+            known.pop(owner, None)
+
+    def see(self, key: ObjectKey, facts_of: Callable[[OwnerKey], OwnerFacts | None]) -> list[GangKey]:
+        """Take what a watch shows of an object; returns the gangs whose owner is to be read again because of it.
+
+        Args:
+            key: The object. Of one that is no owner of a gang nothing is kept.
+            facts_of: Its facts now, as the given owner; None when it is gone.
+        """
+        touched: list[GangKey] = []
+        for owner in self._owners_of.get(key, ()):
+            facts, answer = facts_of(owner), self._answers.get(owner)
+            is_changed = answer is not None and answer.facts != facts
+            if is_changed or owner in self._pending:
+                self._shown[owner] = _Sight(facts, self._reads.get(owner, 0))
+            else:
+                self._shown.pop(owner, None)
+            if is_changed and owner not in self._pending:  # else it is seen when the answer comes
+                touched += self._users[owner]
+        return sorted(touched)
+
+    def objects(self, kind: OwnerKind) -> list[ObjectKey]:
+        """Objects of a kind that are owners of gangs."""
+        return [key for key in self._owners_of if key[0] == kind]
 
     def lookup(self, gang: GangKey, now_ms: int) -> LookupResult:
         """Known state of the owner that a gang uses."""
@@ -137,13 +194,16 @@ class Lookups:
         elif facts is not None and facts.is_ending:
             ended = f"{name} is being deleted"
         finished = f"{name} has ended: {facts.final}" if facts is not None and facts.final else ""
+        is_changed = use.owner in self._shown and use.owner not in self._pending
+        pause_ms = min(answer.pause_ms, _CHANGED_APART_MS) if is_changed else answer.pause_ms
         return LookupResult(
             facts,
             is_known=True,
             is_old=is_old,
+            is_changed=is_changed,
             at_ms=answer.at_ms,
             read=answer.read,
-            refresh_ms=answer.at_ms + answer.pause_ms,
+            refresh_ms=answer.at_ms + pause_ms,
             ended=ended,
             finished=finished,
         )

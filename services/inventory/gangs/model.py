@@ -192,6 +192,8 @@ class Part:
     minimum: int = 0
     since_seq: int = 0
     """Place in the queue of an earlier request that it takes; 0: its own."""
+    is_lost: bool = False
+    """It is for ranks that the gang had."""
     is_fragile: bool = False
     """It is for ranks that a running gang lacks."""
     accepted_seq: int = 0
@@ -251,9 +253,8 @@ class Part:
     @property
     def lacking_since_ms(self) -> int | None:
         """Time since which pods of a request that is not over are missing; None when none are."""
-        if self.is_over or all(slot.is_live for slot in self.slots):
-            return None
-        return self.gone_since_ms if self.gone_since_ms is not None else self.incomplete_since_ms
+        since_ms = self.gone_since_ms if self.gone_since_ms is not None else self.incomplete_since_ms
+        return None if self.is_over or all(slot.is_live for slot in self.slots) else since_ms
 
     @property
     def is_placed(self) -> bool:
@@ -268,9 +269,8 @@ class Part:
 
     def failed_ranks(self) -> list[int]:
         """Ranks that the binder gave up while the other ranks run."""
-        if not self.is_settled or self.outcome is None:
-            return []
-        return [failure.rank for failure in self.outcome.failures if failure.rank < len(self.slots)]
+        failures = self.outcome.failures if self.is_settled and self.outcome is not None else ()
+        return [failure.rank for failure in failures if failure.rank < len(self.slots)]
 
     def note_job(self, seen: JobSeen) -> bool:
         """Note the verdict on the request; returns whether anything changed."""

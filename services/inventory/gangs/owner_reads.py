@@ -1,7 +1,8 @@
 """When the owner of a gang is read: for its first request, and again whenever it may have changed.
 
-No owner is watched. What shows a change is seen without it: pods come or are missing, or the PodGroup changes. An owner
-of which nothing is seen is read again after ever longer pauses while a request waits.
+A watch of its kind shows changes soon, but it may be late, or not be allowed. So an owner is read as well when
+something else shows that it may have changed: pods come or are missing, or the PodGroup changes. An owner of which
+nothing is seen is read again after ever longer pauses while a request waits.
 """
 
 from typing import Final
@@ -66,11 +67,11 @@ def read_for_missing(lookups: Lookups, gang: Gang, now_ms: int) -> list[Effect]:
     return read_owner(lookups, gang) if is_due else []
 
 
-def read_for_waiting(lookups: Lookups, gang: Gang, now_ms: int) -> list[Effect]:
-    """Read of the owner of a gang whose request waits: its minimum or queue may have changed, and no pod shows it."""
+def read_in_time(lookups: Lookups, gang: Gang, now_ms: int) -> list[Effect]:
+    """Read of an owner that a watch shows otherwise, or whose request waits: no pod shows a new minimum or queue."""
     waits = any(part.phase == "waiting" and part.state == "open" for part in gang.parts.values())
     lookup = lookups.lookup(gang.key, now_ms)
-    if not waits or gang.look is None or gang.is_past or not lookup.is_known:
+    if not (waits or lookup.is_changed) or gang.look is None or gang.is_past or not lookup.is_known:
         return []
     if now_ms >= lookup.refresh_ms:
         return read_owner(lookups, gang)

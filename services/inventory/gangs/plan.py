@@ -27,6 +27,7 @@ from berth.services.inventory.gangs.barriers import made_in_turn
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, mixed_resources, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
+from berth.services.inventory.gangs.request_lifecycle import SUSPENDED
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
 _BY_DESIGN: Final = frozenset({"JobSet", "LeaderWorkerSet"})
@@ -118,13 +119,14 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     found = Plan()
     if not free or context.is_reading:
         return found
+    waiting = [member for member in gang.members.values() if member.waits] or free
     is_aged = context.is_old and not is_fresh(gang)  # the owner may have changed while its pods run, unseen
-    doubts = not context.barrier and (is_aged or _is_suspended(context) or _is_contradicted(gang, free, context))
+    doubts = not context.barrier and (is_aged or is_suspended(context) or _is_contradicted(gang, waiting, context))
     if doubts and _may_have_changed(gang, free, context):
         found.needs_owner = True
         return found
-    least = _minimum(gang, free[0], context)
-    wrong = context.barrier or ("its job is suspended" if _is_suspended(context) else "")
+    least = _minimum(gang, waiting, context)
+    wrong = context.barrier or (SUSPENDED if is_suspended(context) else "")
     wrong = wrong or _refused_by_group(gang, free, context)
     if not wrong:
         found.gang_pods = chip_pods(gang, context.facts, least)
@@ -134,7 +136,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         found.held = (list(free), wrong)
         found.is_short = True
         return found
-    least = _in_blocks(gang, free, context, least)
+    least = _in_blocks(gang, waiting, context, least)
     found.minimum = least.count
     refusals = same_ranks(gang, free)
     if is_fresh(gang):
@@ -179,13 +181,14 @@ def _may_have_changed(gang: Gang, free: Sequence[Member], context: GangContext) 
     return context.read <= max(gang.group_reads, *(gang.arrivals.get(member.uid, -1) for member in free))
 
 
-def _is_suspended(context: GangContext) -> bool:
+def is_suspended(context: GangContext) -> bool:
+    """Whether the owner makes no pods for the moment."""
     return context.facts is not None and context.facts.suspended
 
 
-def _is_contradicted(gang: Gang, free: Sequence[Member], context: GangContext) -> bool:
+def _is_contradicted(gang: Gang, waiting: Sequence[Member], context: GangContext) -> bool:
     """Whether there are more pods, or more must start together, than the owner had when it was read."""
-    least = _minimum(gang, free[0], context)
+    least = _minimum(gang, waiting, context)
     live = Counter(member.place.task for member in gang.members.values() if member.is_live)
     sizes = {task.name.lower(): task.pods for task in context.facts.tasks} if context.facts is not None else {}
     if any(count > sizes.get(task, count) for task, count in live.items()):
@@ -203,7 +206,7 @@ def minimum_now(gang: Gang, context: GangContext) -> Minimum:
     waiting = [member for member in gang.members.values() if member.waits]
     if not waiting or context.is_reading or context.barrier:
         return Minimum(count=0)
-    least = _minimum(gang, waiting[0], context)
+    least = _minimum(gang, waiting, context)
     return Minimum(count=0) if least.wrong else _in_blocks(gang, waiting, context, least)
 
 
@@ -237,7 +240,9 @@ def _layers(free: Sequence[Member], context: GangContext) -> list[dict[str, str]
     ]
 
 
-def _minimum(gang: Gang, pod: Member, context: GangContext) -> Minimum:
+def _minimum(gang: Gang, waiting: Sequence[Member], context: GangContext) -> Minimum:
+    """Minimum by the first pod by name: which came first, or has a request, must not change it, nor a restart."""
+    pod = min(waiting, key=lambda member: (member.name, member.uid))
     has_chips = any(member.ask.chips for member in gang.members.values())
     return minimum(
         gang.key,
@@ -250,7 +255,7 @@ def _minimum(gang: Gang, pod: Member, context: GangContext) -> Minimum:
     )
 
 
-def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> Minimum:
+def _in_blocks(gang: Gang, waiting: Sequence[Member], context: GangContext, least: Minimum) -> Minimum:
     """Minimum of a job in logical SuperPoDs (blocks): all of its pods with chips, because one plan places them all.
 
     Where some pods are created only after others run, the minimum stays: they would never all wait at the same time.
@@ -261,7 +266,7 @@ def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: 
     has_chips = any(member.ask.chips for member in gang.members.values())
     if least.size <= least.count or comes_in_turn or not has_chips:
         return least
-    if not any(layer and not _OF_BLOCKS.isdisjoint(layer) for layer in _layers(free, context)):
+    if not any(layer and not _OF_BLOCKS.isdisjoint(layer) for layer in _layers(waiting, context)):
         return least
     count = max(least.count, pods_for_all_chips(gang, context.facts, least))
     return msgspec.structs.replace(least, count=min(count, least.size))

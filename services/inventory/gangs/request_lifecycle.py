@@ -16,6 +16,8 @@ from berth.services.inventory.gangs.settings import GangSettings
 T = TypeVar("T")
 REPLACED: Final = "its pods were replaced"
 """Reason of a cancellation: the pods are others, and so may be what their owner says."""
+SUSPENDED: Final = "its job is suspended"
+"""Reason for which nothing is requested, and of cancellations."""
 
 
 def see_pods(gang: Gang) -> None:
@@ -130,6 +132,16 @@ def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
             back.append((part, f"its minimum is now {minimum}, not {part.minimum}"))
             dissolve(gang, part)
         part.minimum = minimum
+    return back
+
+
+def suspended(gang: Gang) -> list[tuple[Part, str]]:
+    """Withdraw the requests of a suspended owner that wait: its controller is about to delete their pods."""
+    back: list[tuple[Part, str]] = []
+    for part in list(gang.parts.values()):
+        if part.phase in {"", "waiting"} and part.state == "open":
+            back.append((part, SUSPENDED))
+            dissolve(gang, part)
     return back
 
 

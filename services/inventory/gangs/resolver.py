@@ -36,12 +36,12 @@ from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Pa
 from berth.services.inventory.gangs.owner_reads import (
     owner_in_turn,
     read_for_missing,
-    read_for_waiting,
+    read_in_time,
     read_owner,
     read_unread,
     see_changes,
 )
-from berth.services.inventory.gangs.plan import GangContext, Plan, minimum_now, plan, stated_priority
+from berth.services.inventory.gangs.plan import GangContext, Plan, is_suspended, minimum_now, plan, stated_priority
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
@@ -54,6 +54,7 @@ from berth.services.inventory.gangs.request_lifecycle import (
     resized,
     see_pods,
     settle_parts,
+    suspended,
     too_large,
     unassigned,
 )
@@ -163,7 +164,7 @@ class Resolver:
         reads = read_unread(self.lookups, gang, context)
         free = fill(gang, free)
         reads += read_for_missing(self.lookups, gang, now_ms)
-        reads += read_for_waiting(self.lookups, gang, now_ms)
+        reads += read_in_time(self.lookups, gang, now_ms)
         # 3. The other pods become requests, or wait.
         found = plan(gang, free, context, now_ms=now_ms) if not gang.is_past else Plan()
         found.held_single += [*misplaced, *backups]
@@ -220,8 +221,9 @@ class Resolver:
 
     def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
         """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
+        back = suspended(gang) if is_suspended(context) else []
         least = minimum_now(gang, context)
-        back = resized(gang, least.count)
+        back += resized(gang, least.count)
         for part, reason in changed_precedence(gang, least.count):
             back.append((part, reason))
             dissolve(gang, part)

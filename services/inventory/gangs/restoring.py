@@ -42,6 +42,7 @@ def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: b
         request=request,
         hold=seen.hold,
         since_seq=request.since_seq if request is not None else 0,
+        is_lost=request is not None and request.since_seq > 0,
         is_fragile=request is not None and request.is_fragile,
     )
     if any(slot.was_bound for slot in slots):

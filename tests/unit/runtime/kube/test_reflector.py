@@ -15,7 +15,7 @@ from berth.formats.kubernetes.objects import Pod
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.kube.port import Change
+from berth.runtime.kube.port import Change, RefusedError
 from berth.runtime.kube.reflector import Reflector
 from tests.support.clock import ManualClock
 from tests.support.mirror import Mirror
@@ -319,3 +319,29 @@ async def test_after_a_list_in_one_piece_the_next_one_comes_in_pages_again(tmp_p
     async with reflecting(tmp_path, *answers) as (server, seen, _):
         await logged(seen, ("LIST", "q"), ("LIST", "r"))
     assert ["limit" in server.asked[index].query for index in (4, 6)] == [False, True]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_refusal_ends_a_run_of_an_optional_collection_which_lists_again_when_it_is_run_again(
+    tmp_path: Path, status: int
+) -> None:
+    clock, refused = ManualClock(), refusal(status, "Refused", "no")
+    answers = (refused, page(7, pod("p", 1)), refused, page(9, pod("q", 8)), stream(lasts=True))
+    async with ScriptedHttp(*answers) as server:
+        config = tmp_path / "kubeconfig"
+        entry = {"name": "x", "cluster": {"server": server.url}, "context": {"cluster": "x"}}
+        config.write_text(
+            json.dumps({"clusters": [entry], "contexts": [entry], "users": [], "current-context": "x"}), "utf-8"
+        )
+        seen: Mirror[Pod] = Mirror()
+        async with await KubeApi.connect(KubeConfig(kubeconfig=config), clock=clock) as api:
+            reflection = api.reflect(PODS, Pod, seen, is_optional=True)
+            for log in ([], [("LIST", "p")]):
+                clock.advance(60)
+                with pytest.raises(RefusedError):
+                    await asyncio.wait_for(reflection.run(), DEADLINE_S)
+                assert (seen.log, api.silence_s()) == (log, 0)
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(reflection.run())
+                await logged(seen, ("LIST", "p"), ("LIST", "q"))
+                task.cancel()

@@ -73,6 +73,21 @@ def test_a_rank_that_waits_comes_first_once_its_gang_falls_below_its_minimum() -
     assert singles(world)[1:] == [(AGE_SEQ, True), (AGE_SEQ, True)]
 
 
+def test_a_growing_gang_that_runs_below_a_raised_minimum_is_not_requested_anew_without_end() -> None:
+    """Its pods have an age because they waited before, not because the gang had them."""
+    world = running(1, 1)
+    world.pods(*members(1, start=1))
+    world.settle(after_s=1)
+    (name,) = (one.name for one in world.published if one.name != BASE)
+    world.verdict(name, accepted_seq=20)
+    world.status(name, "waiting")
+    for least in (1, 2):
+        group = a_group("pg", least=least, version=str(least + 1), queue="other")
+        world.gangs.set_group(group)
+        world.settle(after_s=1)
+    assert singles(world) == [(0, False), (20, False)], "its queue is another one, and its minimum"
+
+
 def test_a_restart_keeps_the_place_of_a_request_that_waits() -> None:
     world = running(4, 4)
     lose(world, 1)

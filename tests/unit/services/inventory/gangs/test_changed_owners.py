@@ -423,3 +423,36 @@ def test_a_pod_that_comes_while_others_run_is_requested_in_the_queue_that_its_ow
     world.gangs.set_owner(REPLICAS, replicas(2, **{"scheduling.volcano.sh/queue-name": "gold"}))
     world.settle()
     assert [request.queue for request in world.published] == ["default", "gold"]
+
+
+def test_a_request_of_an_owner_that_is_suspended_is_withdrawn_and_made_again_with_its_age_when_it_goes_on() -> None:
+    key, owner = OwnerKey("Job", "ns", "j"), ("batch/v1", "Job", "j", "job-1")
+    spec = {"parallelism": 2, "completions": 2, "completionMode": "Indexed"}
+    world = GangWorld()
+    world.pods(*(a_pod(f"j-{index}", owner=owner) for index in range(2)))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, dict(spec), uid="job-1"))
+    world.settle()
+    world.verdict("job.j", accepted_seq=7)
+    world.status("job.j", "waiting")
+    world.gangs.set_owner(key, facts_of(key, spec | {"suspend": True}, uid="job-1"))
+    world.settle()
+    assert [why for _, _, why in world.withdrawn] == ["its job is suspended"]
+    assert world.hold("job.j") == "its job is suspended"
+    world.gangs.set_owner(key, facts_of(key, dict(spec), uid="job-1"))
+    world.settle()
+    assert [(one.min_available, one.since_seq) for one in world.published] == [(2, 0), (2, 7)]
+
+
+def test_a_job_that_runs_keeps_its_places_when_it_is_suspended() -> None:
+    key, owner = OwnerKey("Job", "ns", "j"), ("batch/v1", "Job", "j", "job-1")
+    spec = {"parallelism": 2, "completions": 2, "completionMode": "Indexed"}
+    world = GangWorld()
+    world.pods(*(a_pod(f"j-{index}", owner=owner) for index in range(2)))
+    world.settle()
+    world.gangs.set_owner(key, facts_of(key, dict(spec), uid="job-1"))
+    world.settle()
+    runs(world, "job.j", [a_pod(f"j-{index}", owner=owner, node="n1", phase="Running") for index in range(2)])
+    world.gangs.set_owner(key, facts_of(key, spec | {"suspend": True}, uid="job-1"))
+    world.settle()
+    assert world.withdrawn == []

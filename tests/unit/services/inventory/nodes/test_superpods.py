@@ -36,10 +36,16 @@ class Watched(FakeKube):
         self.selectors: list[Mapping[str, str]] = []
 
     def reflect(
-        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
+        self,
+        path: str,
+        kind: type[T],
+        handler: Handler[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        is_optional: bool = False,
     ) -> FakeReflection[T]:
         self.selectors.append(params or {})
-        return super().reflect(path, kind, handler, params=params)
+        return super().reflect(path, kind, handler, params=params, is_optional=is_optional)
 
     @property
     def reads_reports(self) -> bool:
