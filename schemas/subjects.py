@@ -6,6 +6,7 @@ the empty name becomes ``=``. So the server never sees dots, blanks or wildcards
 """
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -115,6 +116,12 @@ _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 
 
+@lru_cache(maxsize=64)
+def _root(cell: str) -> str:
+    """Prefix of the subjects of a cell, which each of them is made with."""
+    return f"berth.{token(cell)}."
+
+
 class Subjects(msgspec.Struct, frozen=True):
     """Subjects and streams of one cell."""
 
@@ -123,7 +130,7 @@ class Subjects(msgspec.Struct, frozen=True):
     @property
     def root(self) -> str:
         """Prefix of every subject, with its final dot."""
-        return f"berth.{token(self.cell)}."
+        return _root(self.cell)
 
     def stream(self, name: StreamName) -> str:
         """Name of a stream on the server."""

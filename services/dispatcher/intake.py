@@ -17,7 +17,6 @@ from berth.core.requests.intake_messages import NoRequestError, read_request
 from berth.core.requests.waiting_jobs import WaitingJobs
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State
-from berth.core.state.ledger import GangRecord
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.writing import dead_letter
@@ -153,32 +152,35 @@ class Intake:
         """Take a fact about a job, which may be a verdict that came back."""
         sent = self._sent.get(key)
         if sent is not None and sent.intake_seq <= self._state.intake_seq:
-            self._note_sent(key, None)
-        else:
-            self.touch(key)
+            self._forget_sent(key)
+            seen = self._state.jobs.get(key)
+            # Note was taken of what came back when it was sent, and of each record since.
+            if seen is not None and (seen.intake_seq, seen.state, seen.uid) == (sent.intake_seq, sent.state, sent.uid):
+                return
+        self.touch(key)
 
     def touch(self, key: JobKey) -> None:
         """Take note of a job that may wait, or not wait any more."""
         job = self._sent.get(key) or self._state.jobs.get(key)
-        self._waiting.note(key, job, self._phase_of(job))
+        self._waiting.note(key, job, self._phase_of(job) if job is not None else "")
 
-    def _gang_of(self, job: JobSeen | None) -> GangRecord | None:
-        return self._state.fold.gangs.get(job.uid) if job is not None else None
-
-    def _phase_of(self, job: JobSeen | None) -> str:
-        gang = self._gang_of(job)
+    def _phase_of(self, job: JobSeen) -> str:
+        gang = self._state.fold.gangs.get(job.uid)
         return gang.phase if gang is not None else ""
 
-    def _note_sent(self, key: JobKey, verdict: JobSeen | None) -> None:
-        """Note the verdict on a name that is being stored, if any; it replaces the previous one."""
+    def _note_sent(self, key: JobKey, verdict: JobSeen) -> None:
+        """Note the verdict on a name that is being stored; it replaces the previous one."""
+        self._forget_sent(key)
+        self._sent[key] = verdict
+        if verdict.state != "rejected":
+            self._sent_names[verdict.uid] = key
+        self._waiting.note(key, verdict, self._phase_of(verdict))
+
+    def _forget_sent(self, key: JobKey) -> None:
+        """Forget the verdict on a name that was being stored, if any."""
         before = self._sent.pop(key, None)
         if before is not None and self._sent_names.get(before.uid) == key:
             del self._sent_names[before.uid]
-        if verdict is not None:
-            self._sent[key] = verdict
-            if verdict.state != "rejected":
-                self._sent_names[verdict.uid] = key
-        self.touch(key)
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
         if stored.sequence in self._unstorable:
@@ -241,7 +243,7 @@ class Intake:
     def _holder(self, key: JobKey) -> Holder:
         sent = self._sent.get(key)
         job = sent if sent is not None else self._state.jobs.get(key)
-        return holder_of(job, self._gang_of(job))
+        return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
 
     def _owner_of(self, uid: str) -> JobKey | None:
         """Job that has a uid, or gets it with a pending verdict."""

@@ -61,11 +61,16 @@ def _is_small(request: JobRequest) -> bool:
     (task,) = request.tasks
     if task.labels or task.node_selector or task.affinity or task.tolerations or task.constraints is not None:
         return False
-    texts = (*request.labels, *request.annotations, *request.node_selector, task.name, request.resource, request.queue)
-    if len(texts) > _SMALL or max(map(len, texts)) > KEY.most or len(request.uid) > UID.most:
+    if max(len(task.name), len(request.resource), len(request.queue)) > KEY.most or len(request.uid) > UID.most:
         return False
-    values = (*request.labels.values(), *request.annotations.values(), *request.node_selector.values())
-    return sum(map(len, values)) <= _SHORT
+    texts = characters = 0
+    for given in (request.labels, request.annotations, request.node_selector):
+        for key, value in given.items():
+            if len(key) > KEY.most:
+                return False
+            texts += 1
+            characters += len(value)
+    return texts <= _SMALL and characters <= _SHORT
 
 
 def above_bytes(size_bytes: int) -> Refusal | None:

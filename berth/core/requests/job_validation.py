@@ -161,7 +161,8 @@ def _chip_pods(request: JobRequest) -> int:
 
 def gang_pods(request: JobRequest) -> int:
     """Number of pods with chips of the whole gang, of which the request may be a part."""
-    return max(_chip_pods(request), _integer(request.annotations.get(GANG_PODS, "0")) or 0)
+    own, whole = _chip_pods(request), request.annotations.get(GANG_PODS)
+    return own if whole is None else max(own, _integer(whole) or 0)
 
 
 def _total_chips(request: JobRequest) -> int:
@@ -203,9 +204,12 @@ def _check_minimum(request: JobRequest, settings: Settings) -> Refusal | None:
         )
         return msgspec.structs.replace(refusal, pods_need=request.min_available, pods_have=size)
     whole = request.annotations.get(GANG_PODS)
-    least = 0 if settings.plain_pods and not _chip_pods(request) else 1
-    if whole is not None and ((pods := _integer(whole)) is None or not least <= pods < _INT64 >> 32):
-        return _refuse("invalid-argument", f"annotations.{GANG_PODS}", whole, f"the pods of the gang, {least} or more")
+    if whole is not None:
+        least = 0 if settings.plain_pods and not _chip_pods(request) else 1
+        pods = _integer(whole)
+        if pods is None or not least <= pods < _INT64 >> 32:
+            expected = f"the pods of the gang, {least} or more"
+            return _refuse("invalid-argument", f"annotations.{GANG_PODS}", whole, expected)
     minimum = request.annotations.get(MIN_AVAILABLE)
     if minimum is not None and _integer(minimum) is None:
         return _refuse("invalid-argument", f"annotations.{MIN_AVAILABLE}", minimum, "an integer")

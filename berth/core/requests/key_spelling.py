@@ -135,6 +135,8 @@ def spelling_warnings(request: JobRequest) -> list[str]:
 
     Of labels and of annotations the first :data:`KEYS_MAX` are looked at that may be meant for Berth.
     """
+    if not request.labels and not request.annotations:
+        return []
     return [*_warnings("label", request.labels), *_warnings("annotation", request.annotations)]
 
 

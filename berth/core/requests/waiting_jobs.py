@@ -13,6 +13,8 @@ from berth.schemas.refusal import Code, Refusal
 TOO_MANY: Final[Code] = "too-many"
 _Group = tuple[str, str]
 """``namespace`` or ``identity``, and its name."""
+_NONE: Final = (0, 0)
+"""Jobs and pods of a group without any."""
 
 
 class _Waiting(NamedTuple):
@@ -29,7 +31,7 @@ class WaitingJobs:
 
     def __init__(self) -> None:
         self._jobs: dict[JobKey, _Waiting] = {}
-        self._counts: dict[_Group, list[int]] = {}
+        self._counts: dict[_Group, tuple[int, int]] = {}
         """Jobs and pods of each group."""
 
     def replace(self, jobs: Iterable[tuple[JobKey, JobSeen, str]]) -> None:
@@ -47,15 +49,15 @@ class WaitingJobs:
             job: The verdict; None if no job has the name.
             phase: Phase of the job in the ledger; empty if it is not there.
         """
-        is_waiting = job is not None and job.state == "accepted" and phase in {"", "waiting"}
         before = self._jobs.get(key)
+        waiting = job if job is not None and job.state == "accepted" and phase in {"", "waiting"} else None
         if before is not None:
-            if is_waiting and job is not None and before.verdict_seq == job.intake_seq:
+            if waiting is not None and before.verdict_seq == waiting.intake_seq:
                 return
             del self._jobs[key]
             self._add(before, -1)
-        if is_waiting and job is not None and job.request is not None:
-            found = self._jobs[key] = _Waiting(job.intake_seq, _groups(job.request), _pods(job.request))
+        if waiting is not None and waiting.request is not None:
+            found = self._jobs[key] = _Waiting(waiting.intake_seq, _groups(waiting.request), _pods(waiting.request))
             self._add(found, 1)
 
     def refusal_of(self, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -71,10 +73,10 @@ class WaitingJobs:
         if not groups:
             return None
         before = self._jobs.get((request.namespace, request.name))
-        own = (1, before.pods) if before is not None else (0, 0)
+        own = (1, before.pods) if before is not None else _NONE
         most = (settings.waiting_jobs_max, settings.waiting_pods_max)
         for group in groups:
-            counts = self._counts.get(group, (0, 0))
+            counts = self._counts.get(group, _NONE)
             is_own = before is not None and group in before.groups
             for what, count, less, more, limit in zip(("jobs", "pods"), counts, own, (1, pods), most, strict=True):
                 waiting = count - less if is_own else count
@@ -84,15 +86,14 @@ class WaitingJobs:
 
     def _is_full(self, group: _Group, pods: int, settings: Settings) -> bool:
         """Whether a group has no room for another job with so many pods."""
-        jobs, others = self._counts.get(group, (0, 0))
+        jobs, others = self._counts.get(group, _NONE)
         return jobs >= settings.waiting_jobs_max or others + pods > settings.waiting_pods_max
 
     def _add(self, one: _Waiting, sign: int) -> None:
         for group in one.groups:
-            counts = self._counts.setdefault(group, [0, 0])
-            counts[0] += sign
-            counts[1] += sign * one.pods
-            if not counts[0]:
+            jobs, pods = self._counts.get(group, _NONE)
+            self._counts[group] = (jobs + sign, pods + sign * one.pods)
+            if jobs + sign == 0:
                 del self._counts[group]
 
 

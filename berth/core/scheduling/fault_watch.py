@@ -64,8 +64,9 @@ class FaultWatch:
             return [], []
         uids = dict.fromkeys(gangs if fold.settings.recoveries else filter(self._lacks_places, gangs))
         uids.update(dict.fromkeys([*self.due(at_ms), *self._unheard]))
-        everybody = bool(self.held_back) or self._helps_all(changes) or any(map(self._restarts, gangs))
-        uids.update((uid, None) for uid, gang in self._wanting.items() if everybody or _helps(changes, gang))
+        if self._wanting:
+            everybody = bool(self.held_back) or self._helps_all(changes) or any(map(self._restarts, gangs))
+            uids.update((uid, None) for uid, gang in self._wanting.items() if everybody or _helps(changes, gang))
         faulty, set_aside = self._examined(uids, at_ms)
         others = self._wanting.keys() - uids.keys() if any(map(restarts, faulty)) else ()
         if others:  # limits count all gangs that would restart, whatever made each of them be examined

@@ -84,10 +84,11 @@ def with_asks(opening: Opening, *, nodes: int, full: int) -> Opening:
     counts = candidate_counts([gang for gang in opening.gangs if not gang.invalid], full=full)
     pods = [one.pods for one in opening.returning]
     needs = asks_with(opening.faulty, counts, pods, full=full)
-    heavy = [gang for gang in opening.gangs if is_heavy(gang.request_class, nodes)]
+    heavy = _heavy_of(opening.gangs, nodes)
     only: frozenset[Shape] = frozenset()
     if heavy:
-        others = shapes_of(gang for gang in opening.gangs if not is_heavy(gang.request_class, nodes))
+        uids = {gang.uid for gang in heavy}
+        others = shapes_of(gang for gang in opening.gangs if gang.uid not in uids)
         only = shapes_of(heavy) - others - asks_with(opening.faulty, {}, pods, full=full).keys()
     return opening._replace(asks=first_counts(needs), needs=needs, heavy=only)
 
@@ -100,12 +101,17 @@ def without(opening: Opening, gangs: Container[str], *, nodes: int) -> Opening:
         gangs: Gangs (uid); those that are not heavy stay.
         nodes: Nodes of the cell.
     """
-    late = [gang for gang in opening.gangs if gang.uid in gangs and is_heavy(gang.request_class, nodes)]
+    late = _heavy_of((gang for gang in opening.gangs if gang.uid in gangs), nodes)
     left = {gang.uid for gang in late}
     stay = [gang for gang in opening.gangs if gang.uid not in left]
     only = opening.heavy - shapes_of(stay)
     asks = {shape: count for shape, count in opening.asks.items() if shape not in only}
     return opening._replace(gangs=stay, asks=asks, heavy=opening.heavy - only, late=late)
+
+
+def _heavy_of(gangs: Iterable[Gang], nodes: int) -> list[Gang]:
+    """Those of some gangs that are heavy; the first condition is a part of the second, and rules out nearly all."""
+    return [gang for gang in gangs if len(gang.request_class) > SHAPES_LEAST and is_heavy(gang.request_class, nodes)]
 
 
 def shapes_of(gangs: Iterable[Gang]) -> frozenset[Shape]:
@@ -151,7 +157,9 @@ def with_pauses(state: State, opening: Opening, verdicts: Iterable[Verdict]) -> 
     nodes, at_ms = len(state.table), opening.at_ms
     paused: dict[str, Gang] = {}
     if state.fold.settings.queue_policy != "fifo":  # there it keeps its place
-        paused = {gang.uid: gang for gang in opening.gangs if is_heavy(gang.request_class, nodes)}
+        paused = {gang.uid: gang for gang in _heavy_of(opening.gangs, nodes)}
+    if not paused and not opening.late:
+        return list(verdicts)
 
     def next_try_ms(gang: Gang, longest_ms: int) -> int:
         return at_ms + _pause_ms(state.fold.gangs.get(gang.uid), gang.attempt, longest_ms)

@@ -128,8 +128,8 @@ class NatsConnection:
     @property
     def payload_limit_bytes(self) -> int:
         """Most bytes of a message, headers included."""
-        most = self._client.max_payload
-        return min(most, self._access.payload_bytes or most) * _PAYLOAD_SHARE_PERCENT // 100
+        most, own = self._client.max_payload, self._access.payload_bytes
+        return (own if 0 < own < most else most) * _PAYLOAD_SHARE_PERCENT // 100
 
     @property
     def connected(self) -> bool:
