@@ -157,13 +157,11 @@ async def _restore_pods(bus: Bus, config: NodesimConfig, loop: Loop, log: Logger
 async def _declared(bus: Bus, seen: PodsSeen) -> tuple[int, Share | None]:
     """Run time and quota that the gang's job declared; 0 and None when the job is no longer known."""
     stored = await bus.last(StreamName.LATEST, bus.subjects.fact_job(seen.namespace, seen.gang))
-    if stored is None:
-        return 0, None
     try:
-        job = decode(stored.data, JobSeen)
+        job = decode(stored.data, JobSeen) if stored is not None else None
     except DecodeError:
-        return 0, None
-    if job.uid != seen.uid or job.request is None:
+        job = None
+    if job is None or job.uid != seen.uid or job.request is None:
         return 0, None
     return job.request.run_ms, _share(job.request.labels)
 

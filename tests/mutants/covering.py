@@ -42,6 +42,8 @@ LEFT_OUT: Final = frozenset(
     }
 )
 """Files that take long and execute nothing of the product in their own process: they start others, or read files."""
+READ_ALL: Final = "tests/contract/test_reference_pages.py"
+"""Its tests compare every message, bound and setting with the pages about them, and name few."""
 _LIMIT_S: Final = 120.0
 _COLLECTED: Final = "collected"
 _DONE: Final = "done"
@@ -109,15 +111,16 @@ class Cover:
         return self._sorted(path, self._column(number)), bool(self._early[number >> 3] & (128 >> (number & 7)))
 
     def naming(self, path: str, names: Iterable[str]) -> list[Chosen]:
-        """Tests that execute a segment with one of some names, or whose file has one, best first."""
+        """Tests that execute a segment with one of some names, or whose file has one, best first; before them those
+        that read everything."""
         wanted = set(names)
         found = np.zeros(len(self._tests), bool)
         for number in set().union(*(self._naming.get(name, set()) for name in wanted)):
             found |= self._column(number)
         word = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(wanted)))})\b") if wanted else None
         files = {file for file, text in self._texts.items() if word is not None and word.search(text)}
-        found |= np.array([file_of(row.test) in files for row in self._tests], bool)
-        return self._sorted(path, found)
+        found |= np.array([file_of(row.test) in {*files, READ_ALL} for row in self._tests], bool)
+        return sorted(self._sorted(path, found), key=lambda chosen: file_of(chosen.test) != READ_ALL)
 
     def _column(self, number: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         column: np.ndarray[tuple[int], np.dtype[np.bool_]] = (self._marks[:, number >> 3] & (128 >> (number & 7))) != 0

@@ -1,6 +1,8 @@
 """Statuses that a kubelet writes on pods. Pure."""
 
 from collections.abc import Iterable
+from ipaddress import IPv4Network
+from itertools import repeat
 from typing import Any, Final
 
 from berth.schemas.units import UnixMs
@@ -9,15 +11,18 @@ from berth.services.nodesim.stamps import stamp
 
 UNEXPECTED_ADMISSION: Final = "UnexpectedAdmissionError"
 """Reason of a pod for which the device plug-in found no chips."""
-_FIRST: Final = 10 << 24 | 1 << 23
-_LAST: Final = (11 << 24) - 1
+_NETWORK: Final = IPv4Network("10.128.0.0/9")
 
 
 class PodAddresses:
-    """Addresses of pods, from 10.128.0.1; an address in use is not assigned again."""
+    """Addresses of pods, in order and then from the first one again; an address in use is not assigned again.
 
-    def __init__(self) -> None:
-        self._next = _FIRST + 1
+    Args:
+        network: The addresses; more than pods at one time.
+    """
+
+    def __init__(self, network: IPv4Network = _NETWORK) -> None:
+        self._next = (str(address) for one in repeat(network) for address in one.hosts())
         self._taken: dict[str, str] = {}
         """Uid by address."""
         self._held: dict[str, str] = {}
@@ -30,9 +35,7 @@ class PodAddresses:
     def take(self, uid: str) -> str:
         """Address of a pod; the same for each call."""
         while uid not in self._held:
-            number = self._next
-            self._next = number + 1 if number < _LAST else _FIRST + 1
-            address = ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
+            address = next(self._next)
             if address not in self._taken:
                 self.note(uid, address)
         return self._held[uid]

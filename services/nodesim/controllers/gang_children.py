@@ -110,11 +110,11 @@ Action: TypeAlias = MakeGroup | MakePods | DeletePods | AnnotatePod | DeleteGrou
 class Counted:
     """Pods by phase; pods that are being deleted count as terminating only."""
 
-    pending: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    terminating: int = 0
+    pending: int
+    running: int
+    succeeded: int
+    failed: int
+    terminating: int
 
 
 def owner_of(meta: Meta, *, api_version: str, kind: str) -> dict[str, Any]:

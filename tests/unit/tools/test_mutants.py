@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.mutants.__main__ import main
+from tests.mutants.covering import READ_ALL, Cover
 from tests.mutants.equivalents import Equivalent, reasons_for
 from tests.mutants.generator import changed, sites_in
 from tests.mutants.outcomes import Mutant, Outcome, digest_for, mutant_of
@@ -172,6 +174,18 @@ def test_names_of_what_is_imported_are_those_that_its_users_write() -> None:
     assert names_at(tree, (2, 4)) == {"A", "B"}
     assert names_at(tree, (7, 17)) == {"C", "field"}
     assert names_at(tree, (9, 18)) == {"C", "f"}
+
+
+def test_what_is_imported_is_tried_first_with_the_tests_that_read_everything(tmp_path: Path) -> None:
+    root = planted(tmp_path)
+    (root / READ_ALL).parent.mkdir(parents=True)
+    (root / READ_ALL).write_text("def test_pages():\n    pass\n")
+    marks = zlib.compress(bytes(99))
+    tests = (f"{FILE}::test_limit", f"{READ_ALL}::test_pages")
+    rows = [Ran("collected", "collected", 0.0, marks), *(Ran(test, "passed", 1.0, marks) for test in tests)]
+    cover = Cover(root, rows)
+    assert [test.test for test in cover.naming(PATH, {"TEXT"})] == [f"{READ_ALL}::test_pages"]
+    assert [test.test for test in cover.naming(PATH, {"LIMIT"})] == [f"{READ_ALL}::test_pages", f"{FILE}::test_limit"]
 
 
 # Who runs it.

@@ -268,6 +268,24 @@ async def test_pods_whose_time_passed_while_nobody_looked_end_at_once(world: Wor
         await world.has(["RUNNING", "RUNNING"], ["SUCCEEDED", "SUCCEEDED"])
 
 
+OTHER = JobRequest("ns", "job", "uid-of-another", "huawei.com/Ascend910", [], run_ms=1000)
+
+
+@pytest.mark.parametrize("fact", [None, b"junk", encode(JobSeen("ns", "job", OTHER.uid, "accepted", 1, request=OTHER))])
+async def test_pods_whose_job_nobody_knows_run_as_long_as_those_that_do_not_say(
+    world: World, fact: bytes | None
+) -> None:
+    async with world.cluster():
+        await world.bind()
+    if fact is not None:
+        await world.bus.publish(world.bus.subjects.fact_job("ns", "job"), fact)
+    world.clock.advance(4.9)
+    async with world.cluster():
+        assert (await world.counts()).pods_live == 2
+        world.clock.advance(0.1)
+        await world.has(["RUNNING", "RUNNING"], ["SUCCEEDED", "SUCCEEDED"])
+
+
 async def test_facts_are_stored_later_when_the_bus_is_away(world: World) -> None:
     with capture_logs() as lines:
         async with world.cluster():

@@ -135,6 +135,10 @@ def test_chunks_are_bounded_hold_every_node_once_and_shrink_to_empty_ones() -> N
     assert sorted(chunks.newest) == ["n0"]
 
 
+def test_chunks_are_as_large_as_those_of_the_real_one() -> None:
+    assert CHUNK_BYTES_MAX == 819_200
+
+
 def test_an_entry_that_is_too_large_stands_alone() -> None:
     clusterd = a_clusterd(chunk_bytes=10)
     for name in ("a", "b"):

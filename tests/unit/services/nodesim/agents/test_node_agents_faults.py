@@ -1,10 +1,12 @@
 """Kubelet, device plug-in and NodeD of one node: faults, restarts, pods of others, chips that are shared."""
 
+from ipaddress import IPv4Network
+
 import pytest
 
 from berth.formats.ascend.device_info import parse_device_info
 from berth.formats.ascend.node_info import parse_node_info
-from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME, chip_names
 from berth.services.nodesim.agents.effects import (
     Alarm,
     Report,
@@ -41,6 +43,16 @@ def test_a_dead_plugin_reports_nothing_and_no_chip_can_be_had() -> None:
     assert world.report(400_000) == []
     world.see(a_pod("p", [1]), at_ms=1000)
     assert world.statuses(1100)["p"]["reason"] == f"OutOf{RESOURCE}"
+
+
+@pytest.mark.parametrize("chip", [0, 3, 7])
+def test_the_kubelet_gives_every_chip_but_the_unhealthy_one(chip: int) -> None:
+    world = World()
+    world.agents.breakages.add(Breakage("chip", 1 << chip, "RestartNPU", "AB", from_ms=T0))
+    rest = [one for one in range(8) if one != chip]
+    world.see(a_pod("all", list(range(8)), at="1"), a_pod("rest", rest, at="2"))
+    assert world.statuses(100)["all"]["message"].endswith("requested: 8, free: 7")
+    assert annotated(world.report(200))["rest"][KLT_DEV] == chip_names(RESOURCE, rest)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +167,14 @@ def test_addresses_of_pods_are_given_once_and_come_back() -> None:
     addresses.release("a")
     addresses.release("a")
     assert addresses.take("c") == "10.128.0.4"
+
+
+def test_behind_the_last_address_those_of_pods_that_are_gone_come_again() -> None:
+    addresses = PodAddresses(IPv4Network("10.128.0.0/29"))
+    assert [addresses.take(uid) for uid in "abcdef"] == [f"10.128.0.{number}" for number in range(1, 7)]
+    for uid in "eb":
+        addresses.release(uid)
+    assert [addresses.take(uid) for uid in "gh"] == ["10.128.0.2", "10.128.0.5"]
 
 
 def quota(cores: int, policy: str = "elastic") -> dict[str, str]:

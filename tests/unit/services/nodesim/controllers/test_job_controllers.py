@@ -201,9 +201,21 @@ def test_restarting_a_job_ends_all_its_pods() -> None:
     assert sorted(deleted(actions)) == ["j-w-0", "j-w-1"]
 
 
-def test_children_of_an_earlier_job_of_the_name_go_and_block_nothing_for_ever() -> None:
-    actions = VolcanoRules().reconcile(volcano(), children(pod("j-w-0", "Running", owner="old")), T0)
-    assert (deleted(actions), made(actions)) == (["j-w-0"], ["j-w-1"])
+@pytest.mark.parametrize(
+    ("rules", "job", "old", "new"),
+    [
+        (VolcanoRules(), volcano(), "j-w-0", ["j-w-1"]),
+        (AscendRules(), ascend(), "j-worker-0", ["j-scheduler-0", "j-worker-1"]),
+    ],
+)
+def test_children_of_an_earlier_job_of_the_name_go_and_block_nothing_for_ever(
+    rules: Any,  # noqa: ANN401 - of either kind
+    job: Any,  # noqa: ANN401 - as above
+    old: str,
+    new: list[str],
+) -> None:
+    actions = rules.reconcile(job, children(pod(old, "Running", owner="old")), T0)
+    assert (deleted(actions), made(actions)) == ([old], new)
 
 
 @pytest.mark.parametrize("rules", [VolcanoRules(), AscendRules()])
