@@ -12,7 +12,7 @@ from tests.support.chaos_runs import chaos, see_nothing_lost
 @pytest.mark.timeout(150)
 def test_every_acknowledged_job_is_accounted_for_whatever_breaks(tmp_path: Path) -> None:
     setup = Setup("bus", 3)
-    kinds = see_nothing_lost(setup, rounds=6, timeout_s=400, folder=tmp_path)
+    kinds = see_nothing_lost(setup, rounds=5, timeout_s=400, folder=tmp_path)
     assert kinds == {kind.name for kind in kinds_for(setup)}, "with this seed each kind occurs in so many rounds"
 
 

@@ -29,7 +29,7 @@ from tests.support.watch import Watch, at_rest, verify
 
 SEED: Final = 3
 JOBS: Final = 36
-ROUNDS: Final = 4
+ROUNDS: Final = 3
 NAMESPACE: Final = "storm"
 GROUPS: Final = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
 ENDED: Final = frozenset({"Completed", "Succeeded"})

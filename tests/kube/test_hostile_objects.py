@@ -21,7 +21,10 @@ nodes:
 """
 BYSTANDER: Final = "default"
 """Namespace of the other tenant, whose pods ask for nodes of another kind."""
-PODS: Final = SHAPES.most + 76
+PODS: Final = SHAPES.most + 1
+"""Of the hostile group: one more than a gang may have that all differ."""
+DECENT_PODS: Final = 512
+"""Of the tenant that behaves well, which makes as many at once: they keep the cell busy while jobs are timed."""
 AT_ONCE: Final = 16
 ANNOTATIONS: Final = {f"a.b/{number}": "" for number in range(16_000)}
 GANG_PODS: Final = 4
@@ -40,11 +43,11 @@ def spec_of(number: int) -> Tree:
     return spec
 
 
-async def make(target: InvalidInputCell, groups: int, *, is_hostile: bool) -> None:
+async def make(target: InvalidInputCell, pods: int, groups: int, *, is_hostile: bool) -> None:
     """Make the pods of a tenant: in one group, each another; or in some groups, all alike."""
     name = "large" if is_hostile else "usual"
     for group in range(groups):
-        spec = {"minMember": PODS // groups}
+        spec = {"minMember": pods // groups}
         await target.group(f"{name}-{group}", spec, annotations=ANNOTATIONS if is_hostile else {})
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -55,7 +58,7 @@ async def make(target: InvalidInputCell, groups: int, *, is_hostile: bool) -> No
             await target.pod(f"{name}-{number}", spec, annotations=annotations)
 
     async with asyncio.TaskGroup() as tasks:
-        for number in range(PODS):
+        for number in range(pods):
             tasks.create_task(one(number))
 
 
@@ -73,15 +76,15 @@ async def bind_one(target: InvalidInputCell, name: str) -> float:
     return clock.monotonic_s() - began_s
 
 
-async def beside(target: InvalidInputCell, groups: int, *, is_hostile: bool) -> Beside:
+async def beside(target: InvalidInputCell, pods: int, groups: int, *, is_hostile: bool) -> Beside:
     """Bind pods of the bystander one after the other while those of the tenant are made, and a moment longer."""
     took_s: list[float] = []
     async with asyncio.TaskGroup() as group:
-        made = group.create_task(make(target, groups, is_hostile=is_hostile))
+        made = group.create_task(make(target, pods, groups, is_hostile=is_hostile))
         while not made.done() or len(took_s) < 8:
             took_s.append(await bind_one(target, f"mine-{'hostile' if is_hostile else 'decent'}-{len(took_s)}"))
             await pause(0.1)
-    return Beside(PODS, took_s)
+    return Beside(pods, took_s)
 
 
 @pytest.mark.timeout(180)
@@ -90,8 +93,8 @@ async def test_many_kinds_of_pods_and_annotations_of_one_group_delay_no_pod_of_a
 ) -> None:
     await target.cell.start()
     await bind_one(target, "first")
-    decent = await beside(target, PODS // GANG_PODS, is_hostile=False)
-    hostile = await beside(target, 1, is_hostile=True)
+    decent = await beside(target, DECENT_PODS, DECENT_PODS // GANG_PODS, is_hostile=False)
+    hostile = await beside(target, PODS, 1, is_hostile=True)
     found = Compared("objects", decent, hostile)
     assert found.faults == [], found.line
     words = f"no request is made for so large a gang: tasks is {PODS} shapes, expected at most {SHAPES.most}"

@@ -9,7 +9,8 @@ from tests.chaos.fault import Setup
 from tests.chaos.schedule import SHORT, Plan
 from tests.support.processes import ROOT
 
-_SEED: Final = 1
+_SEED: Final = 69
+"""Of whose first faults each kind is within five rounds, in cells of both kinds."""
 
 
 class Ended(NamedTuple):

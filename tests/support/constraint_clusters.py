@@ -49,7 +49,7 @@ class ClusterObjects(NamedTuple):
     waiting: list[Waiting]
 
 
-def cluster_of(seed: int, *, pods: int = 10) -> ClusterObjects:
+def cluster_of(seed: int, *, pods: int) -> ClusterObjects:
     """The cluster of a seed, with ``pods`` waiting pods. Every eighth has 30 to 100 nodes, the others up to 16."""
     dice = Dice(seed)
     count = dice.number(30, 100) if seed % 8 == 7 else dice.number(5, 16)
