@@ -9,10 +9,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from berth.services.inventory.gangs.collection import Gangs
-
 from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, OwnerKind, OwnerObject
 from berth.runtime.kube.port import Change, Handler
+from berth.services.inventory.gang_collection import Gangs
 
 _NAMESPACES: Final = "/namespaces/"
 
