@@ -25,7 +25,7 @@ ROOT: Final = "$SRV"
 _TYPE: Final = "io.nats.micro.v1"
 _FIRST_ANSWER_S: Final = 1.0
 _NS: Final = 1_000_000_000
-_NUMBER_MAX: Final = float(1 << 62)
+_NUMBER_MAX: Final = 1 << 62
 """Largest number in statistics: whoever may answer for a process may write any number of JSON."""
 
 
