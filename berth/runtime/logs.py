@@ -12,6 +12,7 @@ from io import StringIO
 from typing import Final, TextIO, TypeAlias
 
 from berth.formats.shown import shown, shown_json
+from berth.runtime.clock import Clock
 from berth.runtime.config import LogConfig
 from berth.runtime.optional_imports import without
 
@@ -23,7 +24,39 @@ Logger: TypeAlias = FilteringBoundLogger
 DEFAULT_LOG: Final[Logger] = structlog.get_logger()
 """Has no context and no state: each line uses the form that :func:`configure` set."""
 _OF_EXCEPTIONS: Final = ("exc_info", "stack_info")
+LIMIT_PERIOD_S: Final = 60.0
+"""Time for which :class:`LogLimit` counts lines."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class LogLimit:
+    """Says which lines of a kind are written, where somebody else decides how often there is a reason for one.
+
+    Some are in each period, with the number of those that were left out.
+
+    Args:
+        clock: Of the process.
+        lines_max: Most lines in a period of :data:`LIMIT_PERIOD_S` seconds, which begins with a line.
+    """
+
+    def __init__(self, clock: Clock, *, lines_max: int = 10) -> None:
+        self._clock = clock
+        self._lines_max = lines_max
+        self._began_s = -LIMIT_PERIOD_S
+        self._lines = 0
+        self._left_out = 0
+
+    def take(self) -> int:
+        """For how many occurrences a line stands, with those that had none since the last line; 0: it is left out."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._began_s >= LIMIT_PERIOD_S:
+            self._began_s, self._lines = now_s, 0
+        if self._lines >= self._lines_max:
+            self._left_out += 1
+            return 0
+        self._lines += 1
+        count, self._left_out = 1 + self._left_out, 0
+        return count
 
 
 def logger_of(service: str, config: LogConfig, stream: TextIO | None = None) -> Logger:

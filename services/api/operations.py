@@ -14,7 +14,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
 from berth.runtime.instruments import Instruments
-from berth.runtime.log_limit import LogLimit
+from berth.runtime.logs import LogLimit
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.programs.events import EventsReply

@@ -6,8 +6,7 @@ Whoever sends requests that are refused does not decide how much is logged.
 from typing import Final
 
 from berth.runtime.clock import Clock
-from berth.runtime.log_limit import LogLimit
-from berth.runtime.logs import Logger
+from berth.runtime.logs import Logger, LogLimit
 
 KINDS: Final = frozenset(
     {

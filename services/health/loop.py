@@ -19,7 +19,7 @@ from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
-from berth.runtime.log_limit import LogLimit
+from berth.runtime.logs import LogLimit
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen

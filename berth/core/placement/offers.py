@@ -152,7 +152,8 @@ def see_possible(table: NodeTable, found: Candidates, *, count: int, own: "OwnRo
         raise DecodeError("names: a node is of another shard", kind="score.offer")
     if len(set(found.rows)) < len(rows):
         raise DecodeError("names: a node is there twice", kind="score.offer")
-    if (np.diff(_keys(table.ranks(), rows, found.scores)) < 0).any():
+    keys = _keys(table.ranks(), rows, found.scores)
+    if (keys[1:] < keys[:-1]).any():
         raise DecodeError("names: nodes are not in total order", kind="score.offer")
 
 
@@ -228,7 +229,7 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
     )
 
 
-def _keys(ranks: Rows, rows: Rows, scores: Sequence[int]) -> Rows:
+def _keys(ranks: npt.NDArray[np.int32], rows: Rows, scores: Sequence[int]) -> Rows:
     """Keys of candidates: the lowest is the best."""
     return (-np.array(scores, np.int64) << 32) | ranks[rows]
 

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.formats.whole_numbers import Int64
 
-_NUMBER_MAX: Final = float(1 << 62)
+_NUMBER_MAX: Final = 1 << 62
 """Largest number in statistics: whoever may answer for a process may write any number of JSON."""
 
 

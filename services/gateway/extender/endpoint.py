@@ -19,8 +19,7 @@ from berth.formats.kubernetes.extender import (
 )
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.log_limit import LogLimit
-from berth.runtime.logs import Logger
+from berth.runtime.logs import Logger, LogLimit
 from berth.services.gateway.application import JSON
 from berth.services.gateway.bodies import json_body
 from berth.services.gateway.errors import RequestError

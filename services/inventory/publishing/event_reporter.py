@@ -11,7 +11,7 @@ from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.log_limit import LogLimit
+from berth.runtime.logs import LogLimit
 from berth.schemas.units import UnixMs
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics

@@ -11,7 +11,7 @@ import pytest
 
 from berth.runtime import logs
 from berth.runtime.config import LogConfig
-from berth.runtime.log_limit import PERIOD_S
+from berth.runtime.logs import LIMIT_PERIOD_S
 from berth.services.gateway.config import GatewayConfig, Token
 from berth.services.gateway.guard import Guard
 from berth.services.gateway.http_protocol import Bounds
@@ -185,7 +185,7 @@ async def test_many_refused_requests_are_one_line_with_their_number(
             await sent()
         lines = one.out.getvalue().splitlines()
         assert len(lines) <= 1, lines
-        one.clock.advance(PERIOD_S)
+        one.clock.advance(LIMIT_PERIOD_S)
         await sent()
         assert len(one.out.getvalue().splitlines()) <= 2
         assert not lines or "count=20" in one.out.getvalue()
