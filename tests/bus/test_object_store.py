@@ -22,6 +22,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.subjects import StreamName
+from tests.support.command import berth
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -114,14 +115,10 @@ async def filled(bus: NatsBus) -> None:
         await bus.append(encode(Round(1, number, known, 1000 + number, number)), expected_seq=number)
 
 
-async def berth(*words: str) -> tuple[int, str]:
+async def said(*words: str) -> tuple[int, str]:
     """The command in a process of its own: exit code and output."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "berth.cli", *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    output, _ = await child.communicate()
-    assert child.returncode is not None
-    return child.returncode, output.decode()
+    code, out, err = await berth(*words)
+    return code, out + err
 
 
 async def test_a_cell_comes_back_from_an_object_store(real_bus: NatsBus, nats_server: str, s3: str) -> None:
@@ -129,16 +126,16 @@ async def test_a_cell_comes_back_from_an_object_store(real_bus: NatsBus, nats_se
     url = f"{s3}/nightly/cell.backup"
     options = ["--url", nats_server, "--cell", real_bus.subjects.cell]
     assert not exists(url_of(url))
-    code, output = await berth("backup", url, *options)
+    code, output = await said("backup", url, *options)
     assert code == 0, output
     assert url in output
     assert exists(url_of(url))
-    code, output = await berth("backup", url, *options)
+    code, output = await said("backup", url, *options)
     assert (code, "exists; name another object" in output) == (2, True), output
     before = [stored.data for stored in await real_bus.read(StreamName.LEDGER)]
     for name in StreamName:
         await real_bus.delete_stream(name)
-    code, output = await berth("restore", url, *options)
+    code, output = await said("restore", url, *options)
     assert code == 0, output
     assert [stored.data for stored in await real_bus.read(StreamName.LEDGER)] == before
 
@@ -188,10 +185,10 @@ async def test_a_damaged_object_changes_nothing(real_bus: NatsBus, nats_server: 
     await filled(real_bus)
     options = ["--url", nats_server, "--cell", real_bus.subjects.cell]
     path = tmp_path / "backup"
-    assert (await berth("backup", str(path), *options))[0] == 0
+    assert (await said("backup", str(path), *options))[0] == 0
     path.write_bytes(path.read_bytes()[:-20])
     upload(path, url_of(f"{s3}/short"))
-    code, output = await berth("restore", f"{s3}/short", "--replace", *options)
+    code, output = await said("restore", f"{s3}/short", "--replace", *options)
     assert (code, "nothing was changed" in output) == (1, True), output
     assert len(await real_bus.read(StreamName.LEDGER)) == 6
 

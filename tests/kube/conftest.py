@@ -72,12 +72,11 @@ async def kubeconfig(kube_server: KubeServer, kube_api: KubeApi, tmp_path: Path)
 
 
 @pytest.fixture
-async def namespace(kube_api: KubeApi) -> AsyncIterator[str]:
-    """Name of a namespace that no other test uses; deleted afterwards, without waiting for its end."""
+async def namespace(kube_api: KubeApi) -> str:
+    """Name of a namespace that no other test uses; it goes with what the test made."""
     name = f"test-{next(_numbers)}"
     await kube_api.post("/api/v1/namespaces", {"metadata": {"name": name}})
-    yield name
-    await kube_api.delete(f"/api/v1/namespaces/{name}")
+    return name
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """``berth faults`` on a real API server: marks of pods, chips and exit codes come from what the cluster shows."""
 
-import asyncio
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +11,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken
+from tests.support.command import berth
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, a_volcano_job
 from tests.support.processes import services
@@ -103,8 +102,6 @@ async def _until_kinds(world: KubeCell, kinds: list[str]) -> FaultyJobRow:
 
 async def _by_command(url: str, cell: str) -> FaultsRow:
     """What the command prints as JSON."""
-    words = (sys.executable, "-m", "berth.cli", "faults", "--json", "--url", url, "--cell", cell)
-    child = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    out, _ = await asyncio.wait_for(child.communicate(), 30)
-    assert child.returncode == 0
+    code, out, err = await berth("faults", "--json", url=url, cell=cell)
+    assert code == 0, err
     return msgspec.json.decode(out, type=FaultsRow)

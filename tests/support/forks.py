@@ -1,4 +1,4 @@
-"""Services that are forked from a process which has imported them: a start takes some ms of CPU time, not 0.4 s.
+"""Services and commands that are forked from a process which has imported them: a start takes some ms, not 0.4 s.
 
 :class:`Forker` starts that process, ``python -m tests.support.forks``, once for each process of pytest. They exchange
 lines of JSON over a socket: a :class:`Start` is answered with the process number, and each end is reported with its
@@ -39,12 +39,14 @@ class Start(msgspec.Struct, frozen=True):
         arguments: Of the command line.
         environment: Its whole environment.
         log: File to which its output is appended.
+        errors: File for what it writes to stderr; empty for the same one.
     """
 
     module: str
     arguments: list[str]
     environment: dict[str, str]
     log: str
+    errors: str = ""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -201,9 +203,8 @@ def _become(start: Start) -> None:
         die_with(os.getppid())()
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        log = os.open(start.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        for number in (1, 2):
-            os.dup2(log, number)
+        for number, path in ((1, start.log), (2, start.errors or start.log)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), number)
         os.environ.clear()  # noqa: TID251  # its own environment
         os.environ.update(start.environment)  # noqa: TID251  # likewise
         sys.argv = [start.module, *start.arguments]
@@ -222,12 +223,16 @@ def _become(start: Start) -> None:
 
 
 def main(number: int) -> None:
-    """Import all services, then serve."""
+    """Import all services and commands, then serve."""
     package = importlib.import_module("berth.services")
     for service in pkgutil.iter_modules(package.__path__, "berth.services."):
         for name in _IMPORTED:
             with suppress(ModuleNotFoundError):
                 importlib.import_module(f"{service.name}.{name}")
+    commands = importlib.import_module("berth.cli")
+    for module in pkgutil.walk_packages(commands.__path__, "berth.cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     importlib.import_module("berth.cell.process")
     gc.collect()
     gc.freeze()

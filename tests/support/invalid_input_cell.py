@@ -1,9 +1,6 @@
 """A cell on a real API server that gets invalid input, and what is reported about it."""
 
-import asyncio
 import json
-import os
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,7 +17,7 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cell_mode import CELLS
-from tests.support.compiled_files import COMPILED_FILES
+from tests.support.command import berth
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell
 from tests.support.processes import Services
@@ -180,12 +177,8 @@ class InvalidInputCell:
 
     async def berth(self, *words: str) -> Any:  # noqa: ANN401 - JSON of any form
         """What a command of ``berth`` prints as JSON."""
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "berth.cli", *words, "--json", "--url", self._url, "--cell", self.bus.subjects.cell,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={**COMPILED_FILES, "PATH": os.defpath},
-        )  # fmt: skip
-        out, err = await child.communicate()
-        assert child.returncode == 0, err.decode()
+        code, out, err = await berth(*words, "--json", url=self._url, cell=self.bus.subjects.cell)
+        assert code == 0, err
         return json.loads(out)
 
     # Waiting.

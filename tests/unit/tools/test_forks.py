@@ -67,3 +67,9 @@ async def test_all_end_with_the_process_that_asked_for_them(log: Path) -> None:
     process = forked(made, log, *SERVER)
     made.close()
     await until(lambda: not Path(f"/proc/{process.pid}").exists(), deadline_s=10, what="its end")
+
+
+def test_what_a_process_says_is_wrong_is_kept_apart_where_that_is_asked_for(forker: Forker, tmp_path: Path) -> None:
+    out, errors = tmp_path / "out", tmp_path / "errors"
+    assert forker.start(Start("calendar", ["x"], {}, str(out), str(errors))).wait() == 2
+    assert (out.read_text(), "usage" in errors.read_text()) == ("", True)
