@@ -15,7 +15,7 @@ Longer than 400 lines because the events of a moment, and the order in which the
 
 import functools
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -301,7 +301,6 @@ class Simulation:
     def _release_name(self, job: JobSeen) -> None:
         """Free the name of an ended job."""
         self._planned.pop(job.uid, None)
-        self._too_large.pop(job.uid, None)
         if self._play is not None:
             self._play.forget(job.uid, self.now_ms)
         self._scheduler.sync()
@@ -345,8 +344,6 @@ class Simulation:
                     self._release_name(job)
             elif gang.refusal is not None and gang.refusal.code == _LARGER:
                 self._too_large[gang.uid] = gang.refusal
-            elif self._play is not None:  # it was larger than what worked
-                self._too_large.pop(gang.uid, None)
 
     def _start(self, holding: Holding) -> None:
         if self.plan.settings.reference_parity:
@@ -393,30 +390,35 @@ class Simulation:
         self._fact(self._subjects.fact_pod(holding.namespace, holding.name), fact)
 
     def _reject_larger(self) -> bool:
-        """Reject jobs that are larger than the cluster, once no more facts follow; returns whether there were any."""
-        if self._may_grow or not self._too_large:
+        """Reject jobs that are larger than the cluster, once no more facts follow; returns whether there were any.
+
+        A class that waits for room by now is not: the cluster has grown, and not each of its gangs was tried then.
+        """
+        if self._may_grow:
             return False
-        for uid, refusal in list(self._too_large.items()):
+        queue, too_large = self._scheduler.queue, self._too_large
+        keys = {uid: key for uid in too_large if (key := queue.class_of(uid)) is not None}
+        larger = [(uid, too_large[uid]) for uid, key in keys.items() if queue.sleep_of(key).never]
+        too_large.clear()
+        for uid, refusal in larger:
             self._reject(uid, refusal)
-        return True
+        return bool(larger)
 
     def _reject_stuck(self) -> bool:
         """Reject jobs that find no room although no job runs and no fact follows; returns whether there were any."""
         state = self._state
         if state.fold.holdings or self._may_grow:
             return False
-        stuck: Sequence[str] = [
-            uid
+        stuck = {
+            uid: gang.refusal
             for uid in self._planned
             if (gang := state.fold.gangs.get(uid)) is not None
             and gang.phase == "waiting"
             and gang.refusal is not None
             and gang.refusal.code not in _PASSING
-        ]
-        for uid in stuck:
-            refusal = state.fold.gangs[uid].refusal
-            if refusal is not None:
-                self._reject(uid, refusal)
+        }
+        for uid, refusal in stuck.items():
+            self._reject(uid, refusal)
         return bool(stuck)
 
     def _reject(self, uid: str, refusal: Refusal) -> None:

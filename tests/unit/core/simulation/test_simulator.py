@@ -11,11 +11,11 @@ from berth.core.simulation.statistics import OUT, statistics_of
 from berth.formats.clusters.cluster_text import read_cluster
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
-from berth.schemas.ledger import Settings
+from berth.schemas.ledger import RELEASE, Settings
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recording import BEGINNING
 from berth.schemas.subjects import Subjects
-from tests.support.simulations import CELL, a_plan, from_trace, jobs_of, planned, run_of, times_s
+from tests.support.simulations import CELL, a_plan, cluster_facts, from_trace, jobs_of, planned, run_of, times_s
 from tests.support.traces import trace_lines
 
 FIFO = Settings(queue_policy="fifo")
@@ -82,6 +82,16 @@ def test_a_job_larger_than_the_cluster_is_turned_away_and_the_rest_goes_on() -> 
         assert "24 chips" in away[0].expected
         assert "16 in all" in away[0].expected
         assert (jobs_of(timeline)["huge"].refused, jobs_of(timeline)["huge"].left_ms) == ("larger-than-cluster", 1000)
+
+
+@pytest.mark.parametrize("settings", [Settings(), RELEASE, FIFO], ids=["skip", "release", "fifo"])
+def test_jobs_larger_than_the_cluster_run_once_it_has_grown(settings: Settings) -> None:
+    """Only the first of two equal jobs is tried when the node comes; it runs, and the other one after it."""
+    later = [fact._replace(at_ms=50_000) for fact in cluster_facts("nodes=2,leaf=1")]
+    jobs = (planned("first", 1, 10, 8, pods=2), planned("second", 2, 10, 8, pods=2), planned("a", 0, 70, 8))
+    simulation, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=1,leaf=1", settings=settings, later=later))
+    assert times_s(timeline) == {"a": (0, 70), "first": (70, 80), "second": (80, 90)}
+    assert simulation.rejected == []
 
 
 def test_a_job_that_an_empty_cluster_cannot_take_is_turned_away_once_nothing_runs() -> None:
