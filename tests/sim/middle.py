@@ -12,6 +12,7 @@ import msgspec
 
 from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
+from berth.core.placement.round_demand import is_heavy
 from berth.core.replay.replay import ReplayError
 from berth.core.requests.gangs import QueueOrder, queue_order
 from berth.core.scheduling.queue import Queue
@@ -161,7 +162,7 @@ def see_refused(observer: Observer) -> None:
                 raise Failure("a gang waits for none that is before it", f"{name}: {refusal}, after {line}"[:2000])
         elif refusal.code == "behind" and refusal.ahead in _later(state, waits[index:]):
             raise Failure("a gang waits for one that is not before it", f"{name}: {refusal}, after {line}"[:2000])
-        elif is_tried_again(queue, state.jobs[request.namespace, request.name].uid):
+        elif _is_tried_again(queue, state.jobs[request.namespace, request.name].uid):
             planner.count["not judged: a scorer is missing"] += 1
         else:
             # The one ahead may have left, after a gang like this one was refused: then there is no room for this one.
@@ -175,6 +176,20 @@ def see_refused(observer: Observer) -> None:
         observer.count[f"planner, {what}"] += number
 
 
+def see_answered(observer: Observer) -> None:
+    """Nobody waits for the answer of a scorer. Heavy gangs are tried again at a time without that.
+
+    Raises:
+        Failure: Somebody does.
+    """
+    queue, nodes = observer.scheduler.queue, len(observer.state.table)
+    light = [gang for gang in queue.gangs() if not is_heavy(gang.request_class, nodes)]
+    waits = [gang.name for gang in light if _is_tried_again(queue, gang.uid)]
+    observer.count["gangs that wait for no scorer"] += len(light)
+    if waits:
+        raise Failure("a gang waits for a scorer, and all of them are there", f"{waits}")
+
+
 def _of_now(queue: Queue, uid: str, refusal: Refusal) -> Refusal:
     """What a gang waits for: room, if its class does, although it was itself refused for want of another cluster.
 
@@ -186,7 +201,7 @@ def _of_now(queue: Queue, uid: str, refusal: Refusal) -> Refusal:
     return msgspec.structs.replace(refusal, code="no-room") if is_old else refusal
 
 
-def is_tried_again(queue: Queue, uid: str) -> bool:
+def _is_tried_again(queue: Queue, uid: str) -> bool:
     """Whether the class of a gang sleeps until a time: a scorer did not answer when its first gang was tried last.
 
     The gangs after the first one are not tried then, so that what they were refused for is from before.

@@ -14,7 +14,7 @@ from berth.schemas.facts import NodeHealth
 from berth.schemas.message import Message
 from berth.schemas.refusal import Refusal
 from tests.sim.errors import Failure
-from tests.sim.middle import SHARDS, Middle, see_refused
+from tests.sim.middle import SHARDS, Middle, see_answered, see_refused
 from tests.sim.observer import Observer
 from tests.sim.run import live
 from tests.sim.world import World
@@ -111,8 +111,11 @@ def test_the_gangs_of_a_class_are_not_judged_while_the_class_waits_for_a_scorer(
     middle.see_now(6)
     assert count["looks at who waits"] == 1
     assert count["planner, not judged: a scorer is missing"] == 2
+    with pytest.raises(Failure, match="waits for a scorer"):  # at rest all of them are there
+        see_answered(seat.observer)
     (key,) = seat.scheduler.queue.sleeping()
     seat.scheduler.queue.restore_sleep(key, Sleep(retry_at_ms=0))  # a leader that never tries them again
+    see_answered(seat.observer)
     with pytest.raises(Failure, match="a gang waits that could be placed"):
         see_refused(seat.observer)
 

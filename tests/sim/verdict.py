@@ -18,7 +18,7 @@ from berth.schemas.subjects import StreamName
 from tests.fuzz.failure import Failure as FuzzFailure
 from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
-from tests.sim.middle import is_tried_again, see_refused
+from tests.sim.middle import see_answered, see_refused
 from tests.sim.process import Process
 from tests.sim.steady import AT_WORK
 from tests.sim.users import BATCH_JOBS, PODS, REPLICA_SETS
@@ -81,29 +81,17 @@ async def see_rest(world: World) -> None:
         count["sleepers"] += 1
         world.middle.see_replayed()
         see_refused(observer)
+        see_answered(observer)
     except FuzzFailure as failure:
         raise Failure(failure.kind, failure.details) from failure
     except (AssertionError, CoreError) as error:
         raise Failure(f"at rest: {type(error).__name__}", str(error)[:2000]) from error
-    _see_answered(world)
     await _see_start(world)
     await _see_statuses(world)
     await _see_reasons(world)
     _see_chips(world)
     _see_pods(world)
     _see_held(world)
-
-
-def _see_answered(world: World) -> None:
-    """Nobody waits for a scorer: all of them answer by now.
-
-    Raises:
-        Failure: Somebody does.
-    """
-    queue = world.observer.scheduler.queue
-    waits = [gang.name for gang in queue.gangs() if is_tried_again(queue, gang.uid)]
-    if waits:
-        raise Failure("a gang waits for a scorer, and all of them are there", f"{waits}")
 
 
 async def _started(world: World) -> tuple[dict[str, object], dict[str, object]]:
