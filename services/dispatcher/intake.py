@@ -162,7 +162,7 @@ class Intake:
     def touch(self, key: JobKey) -> None:
         """Take note of a job that may wait, or not wait any more."""
         job = self._sent.get(key) or self._state.jobs.get(key)
-        self._waiting.note(key, job, self._phase_of(job) if job is not None else "")
+        self._waiting.note(key, job, "" if job is None else self._phase_of(job))
 
     def _phase_of(self, job: JobSeen) -> str:
         gang = self._state.fold.gangs.get(job.uid)

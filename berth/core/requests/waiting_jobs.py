@@ -103,7 +103,10 @@ def _groups(request: JobRequest) -> tuple[_Group, ...]:
 
 
 def _pods(request: JobRequest) -> int:
-    return sum(task.replicas for task in request.tasks)
+    pods = 0
+    for task in request.tasks:
+        pods += task.replicas
+    return pods
 
 
 def _refusal(group: _Group, what: str, waiting: int, limit: int) -> Refusal:
