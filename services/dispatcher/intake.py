@@ -162,7 +162,8 @@ class Intake:
     def touch(self, key: JobKey) -> None:
         """Take note of a job that may wait, or not wait any more."""
         job = self._sent.get(key) or self._state.jobs.get(key)
-        self._waiting.note(key, job, self._phase_of(job) if job is not None else "")
+        gang = self._state.fold.gangs.get(job.uid) if job is not None else None
+        self._waiting.note(key, job, gang.phase if gang is not None else "")
 
     def _phase_of(self, job: JobSeen) -> str:
         gang = self._state.fold.gangs.get(job.uid)

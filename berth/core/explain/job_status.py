@@ -102,7 +102,7 @@ def status_of(
         queue=request.queue if request is not None else "",
         priority=request.priority if request is not None else 0,
         rejection=job.rejection,
-        warning="; ".join(_warnings(job, part)),
+        warning=_warning(job, part),
         recovery=recovery,
         restart_held=restart_held if phase in _RUNS else "",
         backups=backups,
@@ -113,9 +113,11 @@ def status_of(
     )
 
 
-def _warnings(job: JobSeen, part: SwitchPart | None) -> list[str]:
-    """Warning of its placement, then those of its verdict."""
-    return [*([part.warning] if part is not None and part.warning else []), *job.warnings]
+def _warning(job: JobSeen, part: SwitchPart | None) -> str:
+    """Warning of its placement, then those of its verdict; empty for most jobs."""
+    if part is None or not part.warning:
+        return "; ".join(job.warnings)
+    return "; ".join([part.warning, *job.warnings])
 
 
 def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:

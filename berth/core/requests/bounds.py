@@ -61,12 +61,15 @@ def _is_small(request: JobRequest) -> bool:
     (task,) = request.tasks
     if task.labels or task.node_selector or task.affinity or task.tolerations or task.constraints is not None:
         return False
-    if max(len(task.name), len(request.resource), len(request.queue)) > KEY.most or len(request.uid) > UID.most:
+    longest = KEY.most
+    if len(task.name) > longest or len(request.resource) > longest or len(request.queue) > longest:
+        return False
+    if len(request.uid) > UID.most:
         return False
     texts = characters = 0
     for given in (request.labels, request.annotations, request.node_selector):
         for key, value in given.items():
-            if len(key) > KEY.most:
+            if len(key) > longest:
                 return False
             texts += 1
             characters += len(value)

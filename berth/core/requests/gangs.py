@@ -206,8 +206,12 @@ def gang_of(
     runs = [Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks]
     tor_affinity = valid.tor_affinity if isinstance(valid, ValidJob) else ""
     a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if tor_affinity else 0)
-    a_pod += _BLOCK_BYTES_A_POD if any(shape.blocks is not None for shape in shapes) else 0
-    claims = sum(len(pod.constraints.claims) for pod in profiles.pods) if settings.decides_volumes else 0
+    blocks = valid.blocks if isinstance(valid, ValidJob) else None
+    if blocks is not None and any(shape.blocks is not None for shape in shapes):
+        a_pod += _BLOCK_BYTES_A_POD
+    claims = 0
+    if profiles.pods and settings.decides_volumes:
+        claims = sum(len(pod.constraints.claims) for pod in profiles.pods)
     return Gang(
         namespace=job.namespace,
         name=job.name,

@@ -241,22 +241,22 @@ def _tor_affinity(request: JobRequest) -> str:
 
 def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
     """First error of the rules of the form, in the order of the reference page, then of the rules of Berth."""
-    checks: list[Refusal | None] = []
+    refusal: Refusal | None = None
     match form.check:
         case "sizes":
-            checks.append(_check_sizes(form, request, settings))
+            refusal = _check_sizes(form, request, settings)
         case "pairs":
-            checks.append(_check_pairs(form, request, settings))
+            refusal = _check_pairs(form, request, settings)
         case "average":
-            checks.append(_check_average(form, request))
+            refusal = _check_average(form, request)
         case "share":
-            checks.append(_check_share(request))
+            refusal = _check_share(request)
         case "blocks" | "levels":
             pass  # the block request is checked as a whole in `block_requests`
-    checks.append(_check_one_pod(form, request))
-    if form.strict_shape and settings.strict_job_shape and not settings.reference_parity:
-        checks.append(_check_shape(form, request, settings))
-    return next((refusal for refusal in checks if refusal is not None), None)
+    refusal = refusal or _check_one_pod(form, request)
+    if refusal is None and form.strict_shape and settings.strict_job_shape and not settings.reference_parity:
+        return _check_shape(form, request, settings)
+    return refusal
 
 
 def _asking(request: JobRequest, settings: Settings) -> Iterator[tuple[int, Task]]:

@@ -69,9 +69,17 @@ class WaitingJobs:
         if is_fragile(request):
             return None
         pods = _pods(request)
-        groups = [group for group in _groups(request) if self._is_full(group, pods, settings)]
-        if not groups:
-            return None
+        groups = _groups(request)
+        for group in groups:
+            jobs, others = self._counts.get(group, _NONE)
+            if jobs >= settings.waiting_jobs_max or others + pods > settings.waiting_pods_max:
+                return self._refusal_without_own(request, groups, pods, settings)
+        return None
+
+    def _refusal_without_own(
+        self, request: JobRequest, groups: Iterable[_Group], pods: int, settings: Settings
+    ) -> Refusal | None:
+        """As :meth:`refusal_of`, where some group has no room for one more: the request may replace one that waits."""
         before = self._jobs.get((request.namespace, request.name))
         own = (1, before.pods) if before is not None else _NONE
         most = (settings.waiting_jobs_max, settings.waiting_pods_max)
@@ -83,11 +91,6 @@ class WaitingJobs:
                 if waiting + more > limit:
                     return _refusal(group, what, waiting, limit)
         return None
-
-    def _is_full(self, group: _Group, pods: int, settings: Settings) -> bool:
-        """Whether a group has no room for another job with so many pods."""
-        jobs, others = self._counts.get(group, _NONE)
-        return jobs >= settings.waiting_jobs_max or others + pods > settings.waiting_pods_max
 
     def _add(self, one: _Waiting, sign: int) -> None:
         for group in one.groups:
@@ -103,7 +106,10 @@ def _groups(request: JobRequest) -> tuple[_Group, ...]:
 
 
 def _pods(request: JobRequest) -> int:
-    return sum(task.replicas for task in request.tasks)
+    pods = 0
+    for task in request.tasks:
+        pods += task.replicas
+    return pods
 
 
 def _refusal(group: _Group, what: str, waiting: int, limit: int) -> Refusal:

@@ -312,19 +312,19 @@ class NatsFollower:
         if delivery is None:
             self.foreign += 1
             return True
-        sequence, consumer_seq = delivery.sequence, delivery.consumer_seq
+        sequence, consumer_seq, at_ns, pending = delivery
         if consumer_seq != session.consumer_seq + 1:
             return False
         if sequence != self.applied + 1 and not self._may_skip(sequence):
             self._has_hole = True
             return False
-        self._on_message(Stored(message.subject, sequence, message.data, delivery.at_ms, message.headers))
-        self._pending = delivery.pending
+        self._on_message(Stored(message.subject, sequence, message.data, at_ns // 1_000_000, message.headers))
+        self._pending = pending
         session.consumer_seq = consumer_seq
         session.owed -= 1
         self.applied = sequence
         self.covered = max(self.covered, sequence)
-        if not delivery.pending or (sequence >= session.head and not self._wanted.is_latest):
+        if not pending or (sequence >= session.head and not self._wanted.is_latest):
             self.caught_up.set()
         return True
 

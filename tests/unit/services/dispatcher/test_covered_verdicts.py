@@ -7,6 +7,7 @@ from berth.core.changes import JobKey
 from berth.core.state.cell import State
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen
+from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import StreamName, Subjects
 from tests.support.cells import Cell, a_job
 
@@ -117,3 +118,19 @@ def test_the_state_knows_which_verdicts_are_covered() -> None:
     for sequence, fact in enumerate((first, third), 5):
         assert not state.apply_fact(SUBJECT, sequence, encode(fact)).error
     assert state.covered == {}, "a later verdict is the newest"
+
+
+async def test_a_job_that_another_dispatcher_has_rejected_takes_no_place_among_those_that_wait() -> None:
+    """Both judged the request, and the verdict that was stored first counts."""
+    cell = await Cell(waiting_jobs_max=1).open()
+    request = a_job("job", uid="own", chips=8)
+    await cell.submit(request)
+    refusal = Refusal(code="invalid-request", field="tasks", value="8", expected="fewer")
+    at_ms = cell.clock.now_ms()
+    await late(cell, JobSeen(*KEY, "own", "rejected", 1, at_ms=at_ms, request=request, refusal=refusal))
+    await cell.turns(3)
+    assert cell.dispatcher.state.jobs[KEY].state == "rejected"
+    await cell.submit(a_job("next", chips=8))
+    await cell.turns(2)
+    assert cell.dispatcher.state.jobs["default", "next"].state == "accepted"
+    await cell.close()
