@@ -345,7 +345,7 @@ class Simulation:
                     self._release_name(job)
             elif gang.refusal is not None and gang.refusal.code == _LARGER:
                 self._too_large[gang.uid] = gang.refusal
-            elif self._play is not None:  # it was larger than what worked
+            else:  # it may have been larger than what there was
                 self._too_large.pop(gang.uid, None)
 
     def _start(self, holding: Holding) -> None:

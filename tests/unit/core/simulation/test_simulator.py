@@ -15,7 +15,7 @@ from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recording import BEGINNING
 from berth.schemas.subjects import Subjects
-from tests.support.simulations import CELL, a_plan, from_trace, jobs_of, planned, run_of, times_s
+from tests.support.simulations import CELL, a_plan, cluster_facts, from_trace, jobs_of, planned, run_of, times_s
 from tests.support.traces import trace_lines
 
 FIFO = Settings(queue_policy="fifo")
@@ -82,6 +82,14 @@ def test_a_job_larger_than_the_cluster_is_turned_away_and_the_rest_goes_on() -> 
         assert "24 chips" in away[0].expected
         assert "16 in all" in away[0].expected
         assert (jobs_of(timeline)["huge"].refused, jobs_of(timeline)["huge"].left_ms) == ("larger-than-cluster", 1000)
+
+
+def test_a_job_larger_than_the_cluster_runs_once_more_nodes_have_come() -> None:
+    more = [fact._replace(at_ms=5_000) for fact in cluster_facts("nodes=3")]
+    jobs = (planned("huge", 1, 10, 8, pods=3), planned("next", 30, 10, 8))
+    simulation, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=2", later=more))
+    assert times_s(timeline) == {"huge": (5, 15), "next": (30, 40)}
+    assert simulation.rejected == []
 
 
 def test_a_job_that_an_empty_cluster_cannot_take_is_turned_away_once_nothing_runs() -> None:
