@@ -184,7 +184,8 @@ class _NodeAllocation:
         """Blocks of the whole, after those of the first strategy. The caller has checked that the whole fits.
 
         Reserved nodes are taken in rounds: one of each group with the most left, then one of each of these and of the
-        groups with one less, and so on. The other nodes of a group are taken with its first reserved node.
+        groups with one less, and so on. The other nodes of a group are taken with its first reserved node: where nodes
+        are reserved, every group has one.
         """
         for group, _ in first:
             if self.give(group, self._shape.ratios[-1]):
@@ -195,9 +196,6 @@ class _NodeAllocation:
             for group in np.flatnonzero(kept >= left).tolist():
                 if self.give(group, counts[group] - left + 1 - self.given[group]):
                     return self.whole
-        for group in np.flatnonzero(kept == 0).tolist():
-            if self.give(group, counts[group] - self.given[group]):
-                return self.whole
         return self.whole
 
 

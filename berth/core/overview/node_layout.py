@@ -9,7 +9,7 @@ from berth.core.overview.node_rows import is_shown, slots_of
 from berth.schemas.page.view import Layout, NodePlace
 
 _PARTS: Final = re.compile(r"([0-9]+)")
-_Key = tuple[tuple[int, int, str], ...]
+_Key = tuple[tuple[int, int | str], ...]
 _Order = tuple[tuple[bool, _Key], ...]
 
 
@@ -99,5 +99,5 @@ def _order(place: Where) -> _Order:
 
 def _natural(name: str) -> _Key:
     """Sort key in which ``node-9`` comes before ``node-10``; different names have different keys."""
-    parts = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _PARTS.split(name) if part]
-    return (*parts, (2, 0, name))
+    parts = [(0, int(part)) if part.isdecimal() else (1, part) for part in _PARTS.split(name) if part]
+    return (*parts, (2, name))

@@ -94,6 +94,14 @@ def test_jobs_larger_than_the_cluster_run_once_it_has_grown(settings: Settings) 
     assert simulation.rejected == []
 
 
+def test_a_job_larger_than_the_cluster_runs_once_more_nodes_have_come() -> None:
+    more = [fact._replace(at_ms=5_000) for fact in cluster_facts("nodes=3")]
+    jobs = (planned("huge", 1, 10, 8, pods=3), planned("next", 30, 10, 8))
+    simulation, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=2", later=more))
+    assert times_s(timeline) == {"huge": (5, 15), "next": (30, 40)}
+    assert simulation.rejected == []
+
+
 def test_a_job_that_an_empty_cluster_cannot_take_is_turned_away_once_nothing_runs() -> None:
     for settings in (Settings(), FIFO):
         jobs = (planned("a", 0, 10, 8), planned("wide", 1, 10, 1, pods=3, switch=True), planned("b", 30, 10, 8))
