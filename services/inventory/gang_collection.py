@@ -168,8 +168,12 @@ class Gangs:
 
     def replace_owners(self, kind: OwnerKind, owners: Sequence[OwnerObject]) -> bool:
         """Take all objects of a kind; returns whether one was read otherwise, and is to be read again."""
-        found = {(kind, one.metadata.namespace, one.metadata.name): one for one in owners}
-        return sum(self._see_object(key, found.get(key)) for key in self._resolver.lookups.objects(kind)) > 0
+        used: dict[ObjectKey, OwnerObject | None] = dict.fromkeys(self._resolver.lookups.objects(kind))
+        for one in owners:
+            key = (kind, one.metadata.namespace, one.metadata.name)
+            if key in used:
+                used[key] = one
+        return sum(self._see_object(key, owner) for key, owner in used.items()) > 0
 
     def _see_object(self, key: ObjectKey, owner: OwnerObject | None) -> bool:
         gangs = self._resolver.lookups.see(key, lambda one: owner_facts(one, owner) if owner is not None else None)

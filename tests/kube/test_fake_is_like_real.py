@@ -340,3 +340,8 @@ async def test_a_kind_that_is_not_served(kube_server: KubeServer, tmp_path: Path
             with pytest.raises(RefusedError) as caught:
                 await api.get("/apis/berth.example/v1/strange", Listed[Pod])
             assert (caught.value.status, caught.value.cause) == (404, "")
+            seen: Mirror[Pod] = Mirror()
+            reflection = api.reflect("/apis/berth.example/v1/strange", Pod, seen, is_optional=True)
+            with pytest.raises(RefusedError) as caught:
+                await asyncio.wait_for(reflection.run(), DEADLINE_S)
+            assert (caught.value.status, reflection.synced.is_set()) == (404, False)
