@@ -2,7 +2,7 @@
 that are scaled and rolled, bindings that are refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME
@@ -68,7 +68,10 @@ class Owners(Users):
             finished(kube.create(PODS, owned(whole, "ReplicaSet", "apps/v1", made)))
 
     def _do_rename(self, event: Event) -> None:
-        """Live pods of nobody, or of one ReplicaSet or Job, get the name of another PodGroup, one after another."""
+        """Live pods of nobody, or of one ReplicaSet or Job, get the name of another PodGroup, one after another.
+
+        Or those of a ReplicaSet, which is deleted without them, are adopted by another one.
+        """
         kube, dice = self.cell.kube, event.dice
         pods = [found for found in kube.objects(PODS) if _kind_of(found) not in _JOB_KINDS and not _is_over(found)]
         if not pods:
@@ -76,6 +79,11 @@ class Owners(Users):
         chosen = pods[event.one % len(pods)]
         same = [found for found in pods if _owner_of(found) == _owner_of(chosen)]
         few = same if _owner_of(chosen) else [chosen]
+        if _kind_of(chosen) == "ReplicaSet" and event.two % 2:
+            kube.confirm(f"{REPLICA_SETS}/{chosen['metadata']['ownerReferences'][0]['name']}")
+            self._own(few, None)
+            self.later(event.for_s, self._adopt, few, f"a{event.one}-{event.two}")
+            return
         name = f"g{event.one}-{event.two}"
         least = dice.randrange(1, len(few) + 1)
         is_late = dice.random() < 0.5
@@ -83,6 +91,21 @@ class Owners(Users):
         for number, found in enumerate(few):
             path = f"{PODS}/{found['metadata']['name']}"
             self.later(number * dice.choice((0.0, 0.05, _STEP_S)), self._name_group, path, found, name)
+
+    def _adopt(self, few: Sequence[Tree], name: str) -> None:
+        made = self.cell.kube.put(REPLICA_SETS, {"metadata": {"name": name}, "spec": {"replicas": len(few)}})
+        self._own(few, owned({"metadata": {}}, "ReplicaSet", "apps/v1", made)["metadata"]["ownerReferences"])
+
+    def _own(self, few: Sequence[Tree], owners: list[Tree] | None) -> None:
+        """Give pods that are still there other owners."""
+        for found in few:
+            path = f"{PODS}/{found['metadata']['name']}"
+            try:
+                is_there = self.cell.kube.object(path)["metadata"]["uid"] == found["metadata"]["uid"]
+            except KeyError:
+                continue
+            if is_there:
+                finished(self.cell.kube.patch(path, {"metadata": {"ownerReferences": owners}}))
 
     def _name_group(self, path: str, pod: Tree, name: str) -> None:
         """Write the name of a PodGroup on a pod that is still there, and has not ended."""

@@ -111,6 +111,7 @@ class GangIndex:
         uid = controller_uid(group)
         self._groups.add(key, uid)
         self._unite(uid)
+        self._rename_latecomers(uid)
         for late in self.latecomers(key):
             if late.uid in self._gang_of:
                 self._touch(self._gang_of[late.uid])  # its PodGroup counts the pod no more
@@ -122,6 +123,7 @@ class GangIndex:
         if key in self.gangs:
             self._groups.leave(key, uid)
             self._unite(uid)
+        self._rename_latecomers(uid)
 
     def names_other(self, member: Member, key: GangKey) -> bool:
         """Whether a pod names another PodGroup than that of a gang by now."""
@@ -316,6 +318,12 @@ class GangIndex:
             self._latecomers.setdefault(named, {})[member.uid] = member
             self._names[member.uid] = named
             self._touch(named)
+
+    def _rename_latecomers(self, uid: str) -> None:
+        """See latecomers of a controller again: whether it has a PodGroup has changed."""
+        keys = [key for key in self._latecomers if uid and (key.uid == uid or key in self._groups)]
+        for late in [late for key in keys for late in self.latecomers(key)]:
+            self._note_latecomer(late, self._gang_of[late.uid])
 
     def _forget_latecomer(self, uid: str) -> None:
         named = self._names.pop(uid, None)

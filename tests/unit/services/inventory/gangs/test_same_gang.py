@@ -258,8 +258,9 @@ REPLICAS = ("apps/v1", "ReplicaSet", "web-7f", "replicas-2")
 
 @pytest.mark.parametrize("adopter", [NEW_SET, REPLICAS], ids=["made again", "of another kind"])
 @pytest.mark.parametrize("adopted", [3, 2])
+@pytest.mark.parametrize("is_grouped", [False, True])
 def test_running_pods_that_another_controller_adopts_count_for_it(
-    adopter: tuple[str, str, str, str], adopted: int
+    adopter: tuple[str, str, str, str], adopted: int, *, is_grouped: bool
 ) -> None:
     """A StatefulSet is deleted with ``--cascade=orphan`` and made again, as its volume claims can be changed."""
     world = GangWorld()
@@ -273,6 +274,9 @@ def test_running_pods_that_another_controller_adopts_count_for_it(
     world.settle(after_s=60)
     for index in range(adopted):
         world.pods(a_pod(f"web-{index}", owner=adopter, node=f"n{index}", phase="Running"))
+        world.settle()
+    if is_grouped:
+        world.gangs.set_group(a_group("pg", least=1, owner=adopter))
         world.settle()
     world.pods(a_pod("web-3", owner=adopter))
     world.settle()
