@@ -1,6 +1,6 @@
 """Conditions of a pod on nodes besides chips: labels and taints, in the terms of Kubernetes."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -9,6 +9,8 @@ from berth.schemas.message import Part
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 TolerationOperator = Literal["Equal", "Exists"]
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
+"""Labels and fields of a node whose value is its name."""
 
 
 class Expression(Part, frozen=True):

@@ -4,7 +4,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from berth.schemas.constraints import Term, Toleration
+from berth.schemas.constraints import NAME_KEYS, Term, Toleration
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Share
 from berth.schemas.pod_constraints import PodProfile
@@ -82,12 +82,29 @@ class Shape(Part, frozen=True, cache_hash=True):
         return not self.tor_affinity and self.needs_marks
 
     @property
-    def offered(self) -> "Shape":
-        """Shape whose offers are those of this one.
+    def names_nodes(self) -> bool:
+        """Whether a condition on the name of the node must hold."""
+        return any(name in NAME_KEYS for name, _ in self.selector) or any(
+            expression.key in NAME_KEYS for term in self.affinity for expression in term.expressions
+        )
 
-        What other pods demand and volumes allow is checked where all of them are known, so shapes that differ in that
-        alone are asked for once.
+    @property
+    def is_constrained(self) -> bool:
+        """Whether its nodes depend on more than its offers: on a profile, or on names of nodes."""
+        return self.profile is not None or self.names_nodes
+
+    @property
+    def offered(self) -> "Shape":
+        """Shape whose offers are those of this one, with marks instead of the best nodes if it is another one.
+
+        What other pods demand, volumes allow and names of nodes exclude is checked where all of that is known, so
+        shapes that differ in that alone are asked for once.
         """
+        if self.names_nodes:
+            selector = tuple((name, value) for name, value in self.selector if name not in NAME_KEYS)
+            return msgspec.structs.replace(
+                self, selector=selector, affinity=_without_names(self.affinity), profile=_SOME
+            )
         return self if self.profile is None else msgspec.structs.replace(self, profile=_SOME)
 
     @property
@@ -107,6 +124,16 @@ class Shape(Part, frozen=True, cache_hash=True):
 
 _SOME: Final = PodProfile("")
 """Instead of the profile of a shape: there is one."""
+
+
+def _without_names(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """What terms, of which one must hold, say of a node whose name may be any."""
+    left = dict.fromkeys(
+        Term(tuple(expression for expression in term.expressions if expression.key not in NAME_KEYS))
+        for term in terms
+        if term.expressions  # a term without any never holds
+    )
+    return () if Term(()) in left else tuple(left) or terms
 
 
 class Ask(Part, frozen=True):

@@ -1,5 +1,6 @@
 """A round decides what a plain search decides that scores every node anew before every pod."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import candidates_of, merge, offer_of
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of
@@ -105,6 +106,11 @@ def shapes_of(draw: st.DrawFn, *, pods: int, share: Share | None) -> Shape:
                     (
                         Term((Expression("size", "Gt", ("5",)),)),
                         Term((Expression("metadata.name", "In", ("n0", "n3")),)),
+                    ),
+                    (Term((Expression("metadata.name", "NotIn", ("n0", "n2")),)),),
+                    (
+                        Term((Expression("zone", "In", ("red",)), Expression("metadata.name", "In", ("n1", "n2")))),
+                        Term((Expression("zone", "Exists"), Expression("kubernetes.io/hostname", "NotIn", ("n4",)))),
                     ),
                 )
             )
@@ -226,6 +232,12 @@ class Plain:
                 got.append((row, chips, shape))
         return [(self.table.names[row], chips) for row, chips, _ in got]
 
+    def counts(self, shape: Shape) -> tuple[int, dict[int, int]]:
+        """Nodes that take a pod of a shape, and the others by reason."""
+        reasons, _ = Scorer(self.table, self.shares, self.settings).evaluate(shape)
+        counts = Counter(reasons.tolist())
+        return counts.pop(int(NodeReason.FITS), 0), dict(counts)
+
     def _again(self, shape: Shape, row: int, reason: int, score: int, before: dict[int, SharedNode]) -> tuple[int, int]:
         """The capacity of a soft-share node is judged without the gang's own pods."""
         node, old = self.shares.nodes.get(row), before.get(row)
@@ -271,10 +283,15 @@ def test_a_round_is_what_a_search_over_all_nodes_before_each_pod_decides(
     plain = Plain(state_of(nodes, known))
     by_uid = {verdict.uid: verdict for verdict in record.verdicts}
     assert list(by_uid) == [gang.uid for gang in gangs]
+    refused: set[ClassKey] = set()
     for gang in gangs:
-        placement = by_uid[gang.uid].placement
+        placement, refusal = by_uid[gang.uid].placement, by_uid[gang.uid].refusal
         got = None if placement is None else [(pod.node, pod.chips) for pod in pods_of(placement)]
         assert got == plain.place(gang)
+        if refusal is not None and gang.request_class not in refused:  # others have the numbers of the first
+            refused.add(gang.request_class)
+            shape, _ = gang.request_class[gang.tasks.index(refusal.task)]
+            assert (refusal.nodes_fit, {one.reason: one.nodes for one in refusal.counts}) == plain.counts(shape)
     state.apply_record(2, encode(record))
     check(state)
     columns = ("used", "free", "idle", "cpu_free", "memory_free")

@@ -11,13 +11,11 @@ from typing import Final
 
 import msgspec
 
-from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.constraints import NAME_KEYS, Expression, Taint, Term, Toleration
 from berth.schemas.facts import NodeClass
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
-NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
-"""Label and field keys whose value is the name of the node."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 """Values that Kubernetes compares as integers."""
 _KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -84,13 +82,6 @@ def is_tolerated(shape: Shape, key: ClassKey) -> bool:
 def untolerated(shape: Shape, key: ClassKey) -> list[Taint]:
     """Taints of a class that keep pods of a shape away, its cordon left out."""
     return [taint for taint in key.taints if taint.effect in _KEEPS_AWAY and not _tolerated(taint, shape.tolerations)]
-
-
-def asks_name(shape: Shape) -> bool:
-    """Whether the shape has a condition on the name of the node."""
-    return any(name in NAME_KEYS for name, _ in shape.selector) or any(
-        expression.key in NAME_KEYS for term in shape.affinity for expression in term.expressions
-    )
 
 
 def name_fits(shape: Shape, name: str, labels: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_table import NodeTable
 from berth.core.constraints.checks import (
     AffinityCheck,
     AntiAffinityCheck,
@@ -63,6 +64,11 @@ class ConstraintView(NamedTuple):
         for _, row, sign in self.moved:
             moved[row] += sign
         return int((slots <= moved).sum())
+
+
+def no_constraints(table: NodeTable) -> ConstraintView:
+    """What a round starts from where there is nothing to check."""
+    return ConstraintView(UsageIndex(), Topology(table), {}, len(table), Volumes())
 
 
 class Obstacle(NamedTuple):

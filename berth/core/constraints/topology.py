@@ -4,9 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.cluster.node_classes import NAME_KEYS, asks_name, holds_for, is_tolerated, name_fits, selects_labels
+from berth.core.cluster.node_classes import holds_for, is_tolerated, selects_labels
+from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
-from berth.schemas.constraints import Term
+from berth.schemas.constraints import NAME_KEYS, Term
 from berth.schemas.offers import Shape
 from berth.schemas.pod_constraints import LabelSelector
 
@@ -109,7 +110,4 @@ class Topology:
             for key in table.classes
         ]
         found: Fits = np.array([*kept, False], np.bool_)[table.node_class[rows]] & table.present[rows]
-        if by_affinity and asks_name(shape):
-            for row in np.flatnonzero(found).tolist():
-                found[row] = name_fits(shape, table.names[row], table.labels(row))
-        return found
+        return found & rows_by_name(table, shape) if by_affinity and shape.names_nodes else found

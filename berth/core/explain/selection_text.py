@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from berth.core.cluster.node_classes import NAME_KEYS, holds_for
+from berth.core.cluster.node_classes import holds_for
 from berth.core.cluster.node_table import NodeTable
 from berth.core.explain.text import pluralize
 from berth.products.model import LABEL_CARD, LABEL_FAMILY, LABEL_TYPE
-from berth.schemas.constraints import Expression, Term
+from berth.schemas.constraints import NAME_KEYS, Expression, Term
 from berth.schemas.offers import Shape
 
 _OF_PRODUCT: Final = (LABEL_TYPE, LABEL_CARD, LABEL_FAMILY)

@@ -1,7 +1,8 @@
 """Best node for one more pod of a shape with constraints, among all nodes that take it.
 
-Constraints such as topology spread exclude most nodes, so the shards answer with one mark for each node instead of
-their best nodes. The scores of marked nodes follow from the dispatcher's own columns, which are those of the shards.
+Constraints such as topology spread exclude most nodes, and a name all but one. So the shards answer with one mark for
+each node instead of their best nodes, whatever the constraints and names are. The scores of marked nodes follow from
+the dispatcher's own columns, which are those of the shards.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.least_allocated import POINT
+from berth.core.cluster.node_names import rows_by_name
 from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.constraints.topology import Ints
 from berth.core.placement.round_nodes import RoundNodes
@@ -36,7 +38,7 @@ class Home(NamedTuple):
 
 
 class _Column:
-    """Nodes that take a pod of one shape, whatever the constraints are, and their order."""
+    """Nodes that take a pod of one shape, whatever constraints and names are, and their order."""
 
     __slots__ = ("fits", "keys", "seen")
 
@@ -64,6 +66,8 @@ class ConstrainedPods:
         self.round = constraints
         self._ranks = nodes.scorer.table.ranks().astype(np.int64)
         self._columns: dict[Shape, _Column] = {}
+        self._by_name: dict[Shape, Fits] = {}
+        """Rows that names leave to the shape that was read last."""
 
     def best(
         self,
@@ -81,8 +85,8 @@ class ConstrainedPods:
             first: Groups of rows from which to choose before all others, in this order.
             without: Rows to leave out.
         """
-        column = self._now(shape)
-        chosen = column.fits & self.round.allowed(shape)
+        fits, keys = self._now(shape)
+        chosen = fits & self.round.allowed(shape)
         if home is not None and home.shape == shape:
             chosen &= home.rows
         chosen[list(without)] = False
@@ -96,14 +100,15 @@ class ConstrainedPods:
                 break
         preferred = self.round.preferred(shape, chosen)
         if preferred is not None:
-            scores = -(column.keys >> _RANK_BITS)
+            scores = -(keys >> _RANK_BITS)
             if shape.chips or shape.share is not None or not self._scorer.settings.plain_pods:
                 chosen &= scores == scores[chosen].max()
                 scores = preferred
             else:
                 scores = scores + POINT * preferred
             chosen &= scores == scores[chosen].max()
-        return int(np.where(chosen, column.keys, _LAST).argmin())
+        rows = np.flatnonzero(chosen)
+        return int(rows[keys[rows].argmin()])
 
     def allowed(self, shape: Shape) -> Fits:
         """Rows on which constraints allow one more pod of a shape, shape (rows,)."""
@@ -112,7 +117,7 @@ class ConstrainedPods:
     def forbidden(self, shape: Shape) -> dict[int, int]:
         """Nodes that would take a pod of a shape and that constraints forbid, by reason."""
         if shape.profile is not None:
-            reasons = np.where(self._now(shape).fits, self.round.reasons(shape), np.uint8(NodeReason.FITS))
+            reasons = np.where(self._now(shape)[0], self.round.reasons(shape), np.uint8(NodeReason.FITS))
             counts = np.bincount(reasons).tolist()
             return {reason: nodes for reason, nodes in enumerate(counts) if nodes and reason}
         scorer, states = self._scorer, self._nodes.states
@@ -126,7 +131,7 @@ class ConstrainedPods:
 
     def constraint_counts(self, shape: Shape) -> list[ConstraintCount]:
         """The same nodes by constraint, for those that name something."""
-        return [] if shape.profile is None else self.round.counts(shape, self._now(shape).fits)
+        return [] if shape.profile is None else self.round.counts(shape, self._now(shape)[0])
 
     def homes(self, gang: Gang) -> "list[Home | None]":
         """Where to place the first pods of a gang that has affinity to itself and of which no pod is anywhere.
@@ -139,13 +144,13 @@ class ConstrainedPods:
         groups = self.round.homes(shape)
         if groups is None:
             return [None]
-        column = self._now(shape)
-        chosen = column.fits & self.round.allowed(shape) & (groups >= 0)
+        fits, keys = self._now(shape)
+        chosen = fits & self.round.allowed(shape) & (groups >= 0)
         if not chosen.any():
             return [None]
         count = int(groups.max()) + 1
         first = np.full(count, _LAST, np.int64)
-        np.minimum.at(first, groups[chosen], column.keys[chosen])
+        np.minimum.at(first, groups[chosen], keys[chosen])
         room = np.bincount(groups[chosen], weights=self._room(shape)[chosen], minlength=count)
         pods = sum(pods for other, pods in gang.request_class if other == shape)
         order = np.lexsort((first, -room))[:1]
@@ -171,9 +176,20 @@ class ConstrainedPods:
                 np.minimum(room, left // need, out=room)
         return room
 
-    def _now(self, shape: Shape) -> _Column:
-        """Nodes that take a pod of a shape, as the round has left them."""
-        shape = shape.offered
+    def by_name(self, shape: Shape) -> Fits:
+        """Rows that names leave to a shape that names nodes, shape (rows,)."""
+        found = self._by_name.get(shape)
+        if found is None:
+            found = rows_by_name(self._scorer.table, shape)
+            self._by_name = {shape: found}
+        return found
+
+    def _now(self, shape: Shape) -> tuple[Fits, Ints]:
+        """Rows that take a pod of a shape, as the round has left them, and their order; each of shape (rows,)."""
+        column = self._column(shape.offered)
+        return column.fits & self.by_name(shape) if shape.names_nodes else column.fits, column.keys
+
+    def _column(self, shape: Shape) -> _Column:
         column = self._columns.get(shape)
         if column is None:
             column = self._columns[shape] = self._made(shape)

@@ -13,14 +13,14 @@ Pods of placed gangs that need new places come before the gangs: ``replacements`
 Longer than 400 lines because the queue policy has a verdict at each of the steps.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.constraints.constraint_round import ConstraintRound, ConstraintView
+from berth.core.constraints.constraint_round import ConstraintRound, ConstraintView, no_constraints
 from berth.core.errors import guarded
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
@@ -72,6 +72,7 @@ class PlacementRound:
         blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
         policy: Queue policy; None lets every gang start that finds room.
         constraints: Constraints of pods; None where there are none.
+        counted: Nodes by reason for a shape that names nodes, as offers would have them; None: all nodes are offered.
     """
 
     def __init__(
@@ -84,26 +85,21 @@ class PlacementRound:
         blocks: BlockInputs | None = None,
         policy: QueuePolicy | None = None,
         constraints: ConstraintView | None = None,
+        counted: Callable[[Shape], Candidates] | None = None,
     ) -> None:
         self._scorer = scorer
         self._views = views
         self._counts = counts
         self._policy = policy
         self._nodes = RoundNodes(scorer)
-        self._constrained: ConstrainedPods | None = None
-        if constraints is None:
-            self._single = SinglePods(self._nodes, views, counts)
-            self._refusals = RoundRefusals(self._nodes, views)
-        else:
-            self._constrained = ConstrainedPods(self._nodes, views, ConstraintRound(constraints))
-            self._single = SinglePods(self._nodes, views, counts, self._constrained.round.is_full)
-            self._refusals = RoundRefusals(
-                self._nodes,
-                views,
-                self._constrained.forbidden,
-                self._constrained.constraint_counts,
-                self._constrained.round.obstacle,
-            )
+        round_ = ConstraintRound(constraints or no_constraints(scorer.table))
+        self._marked = ConstrainedPods(self._nodes, views, round_)
+        self._constrained = self._marked if constraints is not None else None
+        self._single = SinglePods(self._nodes, views, counts, round_.is_full)
+        marked = self._marked
+        self._refusals = RoundRefusals(
+            self._nodes, views, marked.forbidden, marked.constraint_counts, round_.obstacle, counted
+        )
         blocks = blocks or inputs_without_jobs(scorer.table)
         self._of_job = blocks.colocation.of_job
         self._planned = PlannedPods(
@@ -156,6 +152,7 @@ class PlacementRound:
             self._single,
             self._refusals,
             self._planned,
+            self._marked,
             self._constrained,
             self._begin_gang,
             self._roll_back,
@@ -411,9 +408,9 @@ class PlacementRound:
 
     def _best(self, shape: Shape, near: NearPods | None, home: Home | None) -> int | None:
         """Row of the best node for a pod, one near its gang first; None when no node fits."""
-        if self._constrained is not None and shape.profile is not None:
+        if shape.is_constrained:
             groups = near.groups() if near is not None else ()
-            return self._constrained.best(shape, home, groups, without=self._avoided)
+            return self._marked.best(shape, home, groups, without=self._avoided)
         row = near.best(shape) if near is not None else None
         return (self._beside or self._single).best(shape) if row is None else row
 

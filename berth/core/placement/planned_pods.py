@@ -1,12 +1,13 @@
 """Pods with chips of a gang with switch or SuperPoD affinity: one plan gives all of them their nodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_names import rows_by_name
 from berth.core.placement.constrained_pods import ConstrainedPods
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals
@@ -106,8 +107,7 @@ class PlannedPods:
         """
         log, state_of = self._nodes.log, self._nodes.states.__getitem__
         grids = [self.leaves.usable(shape, self._views[shape.offered].usable, log, state_of) for shape in shapes]
-        if allowed is not None:
-            grids.append(self.leaves.places_of(allowed))
+        grids += map(self.leaves.places_of, self._allowed(shapes, allowed))
         found: Grid = np.logical_and.reduce(grids)
         return found
 
@@ -115,10 +115,14 @@ class PlannedPods:
         """Rows that can take a pod of each of some shapes, shape (rows,); ``allowed`` as above."""
         log, state_of = self._nodes.log, self._nodes.states.__getitem__
         fits = [self.blocks.usable(shape, self._views[shape.offered].fits, log, state_of) for shape in shapes]
-        if allowed is not None:
-            fits.append(allowed)
-        found: Fits = np.logical_and.reduce(fits)
+        found: Fits = np.logical_and.reduce([*fits, *self._allowed(shapes, allowed)])
         return found
+
+    def _allowed(self, shapes: Sequence[Shape], allowed: Fits | None) -> Iterator[Fits]:
+        """Rows that constraints leave to some shapes, and rows that names leave to those that name nodes."""
+        if allowed is not None:
+            yield allowed
+        yield from (rows_by_name(self._nodes.scorer.table, shape) for shape in shapes if shape.names_nodes)
 
     def support_warning(self, gang: Gang) -> str:
         """What the switch policy does not support of a gang; empty for a supported gang or without leaf switches."""
@@ -165,7 +169,8 @@ class RoundParts(NamedTuple):
         single: Best node for one more pod, all nodes considered.
         refusals: Refusals of pods that find no room.
         planned: Plans of gangs with affinity.
-        constrained: Pods with constraints; None where there are none.
+        marked: Best node for one more pod whose nodes are marked.
+        constrained: The same, for its constraints; None where there are none.
         begin_gang: Begins with the next gang: what was placed before it stays placed.
         roll_back: Returns everything that the current gang has taken.
         returned: As ``roll_back``, because of an error; gives the refusal.
@@ -177,6 +182,7 @@ class RoundParts(NamedTuple):
     single: SinglePods
     refusals: RoundRefusals
     planned: PlannedPods
+    marked: ConstrainedPods
     constrained: ConstrainedPods | None
     begin_gang: Callable[[], None]
     roll_back: Callable[[], None]

@@ -378,7 +378,7 @@ class _Chooser:
         is_strict: bool,
     ) -> None:
         self._nodes = parts.nodes
-        self._constrained = parts.constrained
+        self._constrained, self._marked = parts.constrained, parts.marked
         self._leaving = leaving
         self._own = own
         self._planned = planned
@@ -428,9 +428,9 @@ class _Chooser:
     def _best(self, shape: Shape, avoided: Collection[int], single: SinglePods) -> int | None:
         """Row of the best node for a pod outside of some rows; None when no node takes it."""
         near = self._near_gang(shape)
-        if self._constrained is not None and shape.profile is not None:
+        if shape.is_constrained:
             groups = near.groups() if near is not None else ()
-            return self._constrained.best(shape, None, groups, without=avoided)
+            return self._marked.best(shape, None, groups, without=avoided)
         row = near.best(shape) if near is not None else None
         return single.best(shape) if row is None else row
 

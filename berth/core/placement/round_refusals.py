@@ -22,15 +22,17 @@ class RoundRefusals:
         forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
         by_constraint: The same nodes, for each constraint that names something.
         obstacle: What keeps a shape from all nodes; None without such a thing.
+        counted: Nodes by reason for a shape that names nodes: offers have those of all nodes. None counts all nodes.
     """
 
     def __init__(
         self,
         nodes: RoundNodes,
         views: Mapping[Shape, Candidates],
-        forbidden: Callable[[Shape], Mapping[int, int]] = lambda _: {},
-        by_constraint: Callable[[Shape], list[ConstraintCount]] = lambda _: [],
-        obstacle: Callable[[Shape], Obstacle | None] = lambda _: None,
+        forbidden: Callable[[Shape], Mapping[int, int]],
+        by_constraint: Callable[[Shape], list[ConstraintCount]],
+        obstacle: Callable[[Shape], Obstacle | None],
+        counted: Callable[[Shape], Candidates] | None = None,
     ) -> None:
         self._forbidden = forbidden
         self._by_constraint = by_constraint
@@ -38,6 +40,7 @@ class RoundRefusals:
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._views = views
+        self._counted = counted or (lambda shape: nodes.scorer.candidates(shape, 0))
 
     def no_room(
         self,
@@ -59,7 +62,7 @@ class RoundRefusals:
                 that exclude nodes without these pods are left out.
         """
         shape, _ = gang.request_class[index]
-        found = self._views[shape.offered]
+        found = self._counted(shape) if shape.names_nodes else self._views[shape.offered]
         scorer = self._scorer
         counts = dict(found.counts)
         fit = found.fit

@@ -19,7 +19,8 @@ from berth.core.chips.soft_share_scoring import share_reasons, share_row
 from berth.core.chips.soft_share_table import SharedNode, SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.least_allocated import least_allocated, least_allocated_one
-from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
+from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
+from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
 from berth.core.levels.model import is_in_tree, levels_of
@@ -335,7 +336,7 @@ class Scorer:
             if form is not None and shape.share is None and shape.chips:
                 rule = compile_rule(form, chips=shape.chips, distributed=shape.uses_network, settings=self.settings)
             label = form.node_label if form is not None else None
-            compiled = self._compiled[shape] = _Compiled(shape, rule, label, asks_name(shape))
+            compiled = self._compiled[shape] = _Compiled(shape, rule, label, shape.names_nodes)
         return compiled
 
     def _by_class(self, shape: Shape) -> Reasons:
@@ -387,12 +388,8 @@ class Scorer:
         return NodeReason.FITS if found else NodeReason.NO_LEVEL
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
-        if not compiled.by_name:
-            return
-        table = self.table
-        for row in np.flatnonzero(reasons == _FITS).tolist():
-            if not name_fits(compiled.shape, table.names[row], table.labels(row)):
-                reasons[row] = NodeReason.SELECTOR
+        if compiled.by_name:
+            _fail(reasons, ~rows_by_name(self.table, compiled.shape), NodeReason.SELECTOR)
 
     def _class_reason_of(self, compiled: _Compiled, row: int) -> int:
         table = self.table

@@ -87,6 +87,7 @@ class Decisions:
             blocks=state.blocks,
             policy=policy,
             constraints=state.constraints.view,
+            counted=lambda shape: self._candidates(shape, 0, self._silent(missing_shards), missing_shards),
         )
         parts, faulty, missing = chooser.parts(), opening.faulty, missing_shards.missing
         steps = take_steps(parts, (one for one in faulty if not one.slots), policy=policy, missing=missing)

@@ -21,7 +21,6 @@ from berth.formats.recordings.anonymisation_rules import (
     KEPT_KEYS,
     KEPT_TASKS,
     LINKED,
-    NAME_KEYS,
     SERVICE_KEY,
     SUBJECTS,
     Kind,
@@ -31,7 +30,7 @@ from berth.formats.recordings.anonymisation_rules import (
 )
 from berth.schemas.chain import chained, link_of, position_of, state_digest
 from berth.schemas.columns import pack_names, unpack_names
-from berth.schemas.constraints import Expression
+from berth.schemas.constraints import NAME_KEYS, Expression
 from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, encode, open_envelope
 from berth.schemas.facts import (
     HealthSeen,

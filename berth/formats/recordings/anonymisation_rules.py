@@ -288,8 +288,6 @@ SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
 }
 """Names at the end of the subject of a fact, by its kind, or by its kind and the first name."""
 
-NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
-"""Labels and fields whose value is the name of a node."""
 SERVICE_KEY: Final = "inferserviceid"
 JOB_KEY: Final = "berth/beside"
 """Annotation whose value is the name of a job."""

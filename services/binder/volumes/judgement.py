@@ -7,9 +7,10 @@ PersistentVolumes.
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from berth.core.cluster.node_classes import NAME_KEYS, holds_for
+from berth.core.cluster.node_classes import holds_for
 from berth.formats.kubernetes.storage import BIND_COMPLETED, SELECTED_NODE
 from berth.formats.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
+from berth.schemas.constraints import NAME_KEYS
 from berth.schemas.placement import ClaimVolume
 from berth.schemas.volume_facts import VolumeSeen
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.cluster.node_classes import asks_name, class_reason, key_of, name_fits
+from berth.core.cluster.node_classes import class_reason, key_of, name_fits
 from berth.schemas.constraints import Expression, Operator, Taint, TaintEffect, Term, Toleration
 from berth.schemas.facts import NodeClass
 from berth.schemas.offers import Shape
@@ -116,12 +116,12 @@ def test_a_condition_on_the_name_is_left_to_the_node(key: str) -> None:
     by_selector = a_shape(selector=((key, "n1"), ("zone", "red")))
     by_affinity = a_shape(affinity=(Term((Expression(key, "In", ("n1",)), Expression("zone", "In", ("red",)))),))
     for shape in (by_selector, by_affinity):
-        assert asks_name(shape)
+        assert shape.names_nodes
         assert reason(shape) == NodeReason.FITS
         assert name_fits(shape, "n1", LABELS)
         assert not name_fits(shape, "n2", LABELS)
         assert not name_fits(shape, "n1", {"zone": "blue"})
-    assert not asks_name(a_shape(selector=(("zone", "red"),)))
+    assert not a_shape(selector=(("zone", "red"),)).names_nodes
 
 
 def test_equal_nodes_share_a_class_whatever_the_order_of_their_taints() -> None:

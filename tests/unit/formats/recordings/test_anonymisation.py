@@ -9,7 +9,7 @@ import pytest
 from msgspec import inspect
 
 from berth.core.chips import form_selection, soft_share_table
-from berth.core.cluster import domains, node_classes
+from berth.core.cluster import domains
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.levels import model
 from berth.core.requests import block_requests, gangs, job_validation
@@ -20,7 +20,6 @@ from berth.formats.recordings.anonymisation_rules import (
     JOB_KEY,
     KEPT_KEYS,
     LINKED,
-    NAME_KEYS,
     RULES,
     SERVICE_KEY,
     Kind,
@@ -111,7 +110,6 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
         if form.one_pod_label is not None:
             read.add(form.one_pod_label[0])
     assert read <= KEPT_KEYS
-    assert NAME_KEYS == node_classes.NAME_KEYS
     assert SERVICE_KEY == inference.SERVICE_LABEL
     assert JOB_KEY == gangs.BESIDE
 

@@ -11,6 +11,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
 from berth.schemas.offers import ScoreRequest
 from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.refusal import NodeReason
 from berth.schemas.subjects import StreamName
 from berth.services.scorer.loop import Shard
 from berth.services.scorer.metrics import ScorerMetrics
@@ -174,6 +175,40 @@ async def test_a_gang_with_many_tasks_is_refused_for_a_shard_without_a_process_a
     refusal = many.refusal
     assert refusal is not None
     assert (refusal.code, refusal.missing_shards) == ("no-room", [1])
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+@pytest.mark.parametrize("shards", [0, 1, 3])
+async def test_a_gang_whose_pods_name_a_node_each_is_one_shape_for_any_number_of_shards(shards: int) -> None:
+    cell = await a_cell(shards=shards)
+    pins = [Task(f"t{n}", 1, 1, node_selector={"kubernetes.io/hostname": f"node-{n:02}"}) for n in range(NODES)]
+    await cell.submit(a_job("pins", tasks=pins))
+    await cell.turns(2)
+    pinned = await cell.status("pins")
+    assert pinned is not None
+    assert pinned.placement is not None
+    assert pinned.placement.names() == [f"node-{n:02}" for n in range(NODES)]
+    assert cell.dispatcher.scatter.shapes_asked == 1
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_a_pod_that_names_a_node_of_a_shard_without_a_process_is_refused_as_when_it_was_asked_for_alone() -> None:
+    cell = await a_cell(shards=2)
+    await cell.buses[-1].close()
+    pins = [Task(f"t{n}", 1, 1, node_selector={"kubernetes.io/hostname": f"node-{n:02}"}) for n in range(NODES)]
+    await cell.submit(a_job("pins", tasks=pins))
+    await cell.turns(2)
+    pinned = await cell.status("pins")
+    assert pinned is not None
+    refusal = pinned.refusal
+    assert refusal is not None
+    assert refusal.missing_shards == [1]
+    counts = {one.reason: one.nodes for one in refusal.counts}
+    silent = counts[NodeReason.SHARD_MISSING]
+    assert 0 < silent < NODES
+    assert counts == {NodeReason.SHARD_MISSING: silent, NodeReason.SELECTOR: NODES - silent}
     assert await replay_differs(cell) == 0
     await cell.close()
 
