@@ -96,7 +96,10 @@ class PlacementRound:
         self._marked = ConstrainedPods(self._nodes, views, round_)
         self._constrained = self._marked if constraints is not None else None
         self._single = SinglePods(self._nodes, views, counts, round_.is_full)
-        self._refusals = RoundRefusals(self._nodes, views, self._marked, counted)
+        marked = self._marked
+        self._refusals = RoundRefusals(
+            self._nodes, views, marked.forbidden, marked.constraint_counts, round_.obstacle, counted
+        )
         blocks = blocks or inputs_without_jobs(scorer.table)
         self._of_job = blocks.colocation.of_job
         self._planned = PlannedPods(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from berth.core.chips.soft_share_scoring import pick_chip
 from berth.core.chips.soft_share_table import SharedNode
@@ -40,7 +41,18 @@ class RoundNodes:
         kept: Cpu and memory of rows that pods must leave free, in thousandths and in MiB.
     """
 
-    __slots__ = ("_now", "_now_seen", "_without_own", "before", "kept", "log", "scorer", "states", "versions")
+    __slots__ = (
+        "_now",
+        "_now_seen",
+        "_touched_rows",
+        "_without_own",
+        "before",
+        "kept",
+        "log",
+        "scorer",
+        "states",
+        "versions",
+    )
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
@@ -53,6 +65,8 @@ class RoundNodes:
         """Scoring on a copy of the columns, and ..."""
         self._now_seen = 0
         """... how many entries of the log it includes."""
+        self._touched_rows = np.zeros(len(scorer.table), np.bool_)
+        """Rows among these entries, shape (rows,)."""
         self._without_own: dict[int, SharedNode] = {}
         """Shared use of rows on which the current gang has pods already, without these."""
 
@@ -70,10 +84,26 @@ class RoundNodes:
         table = self._now.table
         for row in dict.fromkeys(self.log[self._now_seen :]):
             state = self.states[row]
+            self._touched_rows[row] = True
             for column in _LEFT:
                 getattr(table, column)[row] = max(getattr(state, column), _LEAST)
         self._now_seen = len(self.log)
         return self._now
+
+    def with_room(self, shape: Shape, chips: int) -> list[int]:
+        """Touched rows with room for a pod of a shape in chips, cpu and memory, ascending.
+
+        Args:
+            shape: The shape; not one of soft share.
+            chips: Chips that its rule needs.
+        """
+        table = self.now().table
+        rows = table.view()
+        room = self._touched_rows & (table.idle[rows] >= chips)
+        for need, left in ((shape.cpu_milli, table.cpu_free), (shape.memory_mib, table.memory_free)):
+            if need:
+                room &= left[rows] >= need
+        return np.flatnonzero(room).tolist()
 
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from berth.core.placement.constrained_pods import ConstrainedPods
+from berth.core.constraints.constraint_round import Obstacle
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
@@ -19,7 +19,9 @@ class RoundRefusals:
     Args:
         nodes: Nodes as the round leaves them.
         views: Merged candidates of each shape.
-        constrained: Constraints of pods.
+        forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
+        by_constraint: The same nodes, for each constraint that names something.
+        obstacle: What keeps a shape from all nodes; None without such a thing.
         counted: Nodes by reason for a shape that names nodes: offers have those of all nodes. None counts all nodes.
     """
 
@@ -27,10 +29,14 @@ class RoundRefusals:
         self,
         nodes: RoundNodes,
         views: Mapping[Shape, Candidates],
-        constrained: ConstrainedPods,
+        forbidden: Callable[[Shape], Mapping[int, int]],
+        by_constraint: Callable[[Shape], list[ConstraintCount]],
+        obstacle: Callable[[Shape], Obstacle | None],
         counted: Callable[[Shape], Candidates] | None = None,
     ) -> None:
-        self._constrained = constrained
+        self._forbidden = forbidden
+        self._by_constraint = by_constraint
+        self._obstacle = obstacle
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._views = views
@@ -68,7 +74,7 @@ class RoundRefusals:
                 counts[before] = counts.get(before, 0) - 1
             if now:
                 counts[now] = counts.get(now, 0) + 1
-        for reason, nodes in self._constrained.forbidden(shape).items():
+        for reason, nodes in self._forbidden(shape).items():
             fit -= nodes
             counts[reason] = counts.get(reason, 0) + nodes
         refusal = Refusal(
@@ -84,7 +90,7 @@ class RoundRefusals:
             counts=reason_counts(counts),
             missing_shards=list(missing),
             constraints=[
-                *self._constrained.constraint_counts(shape),
+                *self._by_constraint(shape),
                 *(one for one in by_gang if not counts.get(one.reason)),
             ],
         )
@@ -92,7 +98,7 @@ class RoundRefusals:
             refusal = self._larger_than_cluster(gang, index, refusal)
         # Releases before 0.5 do not read the code, so it is in no record that they read otherwise.
         is_named = refusal.code == "no-room" and self._scorer.settings.has_steps
-        obstacle = self._constrained.round.obstacle(shape) if is_named else None
+        obstacle = self._obstacle(shape) if is_named else None
         if obstacle is None:
             return refusal
         return msgspec.structs.replace(

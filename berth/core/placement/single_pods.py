@@ -5,7 +5,8 @@ node had been scored before every pod.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class SinglePods:
         while heap and heap[0][3] != versions[heap[0][2]]:
             heapq.heappop(heap)
         while cursor.next < len(rows) and (rows[cursor.next] in states or self.is_full(rows[cursor.next])):
-            cursor.next += 1
+            cursor.next = self._next_untouched(rows, cursor.next + 1)
         if cursor.next == len(rows):
             if not cursor.found.exhausted:
                 # Nodes on which room is kept are touched, too: they are passed over in one step.
@@ -80,14 +81,24 @@ class SinglePods:
             return heap[0][2]
         return row
 
+    def _next_untouched(self, rows: Sequence[int], first: int) -> int:
+        """Index of the first row from ``first`` on that the round has not touched; there may be thousands before it."""
+        left = itertools.islice(rows, first, None)
+        row = next(itertools.filterfalse(self._nodes.states.__contains__, left), None)
+        return len(rows) if row is None else rows.index(row, first)
+
     def _score_touched(self, shape: Shape, cursor: _Cursor) -> None:
         """Put the rows into the heap that were touched since the last call."""
         scorer, nodes = self._scorer, self._nodes
         states = nodes.states
         rule = scorer.rule(shape)
-        rows = dict.fromkeys(nodes.log[cursor.seen :])
+        rows: Collection[int]
+        if len(nodes.log) - cursor.seen >= MANY_LEAST and shape.share is None:  # most often it is one
+            rows = nodes.with_room(shape, rule.chips if rule is not None else 0)
+        else:
+            rows = dict.fromkeys(nodes.log[cursor.seen :])
         cursor.seen = len(nodes.log)
-        if len(rows) >= MANY_LEAST and nodes.are_many(rows, shape):  # most often it is one
+        if len(rows) >= MANY_LEAST and nodes.are_many(rows, shape):
             self._score_many(shape, cursor, rows)
             return
         for row in rows:

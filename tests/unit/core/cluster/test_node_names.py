@@ -13,7 +13,7 @@ from tests.support.cells import a_node
 from tests.support.core_cells import CoreCell
 
 NAMES = ("n0", "n1", "7", "3", "n2")
-LABELS = ({}, {"zone": "red"}, {"zone": "blue"})
+LABELS: tuple[dict[str, str], ...] = ({}, {"zone": "red"}, {"zone": "blue"})
 KEYS = st.sampled_from(("kubernetes.io/hostname", "metadata.name", "zone"))
 
 

@@ -40,8 +40,9 @@ def replicas(way: str) -> JobRequest:
     return a_job("db", tasks=[pinned(way, rank) for rank in range(PODS)])
 
 
-def a_cell(**settings: object) -> CoreCell:
-    return CoreCell([a_node(name) for name in NODES], corrections=1, plain_pods=True, skims_classes=True, **settings)
+def a_cell(constraints: int = 0) -> CoreCell:
+    settings = {"corrections": 1, "plain_pods": True, "skims_classes": True, "constraints": constraints}
+    return CoreCell([a_node(name) for name in NODES], keeps=False, **settings)
 
 
 @pytest.mark.parametrize("way", WAYS)

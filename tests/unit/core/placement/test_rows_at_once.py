@@ -4,7 +4,11 @@ import random
 
 import pytest
 
+from berth.core.cluster.bitmaps import Fits
+from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.scoring import Reasons, RowState, Scorer, Scores
 from berth.core.requests.gangs import Gang
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import Task
@@ -83,3 +87,35 @@ def test_a_gang_whose_pods_touch_many_nodes_is_placed_as_if_each_were_scored_alo
         assert verdict.placement is not None
         names.append(verdict.placement.names())
     assert names[0] == names[1], "chips decide, not the memory"
+
+
+class Counting(Scorer):
+    """Counts the rows that are scored."""
+
+    rows = 0
+
+    def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
+        Counting.rows += len(self.table)
+        return super().evaluate(shape, without)
+
+    def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
+        Counting.rows += 1
+        return super().evaluate_one(shape, row, state, base)
+
+
+@pytest.mark.parametrize(("chips", "pods"), [(8, 1), (4, 3), (1, 4)])
+def test_touched_nodes_without_room_are_not_scored_for_each_shape(chips: int, pods: int) -> None:
+    """Nodes fill up one after the other, so of those that the gang has touched few have room at any time."""
+    tasks = 200
+    cell = CoreCell([a_node(f"n{index:03}", cpu_milli=64_000) for index in range(600)])
+    cell.ask(a_job("j", tasks=[Task(f"t{n}", pods, chips, 1 + n) for n in range(tasks)]))
+    cell.scheduler.sync()
+    (gang,) = cell.scheduler.queue.gangs()
+    asks = candidate_counts([gang])
+    views = {shape: cell.scheduler.scorer.candidates(shape, count) for shape, count in asks.items()}
+    assert len(views) == tasks
+    Counting.rows = 0
+    scorer = Counting(cell.state.table, cell.state.shares, cell.state.fold.settings)
+    (verdict,) = PlacementRound(scorer, views, asks).choose([gang]).verdicts
+    assert verdict.placement is not None
+    assert Counting.rows < 3 * tasks * pods
