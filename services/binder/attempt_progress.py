@@ -72,13 +72,10 @@ class Progress:
         self.has_claims &= gang.step == self.gang.step
         for rank, step in gang.steps.items():
             if step != self.gang.steps.get(rank, 0):
-                self.done.discard(rank)
-                self.unclear.discard(rank)
-                self.failures.pop(rank, None)
-                self.waiting_since_s.pop(rank, None)
-                self.lost.pop(rank, None)
-                self.failing_since_s.pop(rank, None)
-                self.refused.pop(rank, None)
+                for ranks in (self.done, self.unclear):
+                    ranks.discard(rank)
+                for noted in (self.failures, self.waiting_since_s, self.lost, self.failing_since_s, self.refused):
+                    noted.pop(rank, None)
         self.gang, self.nodes, self.chips, self.notes = gang, nodes, chips, notes
 
     def missing(self, todo: Iterable[int], members: Mapping[int, Member]) -> list[int]:
