@@ -126,6 +126,17 @@ def test_sections_have_titles_and_indented_rows() -> None:
     assert plain(table, 20)[:6] == ["waiting time", "", "FIGURE: mean", "UNIT: s", "skip: 1234567.8", ""]
 
 
+@pytest.mark.parametrize("width", [20, 100])
+def test_titles_are_bold_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    terminal = on_terminal(monkeypatch, width)
+    table = Table("FIGURE", "UNIT")
+    table.add_section("waiting time")
+    table.add_row("from a failure to training", "s")
+    print_table(table)
+    bold = re.findall(r"\x1b\[1m(.*?)\x1b\[0m", terminal.getvalue())
+    assert sorted(text.strip(" :") for text in bold) == ["FIGURE", "UNIT", "waiting time"]
+
+
 def test_lines_of_a_drawing_stay_below_one_another() -> None:
     table = Table("SUPERPOD", "NODES", "FREE")
     table.add_row("a", Drawing([[Span("##", "red"), Span("..")], [Span("##..", "green")]]), "4/8")

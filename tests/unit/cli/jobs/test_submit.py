@@ -88,6 +88,13 @@ def test_an_accepted_request_is_sent_and_its_job_is_shown(submit: Berth, server:
     assert submit(**LATE) == (0, "ml/sent is waiting: no node has 8 free chips\n", "")
 
 
+@pytest.mark.parametrize(("phase", "code"), [("rejected", 1), ("failed", 1), ("running", 0), ("succeeded", 0)])
+def test_without_waiting_the_code_says_whether_the_job_has_ended_badly_already(
+    phase: str, code: int, submit: Berth
+) -> None:
+    assert submit(phase=phase, sentence="so it is")[0] == code
+
+
 @pytest.mark.parametrize("words", [(), ("--wait",)])
 def test_a_rejected_request_is_an_error_that_names_its_field(words: tuple[str, ...], submit: Berth) -> None:
     code, out, err = submit(*words)

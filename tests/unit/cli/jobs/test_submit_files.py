@@ -96,6 +96,19 @@ def test_the_note_is_printed_and_in_the_json(tmp_path: Path, capsys: pytest.Capt
     assert "ConfigMap rings-config-mixed" in note
 
 
+def test_a_file_that_cannot_be_read_is_a_fault_and_the_others_are_read(tmp_path: Path) -> None:
+    latin, good = tmp_path / "latin.yaml", tmp_path / "good.yaml"
+    latin.write_bytes(b"# gr\xfc\xdfe")
+    good.write_text(OWN)
+    found = read_requests((str(tmp_path / "none.yaml"), str(latin), str(tmp_path), str(good)))
+    assert [(Path(fault.file).name, fault.value) for fault in found.faults] == [
+        ("none.yaml", "unreadable (No such file or directory)"),
+        ("latin.yaml", "not UTF-8 at byte 4"),
+        (tmp_path.name, "unreadable (Is a directory)"),
+    ]
+    assert [sent.key for sent in found.requests] == [("default", "mixed")]
+
+
 def test_a_file_with_other_kinds_only_is_a_fault(tmp_path: Path) -> None:
     (fault,) = reading_of(tmp_path, CONFIG_MAP).faults
     assert (fault.value, "at least one job" in fault.expected) == ("only ConfigMap", True)

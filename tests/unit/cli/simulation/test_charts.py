@@ -1,5 +1,6 @@
 """Charts: equal curves are drawn once, legends name what is drawn, and panels without data are left out."""
 
+import re
 from itertools import combinations, pairwise
 from math import dist
 
@@ -219,6 +220,13 @@ def test_an_svg_element_has_text_variables_and_short_paths() -> None:
     assert "#1b1b1b" not in text
     assert "var(--c1b1b1b)" in text
     assert len(text) < 0.6 * len(svg)
+
+
+def test_numbers_of_an_svg_element_have_one_digit_where_they_need_it() -> None:
+    path = "M 10.04 20.06\nL 30.96 -0.01"
+    svg = f'<svg viewBox="0 0 10.04 20"><path d="{path}"/></svg>'.encode()
+    text = inlined(svg, "x", prefix="p-", css_class="c").partition(' d="')[2].partition('"')[0]
+    assert re.findall(r"-?[0-9]+(?:\.[0-9]+)?", text) == ["10", "20.1", "31", "0"]
 
 
 def test_a_map_names_nodes_that_take_no_work_only_where_there_are_some() -> None:
