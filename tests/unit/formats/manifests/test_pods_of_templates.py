@@ -48,6 +48,55 @@ def test_the_labels_of_one_pod_alone_are_none_of_the_job() -> None:
     assert "volcano.sh/task-index" not in job.labels
 
 
+ONE_POD = (
+    "apps.kubernetes.io/pod-index",
+    "apps.kubernetes.io/revision",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-completion-index",
+    "controller-revision-hash",
+    "controller-uid",
+    "jobset.sigs.k8s.io/job-global-index",
+    "jobset.sigs.k8s.io/job-index",
+    "jobset.sigs.k8s.io/job-key",
+    "leaderworkerset.sigs.k8s.io/subgroup-index",
+    "leaderworkerset.sigs.k8s.io/subgroup-key",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "pod-template-hash",
+    "statefulset.kubernetes.io/pod-name",
+    "training.kubeflow.org/replica-index",
+    "volcano.sh/task-index",
+)
+
+
+@pytest.mark.parametrize("key", ONE_POD)
+def test_a_label_that_each_pod_has_with_its_own_value_is_none_of_the_job(key: str) -> None:
+    job = one(volcano(f"  - {{name: w, replicas: 2, template: {pod(metadata=f'labels: {{app: a, {key}: b}}')}}}"))
+    assert (key in job.labels, job.labels["app"]) == (False, "a")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "berth/run-for",
+        "huawei.com/affinity-config",
+        "huawei.com/infer_service_schedule",
+        "huawei.com/recover_policy_path",
+        "huawei.com/schedule_minAvailable",
+        "huawei.com/schedule_policy",
+        "huawei.com/schedule_ubmemory",
+        "huawei.com/skip-ascend-plugin",
+        "ra-block",
+        "sp-block",
+        "sp-fit",
+        "tp-block",
+    ],
+)
+def test_an_annotation_that_steers_the_job_is_taken_from_the_first_template_that_has_it(key: str) -> None:
+    templates = [pod(), *(pod(metadata=f"annotations: {{{key}: 1{unit}, other: x}}") for unit in "sm")]
+    tasks = "".join(f"  - {{name: w{at}, replicas: 1, template: {text}}}\n" for at, text in enumerate(templates))
+    assert one(volcano(tasks.rstrip("\n"))).annotations == {key: "1s"}
+
+
 def test_keys_of_labels_select_as_the_server_writes_them() -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     spec = (
