@@ -175,6 +175,14 @@ async def test_a_document_that_cannot_be_read_is_asked_for_once_and_those_who_wa
         await broken.close()
 
 
+async def test_the_status_of_a_cell_is_that_of_its_nats() -> None:
+    async with cell() as (bus, _, requests, clock):
+        scope = {"type": "http", "method": "GET", "query_string": b"", "headers": [], "caller": Caller("bob")}
+        with pytest.raises(RequestError, match=r"cell is unavailable \(no NATS\)") as found:
+            await CellRoutes(requests, bus, clock).status(Request(scope))
+        assert found.value.code == "unavailable"
+
+
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
 async def test_a_stream_that_has_ended_leaves_no_reader(method: str) -> None:
     async with cell() as (bus, _, requests, clock):

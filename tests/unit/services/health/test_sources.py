@@ -67,6 +67,22 @@ async def test_chunks_of_clusterd(world: World) -> None:
         await world.has("a", level=NO_NEW)
 
 
+async def test_a_clock_that_is_behind_is_known_once_a_chunk_changes(world: World) -> None:
+    """A report is as old as it says until another one is seen to come; lists may hold what came long ago."""
+    world.configure(source="clusterd")
+    await world.nodes("d", a_node("a"))
+
+    def report() -> None:
+        world.chunk("cluster-info-device-0", device_chunk({"a": (device_list(), world.now_s - 1_000)}))
+
+    report()
+    async with world.service():
+        await world.has("a", level=NO_NEW)
+        world.clock.advance(5)
+        report()
+        await world.has("a", level=OK)
+
+
 async def test_damaged_chunks_of_clusterd(world: World) -> None:
     world.configure(source="clusterd")
     await world.nodes("d", a_node("a"), a_node("b"))
