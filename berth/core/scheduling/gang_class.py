@@ -66,7 +66,7 @@ class GangClass(msgspec.Struct, gc=False):
 
     def known(self) -> Iterator[Entry]:
         """Gangs in order, those left out that had no verdict yet."""
-        before = ""
+        before: str | None = None
         for order, uid in self.line:
             gang = self.gangs.get(uid)
             if gang is not None and gang.order == order and uid != before and not gang.fresh:
@@ -88,15 +88,15 @@ class GangClass(msgspec.Struct, gc=False):
             self.line = sorted((gang.order, uid) for uid, gang in self.gangs.items())
             self.gone = 0
         passed = 0
-        before = ""
         for order, uid in self.line:
             gang = self.gangs.get(uid)
-            if gang is not None and uid != before and gang.order == order:
+            if gang is not None and gang.order == order:
                 break
             passed += 1
         del self.line[:passed]
         self.gone -= passed
         gangs = self.gangs
+        before: str | None = None
         for order, uid in self.line:
             gang = gangs.get(uid)
             if gang is not None and uid != before and gang.order == order:
