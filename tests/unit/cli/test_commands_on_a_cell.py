@@ -101,6 +101,12 @@ def test_a_drain_is_stored_with_the_longest_reason_and_no_longer_one(berth: OwnC
     assert [one.reason for one in drains(cell)] == ["x" * REASON_MAX]
 
 
+def test_a_drain_says_from_when_on_and_how_long_pods_may_take(berth: OwnCommand, cell: Cell) -> None:
+    code, _, err = berth("drain", "a", "--at", "2099-01-01T00:00:00Z", "--grace", "30m")
+    assert code == 0, err
+    assert [(one.since_ms, one.grace_ms) for one in drains(cell)] == [(4_070_908_800_000, 1_800_000)]
+
+
 def test_an_undrain_withdraws_a_drain(berth: OwnCommand, cell: Cell) -> None:
     assert berth("undrain", "a")[::2] == (1, "error: no drain of a; drained: nothing\n")
     assert berth("drain", "a")[0] == 0

@@ -1,11 +1,15 @@
 """Jobs as a table: what a row holds, and which jobs share one."""
 
-from berth.cli.jobs.job_table import job_table, sharing
+from typing import get_args
+
+from rich.style import Style
+
+from berth.cli.jobs.job_table import STYLES, job_table, sharing
 from berth.cli.jobs.listing import View
 from berth.cli.jobs.live_list import screen_lines
 from berth.cli.jobs.queue_order import positions
 from berth.schemas.placement import Run, placement_of
-from berth.schemas.status import JobStatus
+from berth.schemas.status import JobStatus, Phase
 from tests.unit.cli.jobs.test_queue_order import a_status
 
 NOW_MS = 10_000_000
@@ -23,6 +27,11 @@ def sweep(count: int, *, start: int = 1, sentence: str = WHY) -> list[JobStatus]
 def rows(shown: list[JobStatus], *, is_wide: bool = False, shares: bool = False, width: int | None = None) -> list[str]:
     table = job_table(shown, positions(shown), NOW_MS, is_wide=is_wide, shares=shares)
     return [line.plain for line in table.lines(width)]
+
+
+def test_every_phase_has_a_style_that_a_terminal_knows() -> None:
+    assert sorted(STYLES) == sorted(get_args(Phase))
+    assert [style for style in STYLES.values() if not Style.parse(style)] == []
 
 
 def test_a_row_has_position_priority_and_the_age_since_the_request() -> None:

@@ -218,7 +218,8 @@ def test_pods_of_a_gang_that_was_not_complete_leave_nothing_behind_when_evicted(
     late = a_sim()
     late.step(wish([("n0", (0,)), ("gone", (0,))]), 1000)
     assert phases(told(late.step(Ticked(), 1050))) == [PodPhase.SUCCEEDED]
-    assert phases(told(late.step(evicted(), 1060))) == []
+    effects = late.step(evicted(), 1060)
+    assert (answer(effects), phases(told(effects))) == (GangEvicted(0), []), "nothing is left"
 
 
 def test_evicting_what_never_ran_says_that_nothing_is_left() -> None:
