@@ -88,15 +88,15 @@ class GangClass(msgspec.Struct, gc=False):
             self.line = sorted((gang.order, uid) for uid, gang in self.gangs.items())
             self.gone = 0
         passed = 0
-        before: str | None = None
         for order, uid in self.line:
             gang = self.gangs.get(uid)
-            if gang is not None and uid != before and gang.order == order:
+            if gang is not None and gang.order == order:
                 break
             passed += 1
         del self.line[:passed]
         self.gone -= passed
         gangs = self.gangs
+        before: str | None = None
         for order, uid in self.line:
             gang = gangs.get(uid)
             if gang is not None and uid != before and gang.order == order:

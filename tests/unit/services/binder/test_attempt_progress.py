@@ -8,7 +8,8 @@ from berth.services.binder.cluster import Gang
 
 PLACEMENT = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
 GANG = Gang("ns", "j", "u", 1, PLACEMENT)
-PLACES = (["a", "b"], [(0,), (0,)], [{}, {}])
+CHIPS: list[tuple[int, ...]] = [(0,), (0,)]
+NO_NOTES: list[dict[str, str]] = [{}, {}]
 
 
 def test_ranks_with_another_place_begin_anew_and_the_others_go_on() -> None:
@@ -16,7 +17,9 @@ def test_ranks_with_another_place_begin_anew_and_the_others_go_on() -> None:
     progress = Progress(
         1.0,
         GANG,
-        *PLACES,
+        ["a", "b"],
+        CHIPS,
+        NO_NOTES,
         done=set(ranks),
         failures=dict.fromkeys(ranks, "it was gone"),
         waiting_since_s=dict.fromkeys(ranks, 2.0),
