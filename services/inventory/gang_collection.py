@@ -369,15 +369,10 @@ class Gangs:
         if look is not None and not lookup.is_known:
             return GroupPods(is_ours=None)
         scheduler = lookup.facts.scheduler_name if lookup.facts is not None else ""
-        is_ours = scheduler in self._schedulers if scheduler else self._takes_unknown
+        is_ours = scheduler in self._schedulers if scheduler else self._settings.takes_unknown
         again_ms = self._resolver.lookups.again_ms(lookup) if lookup.is_unread and not lookup.is_old else None
         again_ms = lookup.refresh_ms if lookup.is_changed and not is_changed else again_ms
         return GroupPods(is_ours=is_ours, priority=self._resolver.priorities.of((), group), again_ms=again_ms)
-
-    @property
-    def _takes_unknown(self) -> bool:
-        configured = self._settings.groups_without_scheduler
-        return "volcano" in self._schedulers if configured is None else configured
 
     def _set_foreign(self, pod: Pod) -> None:
         """Take a pod of another scheduler; a PodGroup of which Berth places no pod belongs to that scheduler too."""

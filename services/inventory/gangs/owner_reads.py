@@ -10,9 +10,9 @@ from typing import Final
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.services.inventory.effects import Effect, ReadOwner
+from berth.services.inventory.gangs.gang_context import GangContext
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.model import Gang
-from berth.services.inventory.gangs.plan import GangContext
 from berth.services.inventory.gangs.request_lifecycle import unassigned
 
 _CHECK_AGAIN_MS: Final = 1_000

@@ -11,7 +11,7 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,11 +20,11 @@ import msgspec
 from berth.core.explain.text import pluralize
 from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from berth.formats.kubernetes.gang_minimum import Minimum, minimum
-from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts, TaskFacts
 from berth.formats.kubernetes.pods import GATED
 from berth.services.inventory.gangs.barriers import made_in_turn
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, mixed_resources, pods_for_all_chips
+from berth.services.inventory.gangs.gang_context import GangContext
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.ranks import same_ranks
 from berth.services.inventory.gangs.request_lifecycle import SUSPENDED
@@ -34,43 +34,6 @@ _BY_DESIGN: Final = frozenset({"JobSet", "LeaderWorkerSet"})
 """Owners that state no minimum: all pods of a part of them start together."""
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
 """Annotations of jobs whose pods are all placed by one plan."""
-
-
-@dataclass(frozen=True, slots=True)
-class GangContext:
-    """Known state of a gang besides its pods.
-
-    Attributes:
-        group: Its Volcano PodGroup.
-        facts: Facts of its owner; None when the owner was not looked up or does not exist.
-        turns: Facts of the object that made the pods of a PodGroup that has another owner, or none.
-        barrier: Why no request may be made yet, as a sentence; empty when one may.
-        is_reading: Its owner is being read for the first time, or its PodGroup is within the grace period of admission.
-        is_unread: Its owner was not read yet: what the owner says is not in the facts.
-        is_old: The facts of its owner are too old for a first request.
-        read: Number of the read of the owner that the facts are from; None without an owner, and before it was read.
-        again_ms: Time at which the owner is read again while pods are missing; None when nothing is to be read.
-        elsewhere: Number of pods of the gang that other schedulers place, by scheduler.
-        is_surge: Its pods replace those of another ReplicaSet of their Deployment, which run until they do.
-    """
-
-    group: PodGroup | None = None
-    facts: OwnerFacts | None = None
-    turns: OwnerFacts | None = None
-    barrier: str = ""
-    is_reading: bool = False
-    is_unread: bool = False
-    is_old: bool = False
-    read: int | None = None
-    again_ms: int | None = None
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-    is_surge: bool = False
-
-    @property
-    def tasks(self) -> dict[str, int]:
-        """Index of each of the owner's tasks, by name."""
-        facts = self.facts
-        return {task.name.lower(): place for place, task in enumerate(facts.tasks)} if facts is not None else {}
 
 
 @dataclass(slots=True)
@@ -121,12 +84,12 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         return found
     waiting = [member for member in gang.members.values() if member.waits] or free
     is_aged = context.is_old and not is_fresh(gang)  # the owner may have changed while its pods run, unseen
-    doubts = not context.barrier and (is_aged or is_suspended(context) or _is_contradicted(gang, waiting, context))
+    doubts = not context.barrier and (is_aged or context.is_suspended or _is_contradicted(gang, waiting, context))
     if doubts and _may_have_changed(gang, free, context):
         found.needs_owner = True
         return found
     least = _minimum(gang, waiting, context)
-    wrong = context.barrier or (SUSPENDED if is_suspended(context) else "")
+    wrong = context.barrier or (SUSPENDED if context.is_suspended else "")
     wrong = wrong or _refused_by_group(gang, free, context)
     if not wrong:
         found.gang_pods = chip_pods(gang, context.facts, least)
@@ -179,11 +142,6 @@ def _may_have_changed(gang: Gang, free: Sequence[Member], context: GangContext) 
     if context.read is None:
         return False
     return context.read <= max(gang.group_reads, *(gang.arrivals.get(member.uid, -1) for member in free))
-
-
-def is_suspended(context: GangContext) -> bool:
-    """Whether the owner makes no pods for the moment."""
-    return context.facts is not None and context.facts.suspended
 
 
 def _is_contradicted(gang: Gang, waiting: Sequence[Member], context: GangContext) -> bool:

@@ -30,6 +30,7 @@ from berth.services.inventory.gangs.backups import see_backups
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.chip_pods import request_with_chips
 from berth.services.inventory.gangs.completeness import Completeness, completeness
+from berth.services.inventory.gangs.gang_context import GangContext
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
@@ -41,7 +42,7 @@ from berth.services.inventory.gangs.owner_reads import (
     read_unread,
     see_changes,
 )
-from berth.services.inventory.gangs.plan import GangContext, Plan, is_suspended, minimum_now, plan, stated_priority
+from berth.services.inventory.gangs.plan import Plan, minimum_now, plan, stated_priority
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
@@ -221,7 +222,7 @@ class Resolver:
 
     def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
         """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
-        back = suspended(gang) if is_suspended(context) else []
+        back = suspended(gang) if context.is_suspended else []
         least = minimum_now(gang, context)
         back += resized(gang, least.count)
         for part, reason in changed_precedence(gang, least.count):

@@ -28,3 +28,9 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     groups_without_scheduler: bool | None = None
     """Whether Berth admits PodGroups for which neither a pod nor the owner names the scheduler; without a value only if
     ``volcano`` is among ``scheduler_names``."""
+
+    @property
+    def takes_unknown(self) -> bool:
+        """Whether a PodGroup is admitted for which nothing names the scheduler."""
+        configured = self.groups_without_scheduler
+        return "volcano" in self.scheduler_names if configured is None else configured
