@@ -158,13 +158,9 @@ class Gangs:
                 self._see_group(gang, facts, is_gone=is_gone)
             self._touch(gang_key)
 
-    def see_owner(self, kind: OwnerKind, owner: OwnerObject) -> bool:
-        """Take an object that a watch shows; returns whether it was read otherwise, and is to be read again."""
-        return self._see_object((kind, owner.metadata.namespace, owner.metadata.name), owner)
-
-    def lose_owner(self, kind: OwnerKind, owner: OwnerObject) -> bool:
-        """Take the deletion of an object that a watch shows; returns as :meth:`see_owner`."""
-        return self._see_object((kind, owner.metadata.namespace, owner.metadata.name), None)
+    def see_owner(self, kind: OwnerKind, owner: OwnerObject, *, is_gone: bool = False) -> bool:
+        """Take an object that a watch shows, or its deletion; whether it was read otherwise, and is to be read again."""
+        return self._see_object((kind, owner.metadata.namespace, owner.metadata.name), None if is_gone else owner)
 
     def replace_owners(self, kind: OwnerKind, owners: Sequence[OwnerObject]) -> bool:
         """Take all objects of a kind; returns whether one was read otherwise, and is to be read again."""

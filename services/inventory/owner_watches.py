@@ -69,8 +69,7 @@ class _Seen:
     def change(self, changes: list[tuple[Change, OwnerObject]]) -> None:
         """Take changes."""
         for change, one in changes:
-            see = self._gangs.lose_owner if change == "DELETED" else self._gangs.see_owner
-            if see(self._kind, one):
+            if self._gangs.see_owner(self._kind, one, is_gone=change == "DELETED"):
                 self._on_change()
 
 

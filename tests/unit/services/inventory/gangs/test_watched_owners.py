@@ -39,7 +39,7 @@ def test_an_owner_is_read_again_as_soon_as_a_watch_shows_it_changed() -> None:
 
 def test_an_owner_that_changes_while_it_is_read_is_read_once_more() -> None:
     world = a_set_that_waits(4, **{LEAST: "4"})
-    assert world.gangs.lose_owner("ReplicaSet", a_replica_set("4"))
+    assert world.gangs.see_owner("ReplicaSet", a_replica_set("4"), is_gone=True)
     world.settle(after_s=1)
     assert not world.gangs.see_owner("ReplicaSet", a_replica_set("3")), "it is being read"
     world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: "4"}))
