@@ -159,7 +159,7 @@ class Gangs:
             self._touch(gang_key)
 
     def see_owner(self, kind: OwnerKind, owner: OwnerObject, *, is_gone: bool = False) -> bool:
-        """Take an object that a watch shows, or its deletion; whether it was read otherwise, and is to be read again."""
+        """Take an object that a watch shows, or its deletion; returns whether it has to be read again."""
         return self._see_object((kind, owner.metadata.namespace, owner.metadata.name), None if is_gone else owner)
 
     def replace_owners(self, kind: OwnerKind, owners: Sequence[OwnerObject]) -> bool:

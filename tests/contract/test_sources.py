@@ -19,6 +19,7 @@ CODE: Final = ("berth", "schemas", "services", "tests", "bench")
 PARTS: Final = ("Reference implementation", "Berth", "Reason", "Setting", "Tests")
 """Headings of a decision page, in this order."""
 PUBLISHERS: Final = (
+    "Argo Rollouts,",
     "AsyncAPI,",
     "OpenAPI,",
     "JSON Schema,",

@@ -11,7 +11,7 @@ from berth.services.nodesim.stamps import stamp
 
 UNEXPECTED_ADMISSION: Final = "UnexpectedAdmissionError"
 """Reason of a pod for which the device plug-in found no chips."""
-_NETWORK: Final = IPv4Network("10.128.0.0/9")
+_NETWORK: Final = "10.128.0.0/9"
 
 
 class PodAddresses:
@@ -21,8 +21,8 @@ class PodAddresses:
         network: The addresses; more than pods at one time.
     """
 
-    def __init__(self, network: IPv4Network = _NETWORK) -> None:
-        self._next = (str(address) for one in repeat(network) for address in one.hosts())
+    def __init__(self, network: str = _NETWORK) -> None:
+        self._next = (str(address) for one in repeat(IPv4Network(network)) for address in one.hosts())
         self._taken: dict[str, str] = {}
         """Uid by address."""
         self._held: dict[str, str] = {}

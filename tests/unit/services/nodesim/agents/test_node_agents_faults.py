@@ -1,7 +1,5 @@
 """Kubelet, device plug-in and NodeD of one node: faults, restarts, pods of others, chips that are shared."""
 
-from ipaddress import IPv4Network
-
 import pytest
 
 from berth.formats.ascend.device_info import parse_device_info
@@ -170,7 +168,7 @@ def test_addresses_of_pods_are_given_once_and_come_back() -> None:
 
 
 def test_behind_the_last_address_those_of_pods_that_are_gone_come_again() -> None:
-    addresses = PodAddresses(IPv4Network("10.128.0.0/29"))
+    addresses = PodAddresses("10.128.0.0/29")
     assert [addresses.take(uid) for uid in "abcdef"] == [f"10.128.0.{number}" for number in range(1, 7)]
     for uid in "eb":
         addresses.release(uid)
