@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from berth.runtime.bus.access import Access
-from berth.runtime.bus.nats_library import SturdyClient
+from berth.runtime.bus.nats_library import Msg, SturdyClient, Subscription, errors, transport
 from berth.runtime.bus.wire import Received, size_bytes
 from berth.runtime.errors import (
     DeniedError,
@@ -32,13 +32,6 @@ from berth.runtime.errors import (
 )
 from berth.runtime.inboxes import ANSWERS, DELIVERIES
 from berth.runtime.logs import Logger
-from berth.runtime.optional_imports import without
-
-with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
-    import nats.errors
-    from nats.aio import transport
-    from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
 
 _SECRET_BYTES: Final = 16
 _LINE_BYTES_MAX: Final = 3_900
@@ -52,7 +45,7 @@ _ABORTED_S: Final = 0.2
 _ANSWER_REFUSED: Final = 'permissions violation for publish to "_inbox.'
 _PAYLOAD_SHARE_PERCENT: Final = 90
 _WATCH_S: Final = 1.0
-_CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
+_CLIENT_ERRORS: Final = (errors.Error, OSError, EOFError)
 _WEBSOCKET: Final = ("ws://", "wss://")
 _WEBSOCKET_NEEDS: Final = ("aiohttp", "multidict")
 _NO_CREDENTIALS: Final = "the server requires credentials, and the settings name none"
@@ -233,10 +226,10 @@ class NatsConnection:
         """Return a secret to the library, which calls this at each connection just before it sends it.
 
         Raises:
-            nats.errors.SecureConnWantedError: The secret would be sent without encryption.
+            errors.SecureConnWantedError: The secret would be sent without encryption.
         """
         if not self._is_safe:
-            raise nats.errors.SecureConnWantedError
+            raise errors.SecureConnWantedError
         return secret
 
     async def write(self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None) -> None:
@@ -396,11 +389,11 @@ class NatsConnection:
 def _refusal(error: Exception) -> FatalError | None:
     """Error for rejected credentials or a missing permission; None for other errors."""
     words = str(error).lower()
-    if isinstance(error, nats.errors.SecureConnWantedError):
+    if isinstance(error, errors.SecureConnWantedError):
         return DeniedError(_NO_TLS)
     if _ANSWER_REFUSED in words:
         return None  # the caller chose where the answer should go: that ends nobody but its request
-    if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in words:
+    if isinstance(error, errors.AuthorizationError) or "permissions violation" in words:
         return DeniedError(f"no permission: {error}")
     return DeniedError(f"authorization failed: {error}") if "authorization violation" in words else None
 
@@ -431,11 +424,11 @@ def _is_of_websocket(error: Exception) -> bool:
 
 def _shell_error(error: Exception) -> ShellError:
     match error:
-        case nats.errors.ConnectionClosedError():
+        case errors.ConnectionClosedError():
             return FatalError("the bus is closed")
-        case nats.errors.BadSubjectError() | nats.errors.BadHeaderError() | nats.errors.MaxPayloadError():
+        case errors.BadSubjectError() | errors.BadHeaderError() | errors.MaxPayloadError():
             return PoisonError(str(error))
-        case nats.errors.OutboundBufferLimitError():
+        case errors.OutboundBufferLimitError():
             return TransientError("not connected; nothing was sent")
         case _:
             return TransientError(repr(error))

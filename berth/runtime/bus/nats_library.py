@@ -1,4 +1,4 @@
-"""The client of the library, such that no message of somebody else ends its connection.
+"""The client library of NATS, such that no message of somebody else ends a connection. Only this module imports it.
 
 Whoever may send a request chooses the bytes of its reply subject and of its headers. The server takes any bytes but
 blanks there; the library decodes them in the loop that reads the connection, which ends where it cannot, and it takes
@@ -11,8 +11,14 @@ from typing import Final
 from berth.runtime.optional_imports import without
 
 with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
+    from nats import errors
+    from nats.aio import transport
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
     from nats.protocol import parser
+
+__all__ = ["Msg", "SturdyClient", "Subscription", "errors", "transport"]
 
 _TOKEN: Final = rb"[^ \t\r\n]+"
 parser.MSG_RE = re.compile(rb"\AMSG[ \t]+(%b)[ \t]+(%b)[ \t]+((%b)[ \t]+)?(\d+)\r\n" % (_TOKEN, _TOKEN, _TOKEN))
