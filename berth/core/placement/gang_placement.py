@@ -354,11 +354,17 @@ class PlacementRound:
         for index, ranks in tasks_in_order(gang, plain_last=settings.plain_pods):
             shape = gang.request_class[index][0]
             profile = gang.profiles[index] if constrained is not None and gang.profiles else None
-            is_planned = shape.is_planned
+            is_planned, is_marked = shape.is_planned, shape.is_constrained
             if near is None and not shape.chips and with_chips and mixes_freely(settings):
                 near = NearPods(nodes, with_chips, self._single.is_full)
             for rank in ranks:
-                row = self._planned_row(shape, next(rows)) if is_planned else self._best(shape, near, home)
+                if is_planned:
+                    row = self._planned_row(shape, next(rows))
+                elif is_marked:
+                    groups = near.groups() if near is not None else ()
+                    row = self._marked.best(shape, home, groups, without=self._avoided)
+                else:
+                    row = self._best(shape, near)
                 if row is None:
                     by_gang = constrained.constraint_counts(shape) if constrained is not None and placed else []
                     self._roll_back()
@@ -406,11 +412,8 @@ class PlacementRound:
         constrained = self._constrained
         return row if constrained is None or constrained.round.allows(shape, row) else None
 
-    def _best(self, shape: Shape, near: NearPods | None, home: Home | None) -> int | None:
-        """Row of the best node for a pod, one near its gang first; None when no node fits."""
-        if shape.is_constrained:
-            groups = near.groups() if near is not None else ()
-            return self._marked.best(shape, home, groups, without=self._avoided)
+    def _best(self, shape: Shape, near: NearPods | None) -> int | None:
+        """Row of the best node for a pod whose nodes are offered, one near its gang first; None when no node fits."""
         row = near.best(shape) if near is not None else None
         return (self._beside or self._single).best(shape) if row is None else row
 

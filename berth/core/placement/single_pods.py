@@ -6,7 +6,8 @@ node had been scored before every pod.
 
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -20,17 +21,24 @@ from berth.schemas.refusal import NodeReason
 class _Cursor:
     """How far a round has read the candidates of one shape."""
 
-    __slots__ = ("count", "found", "heap", "next", "seen")
+    __slots__ = ("count", "found", "heap", "left", "row", "seen")
 
     def __init__(self, found: Candidates, count: int) -> None:
         self.found = found
         self.count = count
-        self.next = 0
-        """First candidate that may be untouched."""
+        self.left = iter(found.rows)
+        """Candidates after the next one."""
+        self.row = next(self.left, None)
+        """Next candidate, which may be touched; None after the last one."""
         self.seen = 0
         """Entries of the log of touched rows that are in the heap."""
         self.heap: list[tuple[int, int, int, int]] = []
         """Touched rows that fit: negative score, rank of the name, row, version of the row."""
+
+    @property
+    def score(self) -> int:
+        """Score of the next candidate."""
+        return self.found.scores[-1 - operator.length_hint(self.left)]
 
 
 class SinglePods:
@@ -65,27 +73,20 @@ class SinglePods:
         nodes, cursor = self._nodes, self._cursors[shape]
         if cursor.seen < len(nodes.log):
             self._score_touched(shape, cursor)
-        heap, rows = cursor.heap, cursor.found.rows
-        versions, states = nodes.versions, nodes.states
+        heap, versions, states = cursor.heap, nodes.versions, nodes.states
         while heap and heap[0][3] != versions[heap[0][2]]:
             heapq.heappop(heap)
-        while cursor.next < len(rows) and (rows[cursor.next] in states or self.is_full(rows[cursor.next])):
-            cursor.next = self._next_untouched(rows, cursor.next + 1)
-        if cursor.next == len(rows):
+        while cursor.row is not None and (cursor.row in states or self.is_full(cursor.row)):
+            # There may be thousands of touched ones before the next.
+            cursor.row = next(itertools.filterfalse(states.__contains__, cursor.left), None)
+        if cursor.row is None:
             if not cursor.found.exhausted:
                 # Nodes on which room is kept are touched, too: they are passed over in one step.
                 raise NeedMoreError(shape, 2 * cursor.count + 1 + len(nodes.kept))
             return heap[0][2] if heap else None
-        row = rows[cursor.next]
-        if heap and heap[0][:2] < (-cursor.found.scores[cursor.next], int(self._ranks[row])):
+        if heap and heap[0][:2] < (-cursor.score, int(self._ranks[cursor.row])):
             return heap[0][2]
-        return row
-
-    def _next_untouched(self, rows: Sequence[int], first: int) -> int:
-        """Index of the first row from ``first`` on that the round has not touched; there may be thousands before it."""
-        left = itertools.islice(rows, first, None)
-        row = next(itertools.filterfalse(self._nodes.states.__contains__, left), None)
-        return len(rows) if row is None else rows.index(row, first)
+        return cursor.row
 
     def _score_touched(self, shape: Shape, cursor: _Cursor) -> None:
         """Put the rows into the heap that were touched since the last call."""
