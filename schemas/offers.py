@@ -84,6 +84,8 @@ class Shape(Part, frozen=True, cache_hash=True):
     @property
     def names_nodes(self) -> bool:
         """Whether a condition on the name of the node must hold."""
+        if not (self.selector or self.affinity):  # most often
+            return False
         return any(name in NAME_KEYS for name, _ in self.selector) or any(
             expression.key in NAME_KEYS for term in self.affinity for expression in term.expressions
         )
