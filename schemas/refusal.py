@@ -169,6 +169,7 @@ class SwitchLack(Part, frozen=True):
     rule: str
     """Rule that could not be met: one-leaf, leaf-size, logical-switches, idle-and-shared or any-leaf."""
     need: int
+    """Nodes for the pods that are to be placed; for leaf-size those for all pods of the gang."""
     have: int
     """Nodes that count towards the rule at best: of the best leaf for one-leaf, otherwise of all leaves."""
     leaf: str = ""

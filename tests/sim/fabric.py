@@ -19,6 +19,7 @@ from berth.schemas.ledger import Settings
 BLOCK_CHIPS: Final = {"module910a3x16-sp": 16, "module910a3x8-sp": 8, "chip8-node8-sp": 8, "chip8-node8-ra64-sp": 8}
 """Forms with blocks, and the chips of a node."""
 SWITCH_CODES: Final = frozenset({"no-topology", "no-leaf", "no-rows", "no-leaves"})
+_GANG_PODS: Final = "berth/gang-pods"
 _RACKS: Final = "chip8-node8-ra64-sp"
 _SIZED: Final = frozenset({"chip8-node8-sp", _RACKS})
 """Forms that place nothing while a SuperPoD has more nodes than it may have."""
@@ -91,10 +92,10 @@ class Fabric:
             Leaf([place for place, name in enumerate(nodes) if name in names], number in self._crossed)
             for number, nodes in enumerate(self._nodes)
         ]
-        pods = sum(task.replicas for task in request.tasks)
+        pods, gang_pods = request_pods(request)
         is_large = request.labels.get("tor-affinity") == "large-model-schema"
         if self.is_single:
-            return any(len(leaf.places) >= pods for leaf in leaves)
+            return gang_pods <= self._most and any(len(leaf.places) >= pods for leaf in leaves)
         is_old = settings.nslb_version != "2.0"
         if pods < self._most and any(len(leaf.places) >= pods and (is_old or not leaf.is_crossed) for leaf in leaves):
             return True
@@ -114,6 +115,12 @@ class Fabric:
         counts = Counter(place for leaf in free for place in leaf.places)
         columns = sorted((counts[place] for place in range(most)), reverse=True)
         return most <= _POSITIONS_MAX and columns[column] > row and (not row or columns[-1] >= row)
+
+
+def request_pods(request: JobRequest) -> tuple[int, int]:
+    """Pods with chips of a request, and of its whole gang: one that came after its gang was placed is a part of it."""
+    pods = sum(task.replicas for task in request.tasks if task.chips)
+    return pods, max(pods, int(request.annotations.get(_GANG_PODS, "0")))
 
 
 def in_blocks(request: JobRequest, settings: Settings, form: str, seats: Sequence[Seat]) -> bool:

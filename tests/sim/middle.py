@@ -191,13 +191,15 @@ def see_answered(observer: Observer) -> None:
 
 
 def _of_now(queue: Queue, uid: str, refusal: Refusal) -> Refusal:
-    """What a gang waits for: room, if its class does, although it was itself refused for want of another cluster.
+    """What a gang waits for: room, if its class does, although it was itself refused for something else.
 
     When something has changed only the first gang of a class is tried, so that the refusals of the others are from
-    before.
+    before: for want of another cluster, or for a reservation of one that has left. Where reservations count, gangs are
+    held one by one.
     """
     key = queue.class_of(uid)
-    is_old = refusal.code in _NEVER and key is not None and not queue.sleep_of(key).never
+    is_old = key is not None and refusal.code in _NEVER and not queue.sleep_of(key).never
+    is_old = is_old or (key is not None and refusal.code == "reserved" and not queue.is_held(uid))
     return msgspec.structs.replace(refusal, code="no-room") if is_old else refusal
 
 

@@ -30,13 +30,12 @@ from berth.schemas.refusal import NodeReason, Refusal
 from berth.schemas.usage_facts import UNLIMITED, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen
 from tests.sim.chip_choices import DUO_FORMS, DUO_LABEL, FORMS, choices, most_of
-from tests.sim.fabric import BLOCK_CHIPS, SWITCH_CODES, Fabric, Seat, in_blocks
+from tests.sim.fabric import BLOCK_CHIPS, SWITCH_CODES, Fabric, Seat, in_blocks, request_pods
 
 NODES_MAX: Final = 12
 PODS_MAX: Final = 6
 _SWITCH_LABEL: Final = "tor-affinity"
 _OTHER_RULES: Final = ("huawei.com/affinity-config", "inferserviceid", "huawei.com/schedule_ubmemory")
-_GANG_PODS: Final = "berth/gang-pods"
 _MINDIE: Final = frozenset({"app", "jobID"})
 _UNJUDGED_BLOCKS: Final = frozenset({"wait", "home", "incomplete"})
 """What blocks lack that depends on the places before a fault."""
@@ -138,9 +137,8 @@ class Planner:
             for _ in range(task.replicas)
         ]
         asks.sort(key=lambda ask: (-ask.task.chips, ask.task.name))
-        # A pod that came after its gang was placed is a job of its own, and part of the gang all the same.
-        own_pods = sum(ask.task.chips > 0 for ask in asks)
-        is_multi = max(own_pods, int(request.annotations.get(_GANG_PODS, "0"))) > 1
+        _, gang_pods = request_pods(request)
+        is_multi = gang_pods > 1
         is_empty = refusal.code == "larger-than-cluster"
         form = refusal.form
         hosts = [

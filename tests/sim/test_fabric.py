@@ -125,6 +125,15 @@ def test_on_a_single_layer_all_pods_are_below_one_leaf() -> None:
     assert not found(known, a_job(4, COMMON), Refusal("no-leaf", form=FORM))
 
 
+@pytest.mark.parametrize(("of_all", "fits"), [("3", True), ("4", False)])
+def test_on_a_single_layer_a_late_pod_has_a_place_if_all_pods_of_its_gang_are_no_more_than_a_leaf_has(
+    of_all: str, *, fits: bool
+) -> None:
+    known = facts(5) | leaves("012", "34.", level="single_layer")
+    late = msgspec.structs.replace(a_job(1, COMMON), annotations={"berth/gang-pods": of_all})
+    assert found(known, late, Refusal("no-leaf", form=FORM), held("n0", "n1")) is fits
+
+
 def test_without_leaves_there_is_no_topology() -> None:
     request, refusal = a_job(2, COMMON), Refusal("no-topology", form=FORM)
     assert not found(facts(2), request, refusal)

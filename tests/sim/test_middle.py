@@ -34,9 +34,9 @@ def observer() -> Observer:
 class _Seen(Seat):
     """A seat whose facts an observer sees."""
 
-    def __init__(self, *nodes: str) -> None:
+    def __init__(self, *nodes: str, **settings: object) -> None:
         self.observer = Observer("c")
-        super().__init__(*nodes)
+        super().__init__(*nodes, **settings)
         self.observer.state, self.observer.scheduler = self.state, self.scheduler
 
     def fact(self, subject: str, fact: Message) -> None:
@@ -139,6 +139,41 @@ def test_a_gang_whose_class_waits_for_room_by_now_is_not_judged_on_an_empty_clus
     (key,) = seat.scheduler.queue.sleeping()
     seat.scheduler.queue.restore_sleep(key, Sleep(retry_at_ms=0, never=True))  # a leader that sees no node come
     with pytest.raises(Failure, match="a gang waits that could be placed"):
+        see_refused(seat.observer)
+
+
+def test_a_gang_that_a_reservation_holds_is_judged_by_room_once_its_class_waits_for_room() -> None:
+    """The one before them has started, and the first of them, which is tried for both, finds no room."""
+    seat = _Seen("a", "b", queue_policy="easy", reserve_chips=16, unknown_run_ms=100_000, round_gangs_max=1)
+    seat.ill("a", NodeHealth.OK)
+    seat.ill("b", NodeHealth.OK)
+    seat.job(a_job("runs", chips=8, run_ms=10))
+    assert list(seat.verdicts()) == [("runs", True)]
+    seat.job(a_job("large", chips=8, replicas=2))
+    for name in ("first", "second"):
+        seat.job(a_job(name, chips=8))
+    assert [list(seat.verdicts()) for _ in range(3)] == [[("large", False)], [("first", False)], [("second", False)]]
+    see_refused(seat.observer)
+    assert seat.observer.count["planner, judged: reserved"] == 2
+    seat.ended("runs")
+    assert [list(seat.verdicts()) for _ in range(3)] == [[], [("large", True)], [("first", False)]]
+    refusals = [seat.state.fold.gangs[uid].refusal for uid in ("uid-first", "uid-second")]
+    assert [refusal.code for refusal in refusals if refusal] == ["no-room", "reserved"]
+    see_refused(seat.observer)
+    assert seat.observer.count["planner, judged: no-room"] == 3
+    seat.state.fold.holdings.clear()
+    with pytest.raises(Failure, match="could be placed"):
+        see_refused(seat.observer)
+
+
+def test_a_gang_that_is_held_waits_for_one_that_is_before_it() -> None:
+    seat = _Seen("a", queue_policy="easy")
+    seat.ill("a", NodeHealth.OK)
+    seat.job(a_job("held", chips=8))
+    gone = Refusal("reserved", form="module910bx8", ahead="default/gone")
+    seat.state.fold.gangs["uid-held"] = SimpleNamespace(phase="waiting", refusal=gone)  # type: ignore[assignment]  # a part
+    seat.scheduler.queue.hold("uid-held", retry_at_ms=0)
+    with pytest.raises(Failure, match="waits for none that is before it"):
         see_refused(seat.observer)
 
 

@@ -5,6 +5,8 @@ Source: docs/reference/switches.md, "Single layer".
 
 from typing import Final
 
+import msgspec
+
 from berth.core.switches.groups import counts_of, falling, lack_of, leaf_by_leaf
 from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, SwitchRules
 from berth.core.switches.nslb_v1 import best_fit
@@ -15,7 +17,8 @@ POLICY: Final[Policy] = "single-layer"
 def plan_single(pool: LeafPool, demand: Demand, _rules: SwitchRules) -> Plan | NoPlan:
     """Plan of a gang below the only layer of switches. All kinds of jobs are treated alike."""
     if demand.pods > pool.places:
-        return NoPlan(lack_of(pool, demand, POLICY, "leaf-size"), "leaf-size")
+        missed = msgspec.structs.replace(lack_of(pool, demand, POLICY, "leaf-size"), need=demand.pods)
+        return NoPlan(missed, missed.rule)
     counts = counts_of(pool.usable)
     order = falling(counts)
     leaf = best_fit(counts, order, demand.replicas)

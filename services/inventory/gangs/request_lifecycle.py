@@ -6,11 +6,14 @@ from typing import Final, TypeVar
 from berth.core.requests.waiting_jobs import TOO_MANY
 from berth.formats.ascend.pod_annotations import JOB, JOB_UID
 from berth.formats.kubernetes.gang_minimum import Minimum
+from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.runtime.backoff import Backoff
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.ages import keep_ages
 from berth.services.inventory.gangs.barriers import PENDING_AGAIN
+from berth.services.inventory.gangs.chip_pods import chip_pods
 from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
+from berth.services.inventory.gangs.requests import requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
 
 T = TypeVar("T")
@@ -117,14 +120,18 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
     return back
 
 
-def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
-    """Withdraw the first request of a gang that waits, if it was made for another minimum; with the reason.
+def resized(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> list[tuple[Part, str]]:
+    """Withdraw requests that wait, were made for a larger gang, or are first with another minimum; with the reasons.
+
+    A late pod may wait for the size of its gang alone: where that is more than a leaf has nodes.
 
     Args:
         gang: The gang.
-        minimum: Pods that must start together now; 0 when unknown.
+        facts: Facts of its owner, if that was read.
+        least: Pods that must start together now; their number is 0 when it is unknown.
     """
-    back: list[tuple[Part, str]] = []
+    pods, minimum = chip_pods(gang, facts, least) if least.size else 0, least.count
+    back = _redone(gang, "size", lambda one: max(requested_gang_pods(one, 0), pods), lambda _: pods) if pods else []
     for part in list(gang.parts.values()) if minimum else ():
         if not part.is_first or part.phase not in {"", "waiting"} or part.state == "closed":
             continue

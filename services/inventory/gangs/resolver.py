@@ -221,10 +221,10 @@ class Resolver:
             gang.ended, gang.finished = "" if is_sized else lookup.ended, lookup.finished
 
     def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
-        """Withdraw requests whose minimum, precedence, priority or queue is another one now; with the reasons."""
+        """Withdraw requests whose minimum, size, precedence, priority or queue is another now; with the reasons."""
         back = suspended(gang) if context.is_suspended else []
         least = minimum_now(gang, context)
-        back += resized(gang, least.count)
+        back += resized(gang, context.facts, least)
         for part, reason in changed_precedence(gang, least.count):
             back.append((part, reason))
             dissolve(gang, part)

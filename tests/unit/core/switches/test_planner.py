@@ -231,6 +231,8 @@ class TestSingle:
     def test_more_pods_than_a_leaf_has_places(self) -> None:
         lack = the_lack(a_board("xxxx", "xxxx"), common(5), SINGLE)
         assert (lack.rule, lack.need, lack.places) == ("leaf-size", 5, 4)
+        late = the_lack(a_board("xxxx", "xxxx"), Demand(1, 5, "normal-schema"), SINGLE)
+        assert (late.rule, late.need, late.places) == ("leaf-size", 5, 4), "the others of the gang run already"
         assert the_lack(a_board("xx..", ".x.."), common(3), SINGLE).rule == "one-leaf"
 
 

@@ -298,3 +298,33 @@ def test_a_deployment_that_was_scaled_while_it_had_no_pods_is_read_again() -> No
     world.gangs.set_owner(key, facts_of(key, {"replicas": 3}))
     world.settle()
     assert world.hold("replicaset.web") == "2 of at least 3 pods exist"
+
+
+def test_a_late_pod_is_requested_anew_when_its_gang_has_shrunk() -> None:
+    """Some gangs wait for their size alone, such as those with more pods than a leaf has nodes."""
+    world = GangWorld()
+    key = OwnerKey("ReplicaSet", "ns", "web")
+
+    def settle(replicas: int) -> list[str]:
+        world.gangs.set_owner(key, facts_of(key, {"replicas": replicas}, uid="rs-1"))
+        world.settle()
+        return [request.annotations["berth/gang-pods"] for request in world.published[1:]]
+
+    world.pods(*(a_pod(f"w-{index}", owner=RS) for index in range(3)))
+    world.settle()
+    settle(3)
+    world.verdict("replicaset.web")
+    world.status("replicaset.web", "placed")
+    world.pods(*(a_pod(f"w-{index}", owner=RS) for index in (3, 4)))
+    world.settle()
+    assert settle(5) == ["5", "5"]
+    for request in world.published[1:]:
+        world.verdict(request.name)
+        world.status(request.name, "waiting")
+    assert settle(6) == ["5", "5"], "one that grows keeps its place in the queue"
+    assert settle(5) == ["5", "5"]
+    world.gangs.drop_pod("uid-w-4")
+    settle(4)
+    assert settle(4) == ["5", "5", "4"]
+    assert {why for _, _, why in world.withdrawn} == {"its size is now 4, not 5"}
+    assert world.standing(world.published[-1].name) == {0: "w-3"}
