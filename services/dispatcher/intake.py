@@ -17,6 +17,7 @@ from berth.core.requests.intake_messages import NoRequestError, read_request
 from berth.core.requests.waiting_jobs import WaitingJobs
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import GangRecord
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.writing import dead_letter
@@ -162,11 +163,13 @@ class Intake:
     def touch(self, key: JobKey) -> None:
         """Take note of a job that may wait, or not wait any more."""
         job = self._sent.get(key) or self._state.jobs.get(key)
-        gang = self._state.fold.gangs.get(job.uid) if job is not None else None
-        self._waiting.note(key, job, gang.phase if gang is not None else "")
+        self._waiting.note(key, job, self._phase_of(job))
 
-    def _phase_of(self, job: JobSeen) -> str:
-        gang = self._state.fold.gangs.get(job.uid)
+    def _gang_of(self, job: JobSeen | None) -> GangRecord | None:
+        return self._state.fold.gangs.get(job.uid) if job is not None else None
+
+    def _phase_of(self, job: JobSeen | None) -> str:
+        gang = self._gang_of(job)
         return gang.phase if gang is not None else ""
 
     def _note_sent(self, key: JobKey, verdict: JobSeen) -> None:
@@ -244,7 +247,7 @@ class Intake:
     def _holder(self, key: JobKey) -> Holder:
         sent = self._sent.get(key)
         job = sent if sent is not None else self._state.jobs.get(key)
-        return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
+        return holder_of(job, self._gang_of(job))
 
     def _owner_of(self, uid: str) -> JobKey | None:
         """Job that has a uid, or gets it with a pending verdict."""
