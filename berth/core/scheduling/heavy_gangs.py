@@ -110,8 +110,8 @@ def without(opening: Opening, gangs: Container[str], *, nodes: int) -> Opening:
 
 
 def _heavy_of(gangs: Iterable[Gang], nodes: int) -> list[Gang]:
-    """Those of some gangs that are heavy; the first condition is a part of the second, and rules out nearly all."""
-    return [gang for gang in gangs if len(gang.request_class) > SHAPES_LEAST and is_heavy(gang.request_class, nodes)]
+    """Those of some gangs that are heavy."""
+    return [gang for gang in gangs if is_heavy(gang.request_class, nodes)]
 
 
 def shapes_of(gangs: Iterable[Gang]) -> frozenset[Shape]:
