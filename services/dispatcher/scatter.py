@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.cluster.domains import shard_of
-from berth.core.placement.offers import OwnRows, candidates_of, merge, see_possible
+from berth.core.placement.offers import OwnRows, candidates_of, check_possible, merge
 from berth.core.placement.round_demand import ROUND_WORK_MAX
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.heavy_gangs import WORK_MAX_LEAST, portions
@@ -269,7 +269,7 @@ class Scatter:
         leaves = self._state.leaves if shape.tor_affinity else None
         marked = own.rows(table) if shape.marks_nodes else None
         found = candidates_of(table, offer, leaves=leaves, own=marked, unpacked=unpacked)
-        see_possible(table, found, count=ask.count, own=own)
+        check_possible(table, found, count=ask.count, own=own)
         return found
 
     def _contradicts(self, offer: Offer) -> bool:

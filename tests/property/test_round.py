@@ -12,7 +12,7 @@ from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.offers import OwnRows, candidates_of, merge, offer_of, see_possible
+from berth.core.placement.offers import OwnRows, candidates_of, check_possible, merge, offer_of
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
@@ -330,7 +330,7 @@ def test_merged_offers_of_any_split_are_the_candidates_of_one_scorer(
         found = Scorer(shard.table, shard.shares, shard.fold.settings).candidates(shape, count)
         parts.append(candidates_of(whole.table, offer_of(shard.table, found)))
         own = OwnRows(lambda domain, leaves=leaves: domain.removeprefix("leaf-") in leaves)  # type: ignore[misc]
-        see_possible(whole.table, parts[-1], count=count, own=own)
+        check_possible(whole.table, parts[-1], count=count, own=own)
     merged = merge(whole.table, parts, missing_nodes=0)
     one = scorer.candidates(shape, len(merged.rows))
     assert (merged.rows, merged.scores) == (one.rows, one.scores)

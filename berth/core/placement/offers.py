@@ -118,7 +118,7 @@ def candidates_of(
     )
 
 
-def see_possible(table: NodeTable, found: Candidates, *, count: int, own: "OwnRows") -> None:
+def check_possible(table: NodeTable, found: Candidates, *, count: int, own: "OwnRows") -> None:
     """Check that candidates are such as a shard may have, whatever it was asked to score.
 
     Decisions count on it: a node that is there twice would take two pods of a gang, and a shard that has more

@@ -7,7 +7,7 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.cluster.node_table import NodeTable
-from berth.core.placement.offers import OwnRows, candidates_of, merge, offer_of, see_possible
+from berth.core.placement.offers import OwnRows, candidates_of, check_possible, merge, offer_of
 from berth.core.placement.scoring import Candidates
 from berth.schemas.columns import pack_names
 from berth.schemas.envelope import DecodeError
@@ -132,7 +132,7 @@ def test_candidates_that_a_shard_cannot_have_do_not_count(changes: dict[str, Any
     possible = found({0: 7, 1: 7}, total=3, CPU=1)._replace(**changes)
     own = OwnRows(lambda domain: domain == "leaf-own")
     if not words:
-        see_possible(table, possible, count=2, own=own)
+        check_possible(table, possible, count=2, own=own)
         return
     with pytest.raises(DecodeError, match=words):
-        see_possible(table, possible, count=2, own=own)
+        check_possible(table, possible, count=2, own=own)
