@@ -93,10 +93,9 @@ class PlacementRound:
         self._policy = policy
         self._nodes = RoundNodes(scorer)
         round_ = ConstraintRound(constraints or no_constraints(scorer.table))
-        self._marked = ConstrainedPods(self._nodes, views, round_)
-        self._constrained = self._marked if constraints is not None else None
+        marked = self._marked = ConstrainedPods(self._nodes, views, round_)
+        self._constrained = marked if constraints is not None else None
         self._single = SinglePods(self._nodes, views, counts, round_.is_full)
-        marked = self._marked
         self._refusals = RoundRefusals(
             self._nodes, views, marked.forbidden, marked.constraint_counts, round_.obstacle, counted
         )
@@ -108,6 +107,7 @@ class PlacementRound:
             self._refusals,
             leaves=leaves or (_NO_LEAVES, LeafOccupancy(_NO_LEAVES)),
             blocks=blocks,
+            by_name=marked.by_name,
         )
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}

@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.cluster.node_names import rows_by_name
 from berth.core.placement.constrained_pods import ConstrainedPods
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals
@@ -42,6 +41,7 @@ class PlannedPods:
         refusals: Refusals of gangs that find no room.
         leaves: Leaf switches and the jobs on them.
         blocks: SuperPoDs, trees of levels, and the jobs on them.
+        by_name: Rows that names leave to a shape that names nodes.
 
     Attributes:
         leaves: Leaf switches, the placements of the round included.
@@ -56,8 +56,10 @@ class PlannedPods:
         *,
         leaves: tuple[LeafTable, LeafOccupancy],
         blocks: BlockInputs,
+        by_name: Callable[[Shape], Fits],
     ) -> None:
         self._nodes = nodes
+        self._by_name = by_name
         self._views = views
         self._refusals = refusals
         self.leaves = LeafRound(nodes.scorer, *leaves)
@@ -122,7 +124,7 @@ class PlannedPods:
         """Rows that constraints leave to some shapes, and rows that names leave to those that name nodes."""
         if allowed is not None:
             yield allowed
-        yield from (rows_by_name(self._nodes.scorer.table, shape) for shape in shapes if shape.names_nodes)
+        yield from (self._by_name(shape) for shape in shapes if shape.names_nodes)
 
     def support_warning(self, gang: Gang) -> str:
         """What the switch policy does not support of a gang; empty for a supported gang or without leaf switches."""
