@@ -4,7 +4,7 @@ Longer than 400 lines because it wires every kind that is watched.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -12,7 +12,6 @@ from typing import Final, Generic, TypeVar
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kubernetes.owners import OwnerObject
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
@@ -257,12 +256,8 @@ async def _serve(
         )
         allowed = partial(_reflect_if_allowed, api, config, instruments.log)
         tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
-        tasks.append(group.create_task(allowed(QUEUES, Queue, queues, asyncio.Event()), name="reflect queues"))
-
-        def watch(path: str, kind: type[OwnerObject], handler: Handler[OwnerObject]) -> Coroutine[None, None, None]:
-            return allowed(path, kind, handler, asyncio.Event())
-
-        tasks.append(group.create_task(loop.owner_watches.run(watch), name="reflect owners"))
+        tasks.append(group.create_task(allowed(QUEUES, Queue, queues), name="reflect queues"))
+        tasks.append(group.create_task(loop.owner_watches.run(allowed), name="reflect owners"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")
@@ -321,9 +316,10 @@ async def _reflect_if_allowed(
     path: str,
     kind: type[T],
     handler: Handler[T],
-    known: asyncio.Event,
+    known: asyncio.Event | None = None,
 ) -> None:
     """Reflect a kind that the server may not have, or may refuse; ``known`` is set once it is listed or refused."""
+    known = known or asyncio.Event()
     backoff = Backoff(first_s=config.retry_wait_s, max_s=config.kinds_retry_s)
     reflection = api.reflect(path, kind, handler, is_optional=True)
     tries = 0

@@ -7,7 +7,7 @@ are read as without one.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, OwnerKind, OwnerObject
 from berth.runtime.kube.port import Change, Handler
@@ -16,11 +16,8 @@ from berth.services.inventory.gang_collection import Gangs
 _NAMESPACES: Final = "/namespaces/"
 
 
-class Start(Protocol):
-    """Reflects a collection until cancelled, as soon as the server lets it be listed."""
-
-    def __call__(self, path: str, kind: type[OwnerObject], handler: Handler[OwnerObject]) -> Coroutine[Any, Any, None]:
-        """See the class."""
+Start: TypeAlias = Callable[[str, type[OwnerObject], Handler[OwnerObject]], Coroutine[Any, Any, None]]
+"""Reflects the collection at a path until cancelled, as soon as the server lets it be listed."""
 
 
 class OwnerWatches:
