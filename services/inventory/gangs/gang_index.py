@@ -15,7 +15,7 @@ from typing import Final
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.workloads import GangKey
-from berth.schemas.facts import MembersSeen
+from berth.schemas.facts import MembersSeen, Owner
 from berth.services.inventory.gangs.identity import GroupsByController, controller_uid, is_same_after_restart
 from berth.services.inventory.gangs.model import GROUPED, Gang, Member, is_past
 from berth.services.inventory.gangs.request_lifecycle import unassigned
@@ -295,14 +295,16 @@ class GangIndex:
     def replaces_others(self, gang: Gang) -> bool:
         """Whether pods run that another ReplicaSet of the same Deployment has made."""
         owner = next((member.place.owner for member in gang.members.values()), None)
-        others = self._running.get((gang.key.namespace, owner.name.rpartition("-")[0]), {}) if owner is not None else {}
-        return owner is not None and any(uid != owner.uid for uid in others.values())
+        if owner is None:
+            return False
+        others = self._running.get(_deployment_of(gang.key, owner), {})
+        return any(uid != owner.uid for uid in others.values())
 
     def _note_running(self, member: Member, *, is_there: bool) -> None:
         owner = member.place.owner
         if owner.kind != "ReplicaSet":
             return
-        deployment = (member.place.key.namespace, owner.name.rpartition("-")[0])
+        deployment = _deployment_of(member.place.key, owner)
         running = self._running.setdefault(deployment, {})
         if is_there:
             running[member.uid] = owner.uid
@@ -332,6 +334,11 @@ class GangIndex:
             if not self._latecomers[named]:
                 del self._latecomers[named]
             self._touch(named)
+
+
+def _deployment_of(key: GangKey, owner: Owner) -> tuple[str, str]:
+    """Namespace and name of the Deployment of a ReplicaSet, which adds a hash to its name."""
+    return key.namespace, owner.name.rpartition("-")[0]
 
 
 def _is_of_controller(key: GangKey) -> bool:

@@ -267,8 +267,10 @@ def _plan_first(
 ) -> None:
     """Plan the gang's minimum; pods that succeeded count."""
     succeeded = sum(1 for member in gang.members.values() if member.pod.status.phase == "Succeeded")
-    facts = context.facts or OwnerFacts(kind="")
-    need = max(facts.still_to_start(least.count, succeeded), 1) if not (context.is_surge and gang.starts_least) else 1
+    need = 1
+    if not (context.is_surge and gang.starts_least):
+        facts = context.facts or OwnerFacts(kind="")
+        need = max(facts.still_to_start(least.count, succeeded), 1)
     ready = [member for member in free if member.waits and not _reason(member, refusals)]
     if need > 1 and any(_is_backing_off(gang, member, now_ms) for member in ready):
         found.held = (free, _backoff_text(gang))
