@@ -29,6 +29,14 @@ LIMIT_PERIOD_S: Final = 60.0
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
+def is_logged(count: int) -> bool:
+    """Whether the log says that something was so for the ``count``-th time: the 1st, 2nd, 4th and so on.
+
+    Who makes it happen again and again fills no log.
+    """
+    return count & (count - 1) == 0
+
+
 class LogLimit:
     """Says which lines of a kind are written, where somebody else decides how often there is a reason for one.
 

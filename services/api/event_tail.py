@@ -14,7 +14,7 @@ import msgspec
 from berth.formats.shortened import shortened
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.errors import TransientError
-from berth.runtime.logs import Logger
+from berth.runtime.logs import Logger, is_logged
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName, Subjects, token
 
@@ -83,7 +83,7 @@ class Reading:
             msgspec.json.decode(stored.data, type=JobEvent)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             self._wrong += 1
-            if self._wrong & (self._wrong - 1) == 0:  # the 1st, 2nd, 4th and so on: it is read again and again
+            if is_logged(self._wrong):  # it is read again and again
                 shown = shortened(stored.subject)
                 self._log.warning("event does not decode", subject=shown, sequence=stored.sequence, count=self._wrong)
             return False

@@ -10,7 +10,7 @@ from berth.runtime.bus.port import Endpoint
 from berth.runtime.bus.wire import Listening, Received, Wire
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.inboxes import is_inbox_of
-from berth.runtime.logs import Logger
+from berth.runtime.logs import Logger, is_logged
 
 _ROUND_TRIP_S: Final = 5.0
 
@@ -145,7 +145,7 @@ class NatsServed:
             self.failed += 1
             self._errors += 1
             self.last_error = error.reason
-            if _is_shown(self._errors):
+            if is_logged(self._errors):
                 self._log.warning("request failed", subject=self.subject, reason=error.reason, count=self._errors)
         finally:
             self.taken += 1
@@ -156,7 +156,7 @@ class NatsServed:
         self.failed += 1
         self.refused += 1
         self.last_error = "the reply subject is not in the inbox of a caller"
-        if _is_shown(self.refused):
+        if is_logged(self.refused):
             shown = message.reply[:_SHOWN_MAX]
             self._log.warning(
                 "request refused", subject=self.subject, reply=shown, reason=self.last_error, count=self.refused
@@ -168,8 +168,3 @@ class NatsServed:
         failure = FatalError(f"handler of {self.subject} ended: {error!r}")
         failure.__cause__ = error
         self._wire.fail(failure)
-
-
-def _is_shown(count: int) -> bool:
-    """Whether the log says so: the 1st, 2nd, 4th time and so on, since who sends many requests fills no log."""
-    return count & (count - 1) == 0
