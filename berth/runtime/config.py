@@ -28,6 +28,8 @@ TOP_LEVEL: Final = "(top level)"
 """Field of an error about the settings as a whole."""
 _URL: Final = "BERTH_BUS__URL"
 _SEPARATOR: Final = "__"
+SHARDS_MAX: Final = 256
+"""Most shards of a cell."""
 _SHOWN_LENGTH_MAX: Final = 80
 _FIELD_LENGTH_MAX: Final = 200
 _REASON_LENGTH_MAX: Final = 500

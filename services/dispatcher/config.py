@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from berth.core.levels.model import LevelError, read_level_config
-from berth.runtime.config import ServiceConfig
+from berth.runtime.config import SHARDS_MAX, ServiceConfig
 from berth.schemas.ledger import CORRECTIONS_OF_0_5, DECIDED_VOLUMES, RELEASE, Settings
 
 _ELSEWHERE_OFF: Final = ("plan_before_delete", "hold_places_ms", "fault_settle_ms")
@@ -150,7 +150,7 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The dispatcher."""
 
-    shards: Annotated[int, Meta(ge=0, le=256)] = 0
+    shards: Annotated[int, Meta(ge=0, le=SHARDS_MAX)] = 0
     """Number of scorer shards; 0 scores in this process."""
     decisions: DecisionConfig = DecisionConfig()
     faults: FaultsConfig = FaultsConfig()

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from berth.runtime.config import ConfigError, ServiceConfig
+from berth.runtime.config import SHARDS_MAX, ConfigError, ServiceConfig
 
 _ORDINAL: Final = re.compile(r".*-(?P<number>[0-9]{1,5})", re.ASCII)
 
@@ -13,12 +13,12 @@ _ORDINAL: Final = re.compile(r".*-(?P<number>[0-9]{1,5})", re.ASCII)
 class ScorerConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One shard of the cell's nodes."""
 
-    shard: Annotated[int, Meta(ge=0, le=255)] = 0
+    shard: Annotated[int, Meta(ge=0, le=SHARDS_MAX - 1)] = 0
     """Number of this shard, below ``shards``. Several scorers of one shard share its load."""
     shard_name: Annotated[str, Meta(max_length=253)] = ""
     """Name that ends in the number of this shard, as those of a StatefulSet's pods do: ``scorer-3``. Goes before
     ``shard``."""
-    shards: Annotated[int, Meta(ge=1, le=256)] = 1
+    shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] = 1
     """Number of shards, the same for all scorers and the dispatcher."""
 
     def number(self) -> int:

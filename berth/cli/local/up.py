@@ -20,10 +20,11 @@ from berth.cli.local.page import LocalPage, missing_libraries, page_in
 from berth.cli.output import FAILED, INTERRUPTED, CommandError, emit, print_progress, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.config import SHARDS_MAX
 from berth.runtime.inboxes import inbox_of_person
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-Shards = Annotated[int, Parameter(validator=Number(gte=0, lte=256))]
+Shards = Annotated[int, Parameter(validator=Number(gte=0, lte=SHARDS_MAX))]
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 
 

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.bus.process_stats import ProcessStats
 from berth.runtime.cell_status.model import FACTS, LAGGING, LEDGER, Leader, Process, Scorers
+from berth.runtime.config import SHARDS_MAX
 from berth.schemas.status import LeaseHeld
 
 _PREFIX = "berth-"
 _DISPATCHER = "dispatcher"
 _LEADS = "berth_dispatcher_is_leader"
 _SHARDS = "berth_dispatcher_shards"
-_SHARDS_MAX = 256
-"""Most shards that the settings permit."""
 _WAITING = "berth_dispatcher_waiting_gangs"
 
 
@@ -42,7 +41,7 @@ def process_of(stats: ProcessStats, last_seqs: Mapping[str, int], *, score: str)
 
 def _shard(stats: ProcessStats, score: str) -> int | None:
     numbers = [one.subject.removeprefix(score) for one in stats.endpoints if one.subject.startswith(score)]
-    known = (whole_number(number, most=_SHARDS_MAX - 1) for number in numbers)
+    known = (whole_number(number, most=SHARDS_MAX - 1) for number in numbers)
     return next((number for number in known if number is not None), None)
 
 
@@ -95,7 +94,7 @@ def scorers_of(processes: Sequence[Process], found: Sequence[ProcessStats]) -> S
     said = [
         int(stats.data.gauges[_SHARDS])
         for stats in found
-        if stats.data is not None and stats.id in leaders and 0 <= stats.data.gauges.get(_SHARDS, -1) <= _SHARDS_MAX
+        if stats.data is not None and stats.id in leaders and 0 <= stats.data.gauges.get(_SHARDS, -1) <= SHARDS_MAX
     ]
     expected = said[0] if said else None
     missing = [number for number in range(expected or 0) if number not in answering]
