@@ -6,7 +6,7 @@ the placement.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from berth.formats.ascend.pod_annotations import RANK
@@ -79,7 +79,7 @@ class KubeEviction:
         going = [pod for pod in found if manner not in _OF_LIVE or not pod.has_ended]
         held = HeldPods()
         if manner != "none":
-            await all_of(held.of(_rank_of(pod), self._deletion.delete(pod, manner, reason)) for pod in going)
+            await all_of(held.delete(self._deletion, _rank_of(pod), pod, manner, reason) for pod in going)
         held.end()
         return [pod for pod in going if not pod.has_ended]
 
@@ -98,7 +98,7 @@ class KubeEviction:
         found = await self._find(gang, members, nodes)
         going = [(rank, pod) for rank, pod in found if pod.step < leaves[rank].step]
         await all_of(
-            held.of(rank, self._deletion.delete(pod, leaves[rank].manner, leaves[rank].reason)) for rank, pod in going
+            held.delete(self._deletion, rank, pod, leaves[rank].manner, leaves[rank].reason) for rank, pod in going
         )
         return going
 
@@ -191,10 +191,10 @@ class HeldPods:
     def __init__(self) -> None:
         self._reasons: dict[int, str] = {}
 
-    async def of(self, rank: int, call: Awaitable[None]) -> None:
-        """Await the deletion of the pod of a rank."""
+    async def delete(self, deletion: PodDeletion, rank: int, pod: PodLean, manner: Manner, reason: str) -> None:
+        """Delete the pod of a rank, and note it if it is held back; arguments and errors as of the deletion."""
         try:
-            await call
+            await deletion.delete(pod, manner, reason)
         except BudgetError as error:
             self._reasons[rank] = error.reason
 
@@ -213,7 +213,7 @@ def _rank_of(pod: PodLean) -> int:
     return whole_number(pod.metadata.annotation(RANK)) or 0
 
 
-async def all_of(calls: Iterable[Awaitable[None]]) -> None:
+async def all_of(calls: Iterable[Coroutine[object, object, None]]) -> None:
     """Await calls at the same time; an error of one does not hold the others up.
 
     Raises:
@@ -222,14 +222,19 @@ async def all_of(calls: Iterable[Awaitable[None]]) -> None:
     """
     errors: Errors = []
 
-    async def one(call: Awaitable[None]) -> None:
+    async def one(call: Coroutine[object, object, None]) -> None:
         try:
             await call
         except (TransientError, RefusedError) as error:
             errors.append(error)
 
-    async with asyncio.TaskGroup() as group:
-        for call in calls:
-            group.create_task(one(call), name="call")
+    given = list(calls)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for call in given:
+                group.create_task(one(call), name="call")
+    finally:
+        for call in given:
+            call.close()  # its task may have been cancelled before it began
     if errors:
         raise errors[0]

@@ -26,7 +26,7 @@ from berth.services.inventory.gangs.barriers import made_in_turn
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, mixed_resources, pods_for_all_chips
 from berth.services.inventory.gangs.gang_context import GangContext
 from berth.services.inventory.gangs.model import Gang, Member
-from berth.services.inventory.gangs.ranks import same_ranks
+from berth.services.inventory.gangs.ranks import wrong_ranks
 from berth.services.inventory.gangs.request_lifecycle import SUSPENDED
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
@@ -101,7 +101,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         return found
     least = _in_blocks(gang, waiting, context, least)
     found.minimum = least.count
-    refusals = same_ranks(gang, free)
+    refusals = wrong_ranks(gang, free, None if any(context.elsewhere.values()) else context.facts)
     if is_fresh(gang):
         _plan_first(gang, list(free), context, least, refusals, found, now_ms)
         return found

@@ -49,15 +49,17 @@ def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) ->
     return [_slot(member, given[at]) for at, member in enumerate(members)]
 
 
-def same_ranks(gang: Gang, free: Sequence[Member]) -> dict[str, str]:
-    """Why pods that state the rank of another pod of their gang cannot be requested, by uid: a sentence.
+def wrong_ranks(gang: Gang, free: Sequence[Member], facts: OwnerFacts | None) -> dict[str, str]:
+    """Why pods that state a rank of another pod, or one that their gang does not have, are not requested, by uid.
 
     A rank that is stale was written by the scheduler: it may have passed to another pod since.
 
     Args:
         gang: The gang; its slots are up to date.
         free: Live pods without a node and without a rank, in order; the first of those that state a rank has it.
+        facts: Facts of its owner, if they are known.
     """
+    end = _end(gang, facts)
     slots = [slot for _, part in sorted(gang.parts.items()) for slot in part.slots if slot.uid]
     assigned = {slot.uid for slot in slots}
     holders = {slot.index: slot.pod for slot in slots if slot.is_live and slot.index != NO_INDEX}
@@ -66,16 +68,31 @@ def same_ranks(gang: Gang, free: Sequence[Member]) -> dict[str, str]:
         if rank is not None and member.uid not in assigned:
             holders.setdefault(rank, member.name)
     refused: list[tuple[Member, int]] = []
+    beyond: dict[str, str] = {}
     for member in free:
         rank = _stated_by(member)
-        if rank is not None and holders.setdefault(rank, member.name) != member.name:
+        if rank is None:
+            continue
+        if end and rank >= end:
+            beyond[member.uid] = (
+                f"pod {member.name} has {RANK_INDEX} {rank}: expected a rank below {end}, its gang has no more pods"
+            )
+        elif holders.setdefault(rank, member.name) != member.name:
             refused.append((member, rank))
     unused = next(rank for rank in range(len(holders) + 1) if rank not in holders)
-    return {
+    return beyond | {
         member.uid: f"pod {member.name} has {RANK_INDEX} {rank}, the rank of pod {holders[rank]}: expected a rank that "
         f"no other pod of the gang has, such as {unused}"
         for member, rank in refused
     }
+
+
+def _end(gang: Gang, facts: OwnerFacts | None) -> int:
+    """Rank below which those of a gang are: its rank table never has others; 0 where its tasks are not known."""
+    if facts is None or not facts.tasks:
+        return 0
+    pods = sum(task.first_index + task.pods for task in facts.tasks)
+    return facts.first_index + max(pods, len(gang.members))
 
 
 def _stated_by(member: Member) -> int | None:

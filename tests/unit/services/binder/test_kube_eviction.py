@@ -1,5 +1,8 @@
 """Pods of an attempt are asked to end, on an API server in memory."""
 
+import asyncio
+import gc
+import warnings
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -14,7 +17,7 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.eviction_port import ignore_event
-from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.kube_eviction import KubeEviction, all_of
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards, NodeLean
 from berth.services.binder.pod_binding import PodBinding
@@ -246,3 +249,19 @@ async def test_pods_on_every_page_of_a_list_are_deleted() -> None:
     going = await KubeEviction(kube, pods, deletion).evict(gang, {}, "plain", "")
     assert [pod.metadata.name for pod in going] == ["p0", "p1", "p2"]
     assert all("deletionTimestamp" in pod["metadata"] for pod in kube.objects(PODS))
+
+
+async def test_calls_that_a_process_cancels_before_they_begin_have_ended() -> None:
+    own = asyncio.current_task()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(all_of(asyncio.sleep(60, None) for _ in range(2)))
+            await asyncio.sleep(0)  # it has begun, and its calls have not
+            ended = asyncio.all_tasks() - {own}
+            assert len(ended) > 1
+            for task in ended:
+                task.cancel()
+        del ended, task
+        gc.collect()
+    assert [str(one.message) for one in found] == []

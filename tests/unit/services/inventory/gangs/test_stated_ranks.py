@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from tests.support.gang_world import GangWorld, a_group, a_pod
+from berth.formats.kubernetes.owners import OwnerKey
+from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 from tests.unit.services.inventory.gangs.test_changed_owners import runs
 
 
@@ -70,3 +71,32 @@ def test_a_rank_is_free_again_when_its_pod_ends() -> None:
     world.gangs.drop_pod("uid-r-0")
     world.settle()
     assert [seen.hold for seen in world.members.values() if seen.hold] == []
+
+
+def of_a_job(world: GangWorld, *ranks: str, sizes: tuple[int, ...]) -> None:
+    """Let pods of a Volcano Job, one of each task, state ranks."""
+    key, owner = OwnerKey("VolcanoJob", "ns", "llm"), ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")
+    world.gangs.set_group(a_group("pg", least=len(ranks), owner=owner))
+    for at, rank in enumerate(ranks):
+        marks = {"volcano.sh/task-spec": f"t{at}", "volcano.sh/task-index": "0"}
+        world.pods(a_pod(f"llm-{at}", owner=owner, group="pg", annotations=marks | {"hccl/rankIndex": rank}))
+    world.settle()
+    tasks = [{"name": f"t{at}", "replicas": size} for at, size in enumerate(sizes)]
+    world.gangs.set_owner(key, facts_of(key, {"tasks": tasks}, uid="vc-1"))
+    world.settle()
+
+
+def test_a_pod_that_states_a_rank_which_its_job_does_not_have_is_refused() -> None:
+    world = GangWorld()
+    of_a_job(world, "0", "2", sizes=(1, 1))
+    assert world.requests == {}
+    assert world.hold("vcjob.llm") == (
+        "1 of at least 2 pods exists; pod llm-1 has hccl/rankIndex 2: expected a rank below 2, its gang has no more pods"
+    )
+
+
+def test_a_job_that_has_grown_has_more_ranks() -> None:
+    world = GangWorld()
+    of_a_job(world, "0", "2", sizes=(1, 1))
+    of_a_job(world, "0", "2", sizes=(1, 2))
+    assert [request.min_available for request in world.requests.values()] == [2]
