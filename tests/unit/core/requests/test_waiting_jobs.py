@@ -39,23 +39,25 @@ def test_a_request_beyond_the_pods_of_a_namespace_is_refused() -> None:
     assert (refusal.code, refusal.value) == ("too-many", "one with 8 waiting pods")
 
 
+def large(name: str, namespace: str = "default") -> JobRequest:
+    return a_job(name, namespace=namespace, annotations={"a": "x" * (BYTES.most - 1000)})
+
+
 def test_jobs_that_are_few_and_large_are_refused_by_their_bytes() -> None:
     most = Settings(waiting_jobs_max=2 * BYTES.most // BYTES_A_JOB)
-    large = {"annotations": {"a": "x" * (BYTES.most - 1000)}}
-    jobs = waiting(a_job("a", **large))
-    size = len(encode(a_job("a", **large)))
-    assert jobs.refusal_of(a_job("b", **large), most) is None
-    jobs = waiting(a_job("a", **large), a_job("b", **large))
-    assert jobs.refusal_of(a_job("b", **large), most) is None, "in place of the one that waits"
-    refusal = jobs.refusal_of(a_job("c", **large), most)
+    size = len(encode(large("a")))
+    assert waiting(large("a")).refusal_of(large("b"), most) is None
+    jobs = waiting(large("a"), large("b"))
+    assert jobs.refusal_of(large("b"), most) is None, "in place of the one that waits"
+    refusal = jobs.refusal_of(large("c"), most)
     assert refusal is not None
     assert (refusal.code, refusal.value) == ("too-many", f"one with {2 * size} bytes of waiting jobs")
     assert refusal.expected.startswith(f"at most {2 * BYTES.most} with this one")
-    assert jobs.refusal_of(a_job("c", namespace="other", **large), most) is None
+    assert jobs.refusal_of(large("c", "other"), most) is None
 
 
 def test_one_job_alone_may_be_as_large_as_any() -> None:
-    assert waiting().refusal_of(a_job("a", annotations={"a": "x" * (BYTES.most - 1000)}), TWO) is None
+    assert waiting().refusal_of(large("a"), TWO) is None
 
 
 def test_a_program_has_its_bound_over_all_namespaces() -> None:
