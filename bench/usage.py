@@ -50,7 +50,7 @@ def _measured(case: str, constraints: PodConstraints | None, size: Size) -> list
     names = [f"node-{index:05d}" for index in range(size.nodes)]
     domain_of = {name: domain for domain, members in domains(map(NodeDescription, names)).items() for name in members}
     usage, asks = Usage(), PodAsks()
-    usage.note_selectors(constraints)
+    usage.note_selectors("waits", constraints)
     usage.replace_nodes(_node(name) for name in names)
     pods = [_pod(at, size.nodes) for at in range(size.nodes * _PODS_PER_NODE)]
 

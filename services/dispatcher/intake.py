@@ -121,7 +121,10 @@ class Intake:
         That one is void for a reader of all facts, but it is the newest on its subject: a process that starts from the
         newest facts would take a job for another one that had its name before.
         """
-        for key, stale in list(self._state.covered.items()):
+        covered = self._state.covered
+        if len(self._uncovered) > len(covered):
+            self._uncovered = {key: stale for key, stale in self._uncovered.items() if covered.get(key) is stale}
+        for key, stale in list(covered.items()):
             if key in self._sent or self._uncovered.get(key) is stale:
                 continue
             job = self._state.jobs.get(key)

@@ -19,6 +19,8 @@ from berth.schemas.units import UnixMs
 from berth.services.health.flapping import FlapRules
 
 _OWNERS_MIN: Final = 2
+_OWNERS_MAX: Final = 64
+"""Most owners that are counted: who makes pods makes as many as he likes."""
 _LATER: Final = frozenset({PodPhase.RUNNING, PodPhase.TERMINATING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
 
@@ -82,6 +84,8 @@ class Floods:
         if flood is None or self._is_quiet(flood, now_ms):
             flood = self._floods[node] = _Flood()
         flood.owners[owner] = max(at_ms, flood.owners.get(owner, 0))
+        if len(flood.owners) > _OWNERS_MAX:
+            del flood.owners[min(flood.owners, key=lambda name: (flood.owners[name], name))]
         if len(flood.owners) >= _OWNERS_MIN and at_ms >= flood.until_ms:
             flood.pauses += 1
             flood.until_ms = at_ms + self._rules.length_ms(flood.pauses + 1)

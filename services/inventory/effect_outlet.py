@@ -1,6 +1,6 @@
 """Performs the effects of gangs: messages are put in line for the bus, calls of the API server become tasks."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
@@ -10,7 +10,7 @@ from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.logs import Logger
+from berth.runtime.logs import Logger, is_logged
 from berth.schemas.intake import JobRequest
 from berth.schemas.subjects import Subjects
 from berth.services.inventory import effects
@@ -70,7 +70,8 @@ class EffectOutlet:
         self._on_change = on_change
         self._log = log
         self._outbound: deque[OutboundMessage] = deque()
-        self._logged: set[str] = set()
+        self._refusals: Counter[str] = Counter()
+        """How often each thing could not be done: few things, whatever names tenants choose."""
         self.waiting = AdmissionReasons()
         self.owner_watches = OwnerWatches(gangs, on_change)
         self.policies = JobPolicies(gangs, on_change, self._make_queue)
@@ -145,17 +146,17 @@ class EffectOutlet:
             except RefusedError as error:
                 if not error.is_absent:
                     is_gone = False
-                    self._log_once(f"cannot read {key.kind}", error)
+                    self._refused(f"cannot read {key.kind}", error)
             except PoisonError as error:
                 is_gone = False
-                self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
+                self._refused(f"{key.kind} is not as expected", error, f"{key.namespace}/{key.name}")
         self._gangs.set_owner(key, found, is_gone=found is None and is_gone)
         self._on_change()
 
-    def _log_once(self, what: str, error: PoisonError) -> None:
-        if what not in self._logged:
-            self._logged.add(what)
-            self._log.warning(what, reason=str(error))
+    def _refused(self, what: str, error: PoisonError, name: str = "") -> None:
+        self._refusals[what] += 1
+        if is_logged(self._refusals[what]):
+            self._log.warning(what, reason=str(error), **({"name": name} if name else {}))
 
     def _make_queue(self, name: str) -> None:
         """Make a queue that Volcano's scheduler makes, in place of which Berth works: its controllers need it."""
@@ -195,7 +196,7 @@ class EffectOutlet:
         try:
             await write_condition(self._api, effect)
         except RefusedError as error:
-            self._log_once("cannot write conditions of PodGroups of Kubernetes", error)
+            self._refused("cannot write conditions of PodGroups of Kubernetes", error)
 
     def _group_failed(self, effect: effects.PatchPodGroup) -> None:
         self._gangs.group_failed(effect.namespace, effect.name)

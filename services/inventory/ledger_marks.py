@@ -10,6 +10,8 @@ from berth.schemas.units import UnixMs
 
 _NODES_MAX: Final = 8
 """Most nodes whose newest pods a fact names."""
+_STREAMS_MAX: Final = 64
+"""Most streams of which something is kept beside the one in which the ledger is: who makes pods may name others."""
 
 
 class LedgerMarks:
@@ -43,12 +45,15 @@ class LedgerMarks:
         if not text or not pod.spec.node_name or not meta.annotation(JOB_UID):
             return
         mark = mark_of(text)
-        known = self._newest.get(mark.stream) if mark is not None else None
         if mark is None:
             return
+        known = self._newest.get(mark.stream)
         if known is None or mark.sequence > known.sequence:
             self._newest[mark.stream] = mark
         self._note_witness(mark.stream, Witness(f"{meta.namespace}/{meta.name}", pod.spec.node_name, mark.sequence))
+        if self._stream and len(self._newest) > _STREAMS_MAX:  # before, the pods that are there bound them
+            oldest = next(stream for stream in self._newest if stream != self._stream)
+            del self._newest[oldest], self._witnesses[oldest]
 
     def _note_witness(self, stream: str, one: Witness) -> None:
         found = self._witnesses.setdefault(stream, {})

@@ -166,7 +166,8 @@ class Loop:
         if row is not None:
             self.pods.put(row, self._clock.now_ms())
         elif pod.spec.scheduler_name in self._config.gangs.scheduler_names:
-            self.constraints.usage.note_selectors(self._asks.ask(pod.spec, pod.metadata).constraints)
+            asked = self._asks.ask(pod.spec, pod.metadata)
+            self.constraints.usage.note_selectors(pod.metadata.uid, asked.constraints)
         self.gangs.set_pod(pod)
         self.ledger.note(pod)
 
@@ -174,6 +175,7 @@ class Loop:
         self._pod_uids.discard(uid)
         self.marks.drop(uid)
         self.pods.remove(uid)
+        self.constraints.usage.note_selectors(uid, None)
         self.gangs.drop_pod(uid)
 
     def replace_groups(self, groups: list[PodGroup]) -> None:

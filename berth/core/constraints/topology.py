@@ -1,5 +1,7 @@
 """Topology values: the value of a node label, such as a zone, as a number for each row of the node table."""
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,8 @@ from berth.schemas.offers import Shape
 from berth.schemas.pod_constraints import LabelSelector
 
 Ints = npt.NDArray[np.int64]
+_KEYS_MAX: Final = 256
+"""Most keys whose values are kept: jobs name any, and the values of one take 8 bytes a node."""
 
 
 class Topology:
@@ -38,6 +42,8 @@ class Topology:
             self._values.clear()
         found = self._values.get(key)
         if found is None:
+            if len(self._values) >= _KEYS_MAX:
+                self._values.clear()
             found = self._values[key] = self._numbered(key)
         return found
 

@@ -24,6 +24,7 @@ from berth.schemas.pod_constraints import HostPort, LabelSelector, PodTerm, Spre
 from berth.schemas.usage_facts import ClaimName
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
 Ints = npt.NDArray[np.int64]
 _NO_LIMIT: Final = 1 << 40
 Pair = tuple[str, str]
@@ -159,8 +160,8 @@ class TermIndex:
 
     def __init__(self) -> None:
         self.counts: dict[PodTerm, int] = {}
-        self._by_pair: dict[Pair, dict[PodTerm, None]] = {}
-        self._others: dict[PodTerm, None] = {}
+        self._by_pair: dict[Pair | None, dict[PodTerm, None]] = {}
+        """Terms by each label of which a pod must have one to be repelled; those that ask for none by None."""
 
     def add(self, term: PodTerm, number: int) -> bool:
         """Add to the number of a term; returns whether it came or went."""
@@ -172,12 +173,11 @@ class TermIndex:
             self.counts.pop(term, None)
         if bool(before) == bool(now):
             return False
-        pairs = pairs_of(term.selector)
-        for place in [self._by_pair.setdefault(pair, {}) for pair in pairs] if pairs else [self._others]:
+        for pair in dict.fromkeys(pairs_of(term.selector) or (None,)):
             if now:
-                place[term] = None
+                self._by_pair.setdefault(pair, {})[term] = None
             else:
-                place.pop(term, None)
+                _drop(self._by_pair, pair, term)
         return True
 
     @property
@@ -188,11 +188,10 @@ class TermIndex:
     def repels(self, pod: PodKey, namespaces: NamespaceLabels) -> bool:
         """Whether some term selects a pod."""
         labels = dict(pod.labels)
-        found = [self._others, *(self._by_pair.get(pair, {}) for pair in pod.labels)]
         return any(
             selects(term.selector, labels) and is_in_scope(term, pod.namespace, namespaces)
-            for terms in found
-            for term in terms
+            for pair in (None, *pod.labels)
+            for term in self._by_pair.get(pair, ())
         )
 
 
@@ -218,10 +217,10 @@ def _add_on(sums: dict[int, dict[K, int]], usage: Mapping[K, Amounts], sign: int
                 del sums[row]
 
 
-def _drop(table: dict[K, Groups], key: K, group: PodKey) -> None:
-    groups = table[key]
-    del groups[group]
-    if not groups:
+def _drop(table: dict[K, dict[V, None]], key: K, one: V) -> None:
+    found = table[key]
+    del found[one]
+    if not found:
         del table[key]
 
 

@@ -1,20 +1,35 @@
-"""How many jobs and pods wait in each namespace, and of each program that submits jobs."""
+"""How many jobs wait in each namespace, and of each program that submits jobs, with how many pods and bytes."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from berth.core.changes import JobKey
 from berth.core.requests.gangs import is_fragile
+from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobRequest
+from berth.schemas.intake import BYTES, JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Code, Refusal
 
 TOO_MANY: Final[Code] = "too-many"
+BYTES_A_JOB: Final = 1_000
+"""Most bytes of the jobs that wait, for each job that may: as stored, of which a process takes up to 24 in memory each.
+
+A gang of pods has some 300, and one with a thousand kinds of pods 20,000.
+"""
 _Group = tuple[str, str]
 """``namespace`` or ``identity``, and its name."""
-_NONE: Final = (0, 0)
-"""Jobs and pods of a group without any."""
+
+
+class _Amounts(NamedTuple):
+    """What waits of a group, or of one job."""
+
+    jobs: int
+    pods: int
+    bytes: int
+
+
+_NONE: Final = _Amounts(0, 0, 0)
 
 
 class _Waiting(NamedTuple):
@@ -23,7 +38,7 @@ class _Waiting(NamedTuple):
     verdict_seq: int
     """Sequence of the request that its verdict covers: another verdict may be on another request."""
     groups: "tuple[_Group, ...]"
-    pods: int
+    amounts: _Amounts
 
 
 class WaitingJobs:
@@ -31,13 +46,12 @@ class WaitingJobs:
 
     def __init__(self) -> None:
         self._jobs: dict[JobKey, _Waiting] = {}
-        self._counts: dict[_Group, tuple[int, int]] = {}
-        """Jobs and pods of each group."""
+        self._amounts: dict[_Group, _Amounts] = {}
 
     def replace(self, jobs: Iterable[tuple[JobKey, JobSeen, str]]) -> None:
         """Take all jobs, each as :meth:`note` does."""
         self._jobs.clear()
-        self._counts.clear()
+        self._amounts.clear()
         for key, job, phase in jobs:
             self.note(key, job, phase)
 
@@ -57,7 +71,9 @@ class WaitingJobs:
             del self._jobs[key]
             self._add(before, -1)
         if waiting is not None and waiting.request is not None:
-            found = self._jobs[key] = _Waiting(waiting.intake_seq, _groups(waiting.request), _pods(waiting.request))
+            found = self._jobs[key] = _Waiting(
+                waiting.intake_seq, _groups(waiting.request), _amounts_of(waiting.request)
+            )
             self._add(found, 1)
 
     def refusal_of(self, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -68,36 +84,23 @@ class WaitingJobs:
         """
         if is_fragile(request):
             return None
-        pods = _pods(request)
-        groups = _groups(request)
-        for group in groups:
-            jobs, others = self._counts.get(group, _NONE)
-            if jobs >= settings.waiting_jobs_max or others + pods > settings.waiting_pods_max:
-                return self._refusal_without_own(request, groups, pods, settings)
-        return None
-
-    def _refusal_without_own(
-        self, request: JobRequest, groups: Iterable[_Group], pods: int, settings: Settings
-    ) -> Refusal | None:
-        """As :meth:`refusal_of`, where some group has no room for one more: the request may replace one that waits."""
+        wanted = _amounts_of(request)
         before = self._jobs.get((request.namespace, request.name))
-        own = (1, before.pods) if before is not None else _NONE
-        most = (settings.waiting_jobs_max, settings.waiting_pods_max)
-        for group in groups:
-            counts = self._counts.get(group, _NONE)
-            is_own = before is not None and group in before.groups
-            for what, count, less, more, limit in zip(("jobs", "pods"), counts, own, (1, pods), most, strict=True):
-                waiting = count - less if is_own else count
-                if waiting + more > limit:
-                    return _refusal(group, what, waiting, limit)
+        for group in _groups(request):
+            own = before.amounts if before is not None and group in before.groups else _NONE
+            others = self._amounts.get(group, _NONE)
+            for what, waiting, less, more, most in zip(_WORDS, others, own, wanted, _most(settings), strict=True):
+                if waiting - less + more > most:
+                    return _refusal(group, what, waiting - less, most)
         return None
 
     def _add(self, one: _Waiting, sign: int) -> None:
         for group in one.groups:
-            jobs, pods = self._counts.get(group, _NONE)
-            self._counts[group] = (jobs + sign, pods + sign * one.pods)
-            if jobs + sign == 0:
-                del self._counts[group]
+            before = self._amounts.get(group, _NONE)
+            found = _Amounts(*(each + sign * more for each, more in zip(before, one.amounts, strict=True)))
+            self._amounts[group] = found
+            if not found.jobs:
+                del self._amounts[group]
 
 
 def _groups(request: JobRequest) -> tuple[_Group, ...]:
@@ -105,17 +108,32 @@ def _groups(request: JobRequest) -> tuple[_Group, ...]:
     return (own, ("identity", request.submitted_by)) if request.submitted_by else (own,)
 
 
-def _pods(request: JobRequest) -> int:
+def _amounts_of(request: JobRequest) -> _Amounts:
     pods = 0
     for task in request.tasks:
         pods += task.replicas
-    return pods
+    return _Amounts(1, pods, len(encode(request)))
 
 
-def _refusal(group: _Group, what: str, waiting: int, limit: int) -> Refusal:
+_WORDS: Final = (
+    ("waiting jobs", "setting waiting_jobs_max"),
+    ("waiting pods", "setting waiting_pods_max"),
+    ("bytes of waiting jobs", f"{BYTES_A_JOB} for each of waiting_jobs_max"),
+)
+"""Each amount in words, and what bounds it."""
+
+
+def _most(settings: Settings) -> _Amounts:
+    """Most of each amount. One job alone may have as many bytes as any job."""
+    jobs = settings.waiting_jobs_max
+    return _Amounts(jobs, settings.waiting_pods_max, max(BYTES.most, BYTES_A_JOB * jobs))
+
+
+def _refusal(group: _Group, what: tuple[str, str], waiting: int, most: int) -> Refusal:
+    name, bound = what
     return Refusal(
         code=TOO_MANY,
         field=group[0],
-        value=f"one with {waiting} waiting {what}",
-        expected=f"at most {limit} with this one (setting waiting_{what}_max); submit it again when some of them run",
+        value=f"one with {waiting} {name}",
+        expected=f"at most {most} with this one ({bound}); submit it again when some of them run",
     )

@@ -11,6 +11,7 @@ import msgspec
 from berth.core.requests.bounds import TOO_LARGE, above_bounds
 from berth.core.requests.job_validation import validate
 from berth.core.requests.key_spelling import spelling_warnings
+from berth.core.requests.waiting_jobs import TOO_MANY
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
@@ -86,7 +87,7 @@ def admit(
         uid = uid_from(receipt.intake_seq)  # the uid is not its own
     else:
         refusal = _refusal_of(request, settings) or other
-    is_bounded = refusal is None or refusal.code != TOO_LARGE
+    is_kept = refusal is None or refusal.code not in {TOO_LARGE, TOO_MANY}  # the rest is bounded only by these
     return JobSeen(
         namespace=request.namespace,
         name=request.name,
@@ -95,10 +96,10 @@ def admit(
         intake_seq=receipt.intake_seq,
         accepted_seq=receipt.intake_seq if refusal is None else 0,
         at_ms=receipt.at_ms,
-        request=request if is_bounded else None,
+        request=request if is_kept else None,
         refusal=refusal,
         after_seq=receipt.after_seq,
-        warnings=spelling_warnings(request) if is_bounded else [],
+        warnings=spelling_warnings(request) if is_kept else [],
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from berth.formats.kubernetes.kept_readings import KeptReadings
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.node_terms import terms_of
 from berth.formats.kubernetes.pod_constraints import constraints_of, meta_read
@@ -228,9 +229,8 @@ class PodAsks:
     """Requirements and labels of many pods: those of one template are read once, and are one object."""
 
     def __init__(self, entries_max: int = 4_096) -> None:
-        self._entries_max = entries_max
-        self._known: dict[bytes, PodAsk] = {}
-        self._labels: dict[bytes, dict[str, str]] = {}
+        self._known = KeptReadings[PodAsk](entries_max)
+        self._labels = KeptReadings[dict[str, str]](entries_max)
         self._encoder = msgspec.msgpack.Encoder()
 
     def ask(self, spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
@@ -251,18 +251,14 @@ class PodAsks:
             )
         )
         found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= self._entries_max:
-                self._known.clear()
-            found = self._known[key] = pod_ask(spec, meta)
-        return found
+        return found if found is not None else self._known.put(key, pod_ask(spec, meta))
 
     def labels(self, meta: Meta) -> dict[str, str]:
         """Labels of a pod, which are not to be changed."""
         given = meta.labels or {}
-        if len(self._labels) >= self._entries_max:
-            self._labels.clear()
-        return self._labels.setdefault(self._encoder.encode(given), given)
+        key = self._encoder.encode(given)
+        found = self._labels.get(key)
+        return found if found is not None else self._labels.put(key, given)
 
 
 def _effective(reading: _Reading, spec: PodSpec) -> dict[str, Fraction]:

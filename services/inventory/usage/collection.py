@@ -114,9 +114,9 @@ class Usage:
             self._offers[name] = offer
         self._touch(name)
 
-    def note_selectors(self, constraints: PodConstraints | None) -> None:
-        """Take the constraints of a pod that waits, or of a request."""
-        self._keys.note(constraints)
+    def note_selectors(self, uid: str, constraints: PodConstraints | None) -> None:
+        """Take the constraints of a pod that waits; None once it is gone."""
+        self._keys.note(uid, (constraints,))
 
     def note_job(self, job: JobSeen) -> None:
         """Take the verdict on a job: the labels and selectors of its request."""
@@ -124,9 +124,9 @@ class Usage:
         if job.request is None or job.state in {"tombstone", "rejected"}:
             if job.state in {"tombstone", "rejected"}:
                 self._labels.pop(key, None)
+                self._keys.note(key, ())
             return
-        for task in job.request.tasks:
-            self._keys.note(task.constraints)
+        self._keys.note(key, (task.constraints for task in job.request.tasks))
         known = (job.uid, [(task.replicas, task.labels) for task in job.request.tasks])
         if self._labels.get(key) != known:
             self._labels[key] = known
@@ -147,11 +147,11 @@ class Usage:
         if row.identity is not None:
             self._of_job.setdefault((row.namespace, row.identity.job), {})[row.uid] = None
         self._dirty[row.node] = None
-        if row.is_live:
-            self._keys.note(row.constraints)
+        self._keys.note(row.uid, (row.constraints if row.is_live else None,))
 
     def drop(self, uid: str) -> None:
         """Take that a pod is gone."""
+        self._keys.note(uid, ())
         found = self._rows.pop(uid, None)
         if found is None:
             return

@@ -2,9 +2,10 @@
 
 import pytest
 
-from berth.core.requests.waiting_jobs import WaitingJobs
+from berth.core.requests.waiting_jobs import BYTES_A_JOB, WaitingJobs
+from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, JobState
-from berth.schemas.intake import FROM_PODS, JobRequest
+from berth.schemas.intake import BYTES, FROM_PODS, JobRequest
 from berth.schemas.ledger import Settings
 from tests.support.cells import a_job
 
@@ -36,6 +37,27 @@ def test_a_request_beyond_the_pods_of_a_namespace_is_refused() -> None:
     refusal = jobs.refusal_of(a_job("b", replicas=3), TWO)
     assert refusal is not None
     assert (refusal.code, refusal.value) == ("too-many", "one with 8 waiting pods")
+
+
+def large(name: str, namespace: str = "default") -> JobRequest:
+    return a_job(name, namespace=namespace, annotations={"a": "x" * (BYTES.most - 1000)})
+
+
+def test_jobs_that_are_few_and_large_are_refused_by_their_bytes() -> None:
+    most = Settings(waiting_jobs_max=2 * BYTES.most // BYTES_A_JOB)
+    size = len(encode(large("a")))
+    assert waiting(large("a")).refusal_of(large("b"), most) is None
+    jobs = waiting(large("a"), large("b"))
+    assert jobs.refusal_of(large("b"), most) is None, "in place of the one that waits"
+    refusal = jobs.refusal_of(large("c"), most)
+    assert refusal is not None
+    assert (refusal.code, refusal.value) == ("too-many", f"one with {2 * size} bytes of waiting jobs")
+    assert refusal.expected.startswith(f"at most {2 * BYTES.most} with this one")
+    assert jobs.refusal_of(large("c", "other"), most) is None
+
+
+def test_one_job_alone_may_be_as_large_as_any() -> None:
+    assert waiting().refusal_of(large("a"), TWO) is None
 
 
 def test_a_program_has_its_bound_over_all_namespaces() -> None:
@@ -75,4 +97,4 @@ def test_ranks_that_a_running_gang_has_lost_have_room() -> None:
 def test_all_jobs_gone_leave_nothing() -> None:
     jobs = waiting(a_job("a", submitted_by="portal"))
     jobs.note(("default", "a"), None, "")
-    assert (jobs._jobs, jobs._counts) == ({}, {})
+    assert (jobs._jobs, jobs._amounts) == ({}, {})

@@ -57,6 +57,7 @@ async def test_a_late_verdict_of_a_former_leader_does_not_stay_the_newest(state:
     count = await stored(cell)
     await cell.turns(3)
     assert await stored(cell) == count, "the verdict that counts is stored again and again"
+    assert cell.dispatcher.intake._uncovered == {}
     await cell.close()
 
 

@@ -135,3 +135,10 @@ def test_without_holding_no_node_is_paused() -> None:
     node.rejects("p")
     node.rejects("q")
     assert node.paused_ms == 0
+
+
+def test_owners_without_end_are_counted_up_to_a_bound() -> None:
+    node = Node()
+    for number in range(200):
+        node.rejects(f"p{number}", at_ms=node.now_ms - 200 + number)
+    assert "rejected pods of 64 owners" in node.floods.judge(WELL, node.now_ms).reason

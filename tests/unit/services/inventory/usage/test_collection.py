@@ -135,7 +135,7 @@ def test_selectors_of_pods_that_wait_and_of_requests_count() -> None:
         desk.put(a_pod("a", labels={"app": "web", "tier": "x"}))
         waiting = ASKS.ask(a_pod("w", spec={"affinity": apart("web")}).spec).constraints
         if first:
-            desk.usage.note_selectors(waiting)
+            desk.usage.note_selectors("w", waiting)
         else:
             request = JobRequest("team", "j", "u", "", [Task("t", 1, 0, constraints=waiting)])
             desk.usage.note_job(JobSeen("team", "j", "u", "accepted", 1, request=request))
@@ -145,9 +145,9 @@ def test_selectors_of_pods_that_wait_and_of_requests_count() -> None:
 
 def test_a_selector_of_everything_needs_no_key() -> None:
     keys = SelectorKeys()
-    keys.note(PodConstraints(affinity=(PodTerm("zone", None),)))
+    keys.note("a", [PodConstraints(affinity=(PodTerm("zone", None),))])
     assert not keys.has_selectors
-    keys.note(PodConstraints(affinity=(PodTerm("zone", Selection()),)))
+    keys.note("a", [PodConstraints(affinity=(PodTerm("zone", Selection()),))])
     assert (keys.has_selectors, keys.selectable({"app": "web"})) == (True, {})
 
 
@@ -203,7 +203,7 @@ def job_of(labels: dict[str, str]) -> JobSeen:
 
 def test_of_pods_that_berth_placed_only_changed_labels_are_told() -> None:
     desk = Desk()
-    desk.usage.note_selectors(ASKS.ask(a_pod("w", spec={"affinity": apart("web")}).spec).constraints)
+    desk.usage.note_selectors("w", ASKS.ask(a_pod("w", spec={"affinity": apart("web")}).spec).constraints)
     box = {"name": "main", "ports": [{"containerPort": 1, "hostPort": 80}]}
     desk.put(*(a_pod(f"p{rank}", job=("j", "u", 1, rank), box=box, labels={"app": "old"}) for rank in (1, 2)), own=True)
     fact = desk.settle()
