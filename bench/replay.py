@@ -81,9 +81,7 @@ class BusyCell:
             fact = pack_nodes(domain, nodes[start : start + _DOMAIN_NODES], at_ms=self._at_ms)
             yield self._fact(self._subjects.fact_node(domain), fact)
         fold = self._state.fold
-        yield self._record(
-            Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", Settings(skims_classes=True)), None
-        )
+        yield self._record(Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", Settings()), None)
         while self._state.facts_seq < facts:
             self._at_ms += _ROUND_MS
             yield from self._news()

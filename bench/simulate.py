@@ -87,4 +87,4 @@ def plan_of(case: Case, size: Size) -> SimulationPlan:
         TimedFact(0, subject, encode(message))
         for subject, message in facts_of(read_cluster(case.cluster), subjects=Subjects(_CELL), at_ms=0)
     ]
-    return SimulationPlan(workload=workload, facts=facts, settings=Settings(skims_classes=True), cell=_CELL)
+    return SimulationPlan(workload=workload, facts=facts, settings=Settings(), cell=_CELL)

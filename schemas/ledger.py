@@ -64,9 +64,6 @@ class Settings(Part, frozen=True):
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: int = 86_400_000
     """Assumed run time of a gang that declares none, before a similar gang has run."""
-    skims_classes: bool = False
-    """Under ``skip`` a round takes only as many gangs of a class as the free chips can hold, and those without a
-    verdict. Off, as in all records before 0.4, it takes the first gangs in order."""
     corrections: int = 0
     """Corrections of rules in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a withheld chip
     accepts no soft-share pod; chips that return while they are shared wake classes, and so does any change where a
@@ -159,7 +156,6 @@ class Settings(Part, frozen=True):
 
 
 RELEASE: Final = Settings(
-    skims_classes=True,
     corrections=CORRECTIONS_OF_0_5,
     plain_pods=True,
     constraints=DECIDED_VOLUMES,

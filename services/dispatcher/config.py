@@ -47,9 +47,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
-    skims_classes: bool = RELEASE.skims_classes
-    """Under ``skip`` a round takes of gangs that are alike only as many as the free chips could be enough for, and
-    those that had no verdict yet."""
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = RELEASE.corrections
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
     plain_pods: bool = RELEASE.plain_pods

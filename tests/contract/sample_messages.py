@@ -123,7 +123,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.3": {
         Round: {"doubted", "shards"},
         Refusal: {"ahead", "start_ms"},
-        Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
+        Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms"},
     },
     "v0.4": {
         HealthSeen: {"sub_healthy", "sources", "flapping", "noded_level", "switch_level"},
@@ -733,7 +733,6 @@ def _settings() -> Settings:
         reserve_chips=32,
         reserve_depth=8,
         unknown_run_ms=3_600_000,
-        skims_classes=True,
         corrections=1,
         plain_pods=True,
         constraints=1,

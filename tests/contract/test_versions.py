@@ -16,7 +16,7 @@ from berth.schemas.versions import VERSIONS, Version, Versions, encode_record, w
 from tests.contract.sample_messages import FOLDER, RELEASE, samples, stored
 
 MUST_READ = [message for message in MESSAGES if message.MUST_READ]
-PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "skims_classes"))}
+PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "strict_product_support"))}
 """A release in which rounds have a version 2."""
 
 
@@ -73,7 +73,7 @@ def test_with_no_new_version_enabled_the_bytes_are_those_of_older_releases(kind:
 def test_a_setting_of_the_epoch_enables_a_version() -> None:
     record = Round(1, 1, 4, 9, 1)
     before = encode_record(record, Settings(), versions=PLANTED)
-    after = encode_record(record, Settings(skims_classes=True), versions=PLANTED)
+    after = encode_record(record, Settings(strict_product_support=True), versions=PLANTED)
     assert before == encode(record)
     envelope = open_envelope(after)
     assert (envelope.kind, envelope.version, envelope.release) == (Round.KIND, 2, "9.7")
@@ -81,7 +81,7 @@ def test_a_setting_of_the_epoch_enables_a_version() -> None:
 
 def test_a_newer_release_reads_both_versions() -> None:
     record = Round(1, 1, 4, 9, 1)
-    old, new = (encode_record(record, Settings(skims_classes=on), versions=PLANTED) for on in (False, True))
+    old, new = (encode_record(record, Settings(strict_product_support=on), versions=PLANTED) for on in (False, True))
     assert decode(old, Round2) == Round2(1, 1, 4, 9, 1)
     assert decode(new, Round2) == Round2(1, 1, 4, 9, 1)
     with pytest.raises(NewerVersionError):
@@ -89,8 +89,8 @@ def test_a_newer_release_reads_both_versions() -> None:
 
 
 def test_a_version_that_was_enabled_cannot_be_withdrawn() -> None:
-    on, off = Settings(skims_classes=True), Settings()
-    assert withdrawn(on, off, versions=PLANTED) == ["skims_classes"]
+    on, off = Settings(strict_product_support=True), Settings()
+    assert withdrawn(on, off, versions=PLANTED) == ["strict_product_support"]
     assert withdrawn(off, on, versions=PLANTED) == []
     assert withdrawn(on, on, versions=PLANTED) == []
     assert withdrawn(on, off) == []

@@ -61,14 +61,13 @@ STEPS = st.lists(
 class History:
     """A cell, and what the oracle knows of it."""
 
-    def __init__(self, policy: str, *, skims: bool) -> None:
+    def __init__(self, policy: str) -> None:
         self.ground = CoreCell(
             [described(number, number % 4) for number in range(NODES - 1)],
             keeps=True,
             drains=1,
             corrections=1,
             plain_pods=True,
-            skims_classes=skims,
             queue_policy=policy,
             unknown_run_ms=UNKNOWN_MS,
             reserve_chips=8,
@@ -190,13 +189,11 @@ class History:
         raise AssertionError("turns do not end")
 
 
-@given(STEPS, st.sampled_from(["skip", "skip", "fifo", "easy", "conservative"]), st.booleans())
+@given(STEPS, st.sampled_from(["skip", "skip", "fifo", "easy", "conservative"]))
 def test_no_placement_meets_a_drain_and_what_could_start_does_not_sleep(
-    steps: list[tuple[Any, ...]],
-    policy: str,
-    skims: bool,  # noqa: FBT001  # hypothesis gives arguments by position
+    steps: list[tuple[Any, ...]], policy: str
 ) -> None:
-    history = History(policy, skims=skims)
+    history = History(policy)
     for what in steps:
         history.step(what)
         history.settle()
@@ -212,7 +209,7 @@ def test_no_placement_meets_a_drain_and_what_could_start_does_not_sleep(
 
 @given(STEPS)
 def test_shards_and_the_whole_know_the_same_drains(steps: list[tuple[Any, ...]]) -> None:
-    history = History("skip", skims=True)
+    history = History("skip")
     facts: list[tuple[str, DrainSeen]] = []
     for what in steps:
         history.step(what)

@@ -111,7 +111,7 @@ def test_a_history_of_chip_jobs_replays(
     ways: list[dict[str, Any]] = [
         {"round_gangs_max": 3, "attempts_max": 2, "needs_health": wary, "tombstone_after_ms": 5_000} | queue,
         {"round_gangs_max": 1, "reference_parity": True, "tombstone_after_ms": 1_000},
-        {"round_gangs_max": 50, "health_first": True, "skims_classes": False} | queue,
+        {"round_gangs_max": 50, "health_first": True} | queue,
     ]
 
     async def work() -> None:

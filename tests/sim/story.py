@@ -210,7 +210,6 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "tombstone_after_ms": (0, 2_000, 15_000),
         "constraints": (0, 1, 2),
         "plain_pods": (False,),
-        "skims_classes": (False,),
         "drains": (0,),
         "needs_health": (False,),
     }

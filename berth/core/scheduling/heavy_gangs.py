@@ -56,7 +56,7 @@ def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
     settings, nodes = state.fold.settings, len(state.table)
     gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
     # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before it.
-    skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
+    skims = settings.queue_policy == "skip" and not settings.strict_product_support
     most = most_of_a_class(state) if skims else None
 
     def taken(accepts: Callable[[ClassKey], bool] | None) -> Sequence[Gang]:

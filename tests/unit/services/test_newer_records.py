@@ -47,7 +47,7 @@ from tests.support.waiting import SLACK
 
 KINDS = [(Round.KIND, Round.VERSION + 1), (Epoch.KIND, Epoch.VERSION + 1), ("ledger.hold", 1)]
 NEEDED = "needs Berth 9.7 or later"
-PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "skims_classes"))}
+PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "strict_product_support"))}
 
 each_kind = pytest.mark.parametrize(("kind", "version"), KINDS)
 
@@ -234,12 +234,12 @@ async def test_a_snapshot_of_a_newer_release_is_not_loaded_and_not_passed_over()
 
 
 async def test_a_dispatcher_writes_a_new_version_once_a_setting_of_its_epoch_enables_it() -> None:
-    cell = await Cell(skims_classes=False).open()
+    cell = await Cell(strict_product_support=False).open()
     await cell.nodes([a_node("a")])
 
-    async def reign(job: str, *, skims_classes: bool) -> list[tuple[int, str]]:
+    async def reign(job: str, *, strict_product_support: bool) -> list[tuple[int, str]]:
         await cell.dispatcher.stop()
-        decisions = msgspec.structs.replace(cell.config.decisions, skims_classes=skims_classes)
+        decisions = msgspec.structs.replace(cell.config.decisions, strict_product_support=strict_product_support)
         config = msgspec.structs.replace(cell.config, decisions=decisions)
         bus = FakeBus(cell.server, cell.cell)
         cell.buses.append(bus)
@@ -254,22 +254,22 @@ async def test_a_dispatcher_writes_a_new_version_once_a_setting_of_its_epoch_ena
         rounds = [open_envelope(data) for data in await cell.ledger()]
         return [(found.version, found.release) for found in rounds if found.kind == Round.KIND]
 
-    assert await reign("one", skims_classes=False) == [(1, "")]
-    assert await reign("two", skims_classes=True) == [(1, ""), (2, "9.7")]
+    assert await reign("one", strict_product_support=False) == [(1, "")]
+    assert await reign("two", strict_product_support=True) == [(1, ""), (2, "9.7")]
     await cell.close()
 
 
 async def test_a_dispatcher_does_not_turn_off_what_an_epoch_before_enabled() -> None:
-    cell = await Cell(skims_classes=True).open()
+    cell = await Cell(strict_product_support=True).open()
     await cell.dispatcher.stop()
-    decisions = msgspec.structs.replace(cell.config.decisions, skims_classes=False)
+    decisions = msgspec.structs.replace(cell.config.decisions, strict_product_support=False)
     config = msgspec.structs.replace(cell.config, decisions=decisions)
     bus = FakeBus(cell.server, cell.cell)
     cell.buses.append(bus)
     dispatcher = Dispatcher(
         bus, cell.clock, config, holder="test", instruments=Instruments.make(DispatcherMetrics), versions=PLANTED
     )
-    with pytest.raises(ConfigError, match=r"decisions\.skims_classes is False: as in epoch 1") as caught:
+    with pytest.raises(ConfigError, match=r"decisions\.strict_product_support is False: as in epoch 1") as caught:
         await dispatcher.start()
     see_exit(caught.value)
     assert len(await cell.ledger()) == 1

@@ -41,7 +41,7 @@ def replicas(way: str) -> JobRequest:
 
 
 def a_cell(constraints: int = 0) -> CoreCell:
-    settings = {"corrections": 1, "plain_pods": True, "skims_classes": True, "constraints": constraints}
+    settings = {"corrections": 1, "plain_pods": True, "constraints": constraints}
     return CoreCell([a_node(name) for name in NODES], keeps=False, **settings)
 
 

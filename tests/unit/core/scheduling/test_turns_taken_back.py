@@ -137,7 +137,7 @@ def test_chips_are_not_given_away_whose_pods_only_the_next_record_has_room_to_ad
 
 
 def test_of_a_class_that_is_read_in_part_the_first_for_which_no_chip_is_left_gets_a_verdict() -> None:
-    seat = Seat("a", skims_classes=True)
+    seat = Seat("a")
     for name in ("first", "second", "third", "fourth"):
         seat.job(a_job(name, chips=8))
     assert dict(seat.verdicts()) == {"first": True, "second": False, "third": False, "fourth": False}
