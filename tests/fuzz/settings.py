@@ -28,7 +28,6 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "unknown_run_ms": (1, 10),
     "skims_classes": (False,),
     "plain_pods": (False,),
-    "constraints": (0, 1, 2),
     "drains": (0,),
     "queue_policy": ("fifo", "easy", "conservative"),
 }
