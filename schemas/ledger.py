@@ -12,10 +12,6 @@ from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
-PREFERRED: Final = 2
-"""Value of :attr:`Settings.constraints` from which on preferred terms decide between nodes with equal scores."""
-DECIDED_VOLUMES: Final = 3
-"""Value of :attr:`Settings.constraints` from which on a placement says which volumes its claims get."""
 CORRECTIONS_OF_0_5: Final = 1
 """Value of :attr:`Settings.corrections` that enables the corrections of release 0.5."""
 
@@ -76,12 +72,6 @@ class Settings(Part, frozen=True):
     pods without chips are placed last and near the others; a job without chips waits behind no job with chips and takes
     no cpu or memory that a reservation counts; the score of a node for a pod without chips is its free cpu and memory.
     Off, as in all records before 0.5."""
-    constraints: int = 0
-    """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
-    records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1; 2 also lets the preferred ones
-    decide between nodes with equal scores, unless ``reference_parity`` is set; 3 also says in a placement which volumes
-    its claims get, counts these as taken, leaves out what ``UnboundSeen`` names, and names a claim that no pod can
-    use."""
     recoveries: int = 0
     """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
     deleted and placed again. Records and snapshots have version 2 from 1 on."""
@@ -144,21 +134,10 @@ class Settings(Part, frozen=True):
         """Whether the corrections of 0.5 are in force."""
         return self.corrections >= CORRECTIONS_OF_0_5
 
-    @property
-    def enforces_constraints(self) -> bool:
-        """Whether the constraints of pods are enforced: also the corrections must be in force."""
-        return self.constraints > 0 and self.corrected
-
-    @property
-    def decides_volumes(self) -> bool:
-        """Whether placements say which volumes their claims get."""
-        return self.constraints >= DECIDED_VOLUMES and self.corrected
-
 
 RELEASE: Final = Settings(
     corrections=CORRECTIONS_OF_0_5,
     plain_pods=True,
-    constraints=DECIDED_VOLUMES,
     drains=1,
     chain=1,
 )

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import SHARDS_MAX, ServiceConfig
-from berth.schemas.ledger import CORRECTIONS_OF_0_5, DECIDED_VOLUMES, RELEASE, Settings
+from berth.schemas.ledger import CORRECTIONS_OF_0_5, RELEASE, Settings
 
 _ELSEWHERE_OFF: Final = ("plan_before_delete", "hold_places_ms", "fault_settle_ms")
 """Settings about faults whose default in the ledger is another: an epoch without recoveries has the ledger's."""
@@ -52,10 +52,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     plain_pods: bool = RELEASE.plain_pods
     """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
     0.5 did."""
-    constraints: Annotated[int, Meta(ge=0, le=DECIDED_VOLUMES)] = RELEASE.constraints
-    """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
-    required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores; 3
-    also decides which volumes claims get that wait for their first pod, and the binder binds them."""
     drains: Annotated[int, Meta(ge=0, le=1)] = RELEASE.drains
     """Whether drains of nodes count (``berth drain``); 0 ignores them, as releases before 0.5 did."""
     chain: Annotated[int, Meta(ge=0, le=1)] = RELEASE.chain

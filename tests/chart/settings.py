@@ -252,7 +252,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "volumes.enabled",
-        "Whether the binder may bind claims; false where decisions.constraints is below 3.",
+        "Whether the binder may bind claims; false where no job has such claims.",
         _BOOLEAN,
         default=True,
     ),

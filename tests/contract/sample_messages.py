@@ -136,7 +136,6 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {
             "corrections",
             "plain_pods",
-            "constraints",
             "recoveries",
             "grace_over_ms",
             "plan_before_delete",
@@ -735,7 +734,6 @@ def _settings() -> Settings:
         unknown_run_ms=3_600_000,
         corrections=1,
         plain_pods=True,
-        constraints=1,
         recoveries=1,
         grace_over_ms=600_000,
         plan_before_delete=True,

@@ -58,8 +58,6 @@ def see_constraints_hold(  # everything that is known
     """
     settings = state.fold.settings
     count: Counter[str] = Counter()
-    if not settings.enforces_constraints:
-        return count
     relabelled = {rank: None for usage in neighbours.told.values() for rank in usage.relabelled}
     pods = [pod for usage in neighbours.told.values() for pod in usage.pods]
     held = dict(_held(accounts, state.jobs, state.pods, relabelled))
@@ -70,13 +68,12 @@ def see_constraints_hold(  # everything that is known
     oracle = FactOracle(
         [_seen(name, nodes.get(name), limits.get(name)) for name in names], pods, neighbours, storage, labels
     )
-    if settings.decides_volumes:
-        attempts = {key: accounts.attempts[key] for key in accounts.owned if key in accounts.attempts}
-        oracle.decided = [
-            Decided(ClaimName(attempt.namespace, claim.claim), claim.uid, claim.volume, node)
-            for key, attempt in attempts.items()
-            for claim, node in state.fold.holdings[key].claims()
-        ]
+    attempts = {key: accounts.attempts[key] for key in accounts.owned if key in accounts.attempts}
+    oracle.decided += [
+        Decided(ClaimName(attempt.namespace, claim.claim), claim.uid, claim.volume, node)
+        for key, attempt in attempts.items()
+        for claim, node in state.fold.holdings[key].claims()
+    ]
     for recovery in record.recoveries:
         if recovery.placement is not None:
             _see_recovery(oracle, recovery, held, state)
@@ -141,9 +138,8 @@ def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Sett
         if broken:
             raise Failure(f"constraints: {broken[0]} is broken", f"{verdict.name} rank {rank} on {pods[rank].node}")
         oracle.pods.append(pods[rank])
-        if oracle.decided is not None:
-            decided = _decided(verdict.namespace, verdict.placement)
-            oracle.decided += [one for one in decided if one.name.name in pods[rank].constraints.claims]
+        decided = _decided(verdict.namespace, verdict.placement)
+        oracle.decided += [one for one in decided if one.name.name in pods[rank].constraints.claims]
     if not is_found:  # the claims of pods that run are bound, whatever is known of them yet
         _see_claims(oracle, verdict, pods)
 
@@ -180,13 +176,12 @@ def _see_recovery(oracle: FactOracle, recovery: Recovery, held: Mapping[Held, He
         if broken:
             raise Failure(f"constraints: {broken[0]} is broken by a new place", f"{recovery.name} rank {rank} {pod}")
         oracle.pods.append(own if returns and own is not None else pod)
-        if oracle.decided is not None:
-            at = recovery.ranks.index(rank)
-            oracle.decided += [
-                Decided(ClaimName(recovery.namespace, one.claim), one.uid, one.volume, pod.node)
-                for one in placement.claims
-                if one.rank == at
-            ]
+        at = recovery.ranks.index(rank)
+        oracle.decided += [
+            Decided(ClaimName(recovery.namespace, one.claim), one.uid, one.volume, pod.node)
+            for one in placement.claims
+            if one.rank == at
+        ]
 
 
 def _see_claims(oracle: FactOracle, verdict: Verdict, pods: Sequence[AskingPod]) -> None:
@@ -202,10 +197,10 @@ def _see_claims(oracle: FactOracle, verdict: Verdict, pods: Sequence[AskingPod])
         for claim in oracle.open_claims(pod):
             if all(claim.name != name for name, _ in wanted):
                 wanted[claim.name, rank] = claim.uid
-    if told != (wanted if oracle.decided is not None else {}):
+    if told != wanted:
         raise Failure("constraints: a placement says something else of its claims", f"{verdict.name}: {told}, {wanted}")
     owners: dict[str, tuple[ClaimName, str]] = {}
-    for one in oracle.decided or ():
+    for one in oracle.decided:
         if one.volume and owners.setdefault(one.volume, (one.name, one.uid)) != (one.name, one.uid):
             raise Failure("constraints: a volume is given to two claims", f"{verdict.name}: {one} {owners[one.volume]}")
 

@@ -64,8 +64,6 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
         for claim in verdict.placement.claims:
             count[f"decided: {'a volume' if claim.volume else 'one is made'}"] += 1
         count["placed: part without chips"] += "berth/beside" in job.request.annotations
-        if not state.fold.settings.enforces_constraints:
-            continue
         for task in tasks:
             if task.constraints is None:
                 continue

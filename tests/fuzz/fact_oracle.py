@@ -77,8 +77,8 @@ class FactOracle(Oracle):
         super().__init__(list(nodes), pods, neighbours.namespaces)
         self._storage = storage
         self._labels = labels
-        self.decided: list[Decided] | None = None
-        """What placements say of claims, the oldest first; None where they do not say it."""
+        self.decided: list[Decided] = []
+        """What placements say of claims, the oldest first."""
         self._has_usage = any(usage.nodes for usage in neighbours.told.values())
 
     def _on_node(self, pod: OnePod, node: OneNode) -> list[str]:
@@ -136,16 +136,16 @@ class FactOracle(Oracle):
 
         Which of several volumes it gets is free here, but its pods have one volume.
         """
-        failure = self._storage.failure(claim) if self.decided is not None else UnboundSeen("", "", "")
+        failure = self._storage.failure(claim)
         is_made = self._is_made(claim, node) and node.name not in failure.nodes
         if claim.selected_node:
             return claim.selected_node == node.name and is_made
         name = ClaimName(claim.namespace, claim.name)
-        former = [one for one in self.decided or () if one.name == name]
+        former = [one for one in self.decided if one.name == name]
         known = next((one for one in former if one.uid == claim.uid), None)
         if known is not None:
             return self._has_decided(known, failure, node)
-        taken = {one.volume for one in self.decided or ()} | {*failure.volumes}
+        taken = {one.volume for one in self.decided} | {*failure.volumes}
         choices = [volume for volume in self._choices(claim) if volume.name not in taken]
         near = [volume for volume in choices if self._reaches(volume, node)]
         if homes and not former:

@@ -44,10 +44,10 @@ class ConstraintView(NamedTuple):
     rows: int
     """Rows of the node table."""
     volumes: Volumes
+    decided: tuple[DecidedClaim, ...] = ()
+    """Volumes that claims get by the ledger."""
     moved: tuple[Placed, ...] = ()
     """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
-    decided: tuple[DecidedClaim, ...] | None = None
-    """Volumes that claims get by the ledger; None where placements do not say it."""
 
     @property
     def checks_claims(self) -> bool:
@@ -94,7 +94,7 @@ class _Named(NamedTuple):
 class _ShapeChecks:
     """Checks of one shape, brought up to date with the pods of the round when they are read."""
 
-    def __init__(self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices | None) -> None:
+    def __init__(self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices) -> None:
         self.affinity: AffinityCheck | None = None
         self._checks = list(self._made(shape, pod, view, choices))
         self.preferences: Preferences | None = None
@@ -104,9 +104,7 @@ class _ShapeChecks:
         self._seen = 0
         self._allowed: Fits | None = None
 
-    def _made(
-        self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices | None
-    ) -> Iterator[_Named]:
+    def _made(self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices) -> Iterator[_Named]:
         index, topology, names, rows, volumes, *_ = view
         wanted = pod.constraints
         for name, need in wanted.resources if index.limits else ():
@@ -191,9 +189,7 @@ class ConstraintRound:
         self._log: list[Placed] = []
         self._begun = 0
         self._checks: dict[Shape, _ShapeChecks] = {}
-        self._choices: VolumeChoices | None = None
-        if view.decided is not None:
-            self._choices = VolumeChoices(view.volumes, view.topology, view.decided)
+        self._choices = VolumeChoices(view.volumes, view.topology, view.decided)
         slots = view.usage.slots(view.rows)
         self._slots: Ints | None = None if slots is None else slots.copy()
         """Pods that each row still takes; None where no node limits them."""
@@ -204,8 +200,7 @@ class ConstraintRound:
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
         self._begun = len(self._log)
-        if self._choices is not None:
-            self._choices.begin_gang()
+        self._choices.begin_gang()
 
     def add(self, pod: PodProfile, row: int) -> None:
         """Place a pod of the current gang."""
@@ -216,16 +211,15 @@ class ConstraintRound:
         for pod, row, sign in reversed(self._log[self._begun :]):
             self._count(pod, row, -sign)
         self._begun = len(self._log)
-        if self._choices is not None:
-            self._choices.roll_back()
+        self._choices.roll_back()
 
     def claims_of_gang(self, pods: Sequence[PodProfile]) -> list[ClaimVolume]:
-        """Claims of the current gang that are not bound, and their volumes; none where placements do not say it.
+        """Claims of the current gang that are not bound, and their volumes; none where nothing is known of volumes.
 
         Args:
             pods: Pods of the gang by rank, all placed.
         """
-        return self._choices.of_gang(pods) if self._choices is not None and self._view.checks_claims else []
+        return self._choices.of_gang(pods) if self._view.checks_claims else []
 
     def obstacle(self, shape: Shape) -> Obstacle | None:
         """First thing that a shape names and that keeps it from all nodes; None without one.
@@ -234,7 +228,7 @@ class ConstraintRound:
         """
         if shape.profile is None:
             return None
-        if self._choices is not None and self._view.checks_claims:
+        if self._view.checks_claims:
             for name in claims_of(shape.profile):
                 expected = self._view.volumes.obstacle(name)
                 if expected:
@@ -248,7 +242,7 @@ class ConstraintRound:
 
     def _note(self, pod: PodProfile, row: int, sign: int) -> None:
         self._count(pod, row, sign)
-        if sign > 0 and self._choices is not None and pod.constraints.claims:
+        if sign > 0 and pod.constraints.claims:
             self._choices.choose(pod, row)
 
     def _count(self, pod: PodProfile, row: int, sign: int) -> None:

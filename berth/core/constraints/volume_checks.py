@@ -31,7 +31,7 @@ class VolumeCheck:
         index: Usage of the nodes.
         volumes: Facts about volumes.
         topology: The nodes.
-        choices: Volumes that claims get; None derives them from the pods that use the claims.
+        choices: Volumes that claims get.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class VolumeCheck:
         index: UsageIndex,
         volumes: Volumes,
         topology: Topology,
-        choices: VolumeChoices | None = None,
+        choices: VolumeChoices,
     ) -> None:
         self._claims = claims_of(pod)
         self._choices = choices
@@ -59,7 +59,7 @@ class VolumeCheck:
         found = np.ones(self._topology.rows, np.bool_)
         waiting: list[tuple[ClaimName, Sequence[VolumeSeen], Fits]] = []
         for name in self._claims:
-            needs = self._volumes.of_claim(name, self._topology, skips_failed=self._choices is not None)
+            needs = self._volumes.of_claim(name, self._topology, skips_failed=True)
             if self._volumes.is_leaving(name) or (name in used and self._volumes.is_exclusive(name)):
                 return np.zeros_like(found)
             if name in homes:
@@ -96,17 +96,14 @@ class VolumeCheck:
 
         What was chosen for a claim counts; without it the choice is derived from the pods that use the claim.
         """
-        homes: dict[ClaimName, Fits] = {}
-        taken: dict[str, None] = {}
-        if self._choices is not None:
-            taken = dict(self._choices.taken)
-            homes = {name: home for name in self._claims if (home := self._choices.home(name)) is not None}
+        taken = dict(self._choices.taken)
+        homes = {name: home for name in self._claims if (home := self._choices.home(name)) is not None}
         rows: dict[ClaimName, list[int]] = {}
         for (name, row), number in self._used.items():
             if number > 0:
                 rows.setdefault(name, []).append(row)
         for name, row in ((name, min(rows[name])) for name in in_order(self._volumes, rows)):
-            if self._choices is not None and self._choices.has(name):
+            if self._choices.has(name):
                 continue
             needs = self._volumes.of_claim(name, self._topology)
             chosen = first_volume(needs.choices, taken, row, self._reaches)

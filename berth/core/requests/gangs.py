@@ -209,9 +209,7 @@ def gang_of(
     blocks = valid.blocks if isinstance(valid, ValidJob) else None
     if blocks is not None and any(shape.blocks is not None for shape in shapes):
         a_pod += _BLOCK_BYTES_A_POD
-    claims = 0
-    if profiles.pods and settings.decides_volumes:
-        claims = sum(len(pod.constraints.claims) for pod in profiles.pods)
+    claims = sum(len(pod.constraints.claims) for pod in profiles.pods)
     return Gang(
         namespace=job.namespace,
         name=job.name,

@@ -85,7 +85,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
         or _check_minimum(request, settings)
         or _check_labels(request, settings)
         or _check_whole_gang(request)
-        or (check_constraints(request) if settings.enforces_constraints else None)
+        or check_constraints(request)
     )
     if refusal is not None:
         return refusal

@@ -1,8 +1,6 @@
 """Classes that constraints kept from starting, and that a change of pods, nodes or namespaces may help."""
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
 
 from berth.core.changes import Changes, ConstraintChanges
 from berth.core.constraints.selectors import NamespaceLabels, PodKey, spread_selects, term_selects
@@ -10,15 +8,12 @@ from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue import Queue
 from berth.core.state.cell import State
 from berth.core.state.waiting_dump import ConstraintsDump
-from berth.schemas.ledger import Settings
 from berth.schemas.pod_constraints import PodProfile
 
-_EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
-
-def is_eased(changes: Changes, settings: Settings) -> bool:
+def is_eased(changes: Changes) -> bool:
     """Whether changes may make constraints forbid less."""
-    return settings.enforces_constraints and changes.constraints != ConstraintChanges()
+    return changes.constraints != ConstraintChanges()
 
 
 def is_about_gang(changes: ConstraintChanges, gang: Gang, namespaces: NamespaceLabels) -> bool:
@@ -40,13 +35,12 @@ class ConstraintsEased:
 
     def __init__(self, state: State, queue: Queue, changes: Changes) -> None:
         self._queue = queue
-        is_on = is_eased(changes, state.fold.settings)
         eased = changes.constraints
-        self.rows: Mapping[int, None] = eased.rows_freed if is_on else _EMPTY
+        self.rows: Mapping[int, None] = eased.rows_freed
         """Rows on which a pod may fit that did not."""
-        self._changes = eased if is_on else None
+        self._changes = eased if is_eased(changes) else None
         self._namespaces = state.constraints.namespaces
-        self._moved = [PodKey(*pods) for pods in eased.pods_moved] if is_on else []
+        self._moved = [PodKey(*pods) for pods in eased.pods_moved]
 
     def helps(self, request_class: ClassKey) -> bool:
         """Whether the changes may help a class, apart from the rows on which something is free again."""

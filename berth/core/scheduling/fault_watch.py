@@ -102,7 +102,7 @@ class FaultWatch:
     def _helps_all(self, changes: Changes) -> bool:
         """Whether changes may help any gang."""
         is_more = bool(changes.capacity_gained or changes.chips_returned)
-        return is_more or is_eased(changes, self._state.fold.settings)
+        return is_more or is_eased(changes)
 
 
 def _helps(changes: Changes, gang: Gang) -> bool:

@@ -54,11 +54,7 @@ class Wakeups:
         has_changed = is_corrected and changes.nodes_changed
         classes: list[tuple[ClassKey, Sleep]] = []
         may_help = (
-            changes.capacity_gained
-            or changes.chips_taken
-            or changes.leaf_opened
-            or has_changed
-            or is_eased(changes, self._state.fold.settings)
+            changes.capacity_gained or changes.chips_taken or changes.leaf_opened or has_changed or is_eased(changes)
         )
         if may_help or (is_corrected and changes.chips_returned) or queue.waits_for_time:
             eased = ConstraintsEased(self._state, queue, changes)
@@ -72,7 +68,7 @@ class Wakeups:
             or changes.queue_unblocked
             or changes.capacity_lost
             or has_changed
-            or is_eased(changes, self._state.fold.settings)
+            or is_eased(changes)
         )
         released: Sequence[SleeperDump] = ()
         if queue.is_holding and (is_news or queue.is_due(time_ms)):

@@ -226,8 +226,6 @@ class State:
         self.table.corrected = settings.corrected
         if is_new:
             found.add(self.table.forget_gone())
-        if self._owns is None and settings.enforces_constraints != before.enforces_constraints:
-            found.add(self.constraints.begin())
         if self._owns is None and settings.recoveries != before.recoveries:
             self.faults.begin()
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))

@@ -33,7 +33,6 @@ from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import PREFERRED
 from berth.schemas.pod_constraints import PodConstraints, PodProfile, PodTerm
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
@@ -89,10 +88,6 @@ class ConstraintState:
         self.claims = DecidedClaims(fold, self._table.row, self._volumes)
 
     @property
-    def _is_on(self) -> bool:
-        return self._fold.settings.enforces_constraints
-
-    @property
     def namespaces(self) -> NamespaceLabels:
         """Labels of each namespace."""
         return self._namespaces
@@ -102,9 +97,8 @@ class ConstraintState:
         """What a round starts from; None where there is nothing to check."""
         if self._index is None:
             return None
-        decided = self.claims.all() if self._fold.settings.decides_volumes else None
-        view = ConstraintView(self._index, self._topology, self._namespaces, len(self._table), self._volumes)
-        return view._replace(decided=decided)
+        rows, decided = len(self._table), self.claims.all()
+        return ConstraintView(self._index, self._topology, self._namespaces, rows, self._volumes, decided)
 
     @property
     def full_nodes(self) -> int:
@@ -131,12 +125,11 @@ class ConstraintState:
         before = self._facts.pop(fact.domain, None)
         if fact.names:
             self._facts[fact.domain] = fact
-        if self._is_on:
-            self.revision += not is_repeat(before, fact) and before is not self._facts.get(fact.domain)
-            found = ConstraintChangesBuilder()
-            self._follow_usage(before, fact, found)
-            self._rest()
-            changes.add(found.build())
+        self.revision += not is_repeat(before, fact) and before is not self._facts.get(fact.domain)
+        found = ConstraintChangesBuilder()
+        self._follow_usage(before, fact, found)
+        self._rest()
+        changes.add(found.build())
         return not fact.names
 
     def _apply_namespace(self, fact: NamespaceSeen, subject: str, changes: ChangesBuilder) -> bool:
@@ -221,8 +214,6 @@ class ConstraintState:
 
     def note_job(self, name: JobKey) -> Changes:
         """Follow the fact of a job that came or went."""
-        if not self._is_on:
-            return NO_CHANGES
         job = self._jobs.get(name)
         is_constrained = job is not None and _is_constrained(job)
         before = self._constrained.pop(name, None)
@@ -250,12 +241,12 @@ class ConstraintState:
         return found.build()
 
     def begin(self) -> Changes:
-        """Count everything again: an epoch began, or the state was loaded."""
+        """Count everything again: the state was loaded."""
         self.revision += 1
         self._index = None
-        self._constrained = {name: job for name, job in self._jobs.items() if self._is_on and _is_constrained(job)}
+        self._constrained = {name: job for name, job in self._jobs.items() if _is_constrained(job)}
         found = ConstraintChangesBuilder()
-        if self._is_on and (self._facts or self._constrained):
+        if self._facts or self._constrained:
             self._wake(found)
         return found.build()
 
@@ -374,10 +365,7 @@ class ConstraintState:
 
     def profiles(self, namespace: str, request: JobRequest) -> Profiles:
         """Labels and constraints of the pods of each task of a request."""
-        if not self._is_on:
-            return Profiles()
-        settings = self._fold.settings
-        prefers = settings.constraints >= PREFERRED and not settings.reference_parity
+        prefers = not self._fold.settings.reference_parity
         pods = tuple(
             PodProfile(
                 namespace,

@@ -5,7 +5,7 @@ import msgspec
 from berth.schemas.intake import Task
 from berth.schemas.refusal import NodeReason
 from berth.schemas.volume_facts import ClaimSeen, VolumeSeen
-from tests.support.constraint_worlds import HOST, OneNode, usage_of
+from tests.support.constraint_worlds import HOST, OneNode, OnePod, usage_of
 from tests.unit.core.constraints.test_constraints import a_cell, a_task, job, nodes_of, placed, reasons
 from tests.unit.core.constraints.test_volumes import LOCAL, PENDING, WAITS, ZONES, limited, needs, on, say
 
@@ -25,7 +25,8 @@ def test_a_claim_that_takes_the_volume_that_another_was_thought_to_have_wakes_th
     claims = [ClaimSeen("default", f"c{size}", f"c{size}", storage_class="local", size=size) for size in (5, 10)]
     say(cell, LOCAL, *claims, VolumeSeen("v1", affinity=on(host="a1"), storage_class="local", size=10))
     say(cell, VolumeSeen("v2", storage_class="local", size=20))
-    assert placed(cell, "one", a_task(needs("c10"))) == ["a1"]
+    there = [OnePod("a1", constraints=needs("c10"))]
+    say(cell, usage_of("all", [OneNode(name) for name in ZONES], there))
     at_b1 = Task("worker", 1, 1, node_selector={"zone": "b"}, constraints=needs("c10"))
     assert NodeReason.VOLUME in reasons(cell, "two", at_b1)
     at_a1 = Task("worker", 1, 1, node_selector={HOST: "a1"}, constraints=needs("c5"))
@@ -47,7 +48,7 @@ def test_a_pod_that_brings_no_new_volume_is_not_refused_for_a_limit_that_has_bec
 
 
 def test_a_job_that_is_larger_than_the_cluster_is_refused_for_that_whatever_its_claims_are() -> None:
-    cell = a_cell(ZONES, constraints=3, queue_policy="fifo")
+    cell = a_cell(ZONES, queue_policy="fifo")
     say(cell, WAITS)
     assert cell.refuse(job("large", a_task(needs(), replicas=4, chips=8))).code == "larger-than-cluster"
     assert cell.decide() == [], "it blocks no other, so nobody looks at it again"

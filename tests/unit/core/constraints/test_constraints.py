@@ -25,7 +25,7 @@ from tests.support.cells import a_job, a_node
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, having, near, usage_of
 from tests.support.core_cells import SUBJECTS, CoreCell
 
-ON = {"corrections": 1, "constraints": 1}
+ON = {"corrections": 1}
 APART = PodConstraints(anti_affinity=(near(HOST, app="a"),))
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
 
@@ -79,12 +79,6 @@ def test_the_anti_affinity_of_pods_that_are_there_keeps_others_away_and_only_tho
     placed(cell, "one", a_task(APART, app="b"))
     assert reasons(cell, "two", a_task(app="a")) == {NodeReason.REPELLED: 1}
     assert placed(cell, "three", a_task(app="b")) == ["a1"]
-
-
-def test_without_the_setting_constraints_are_ignored() -> None:
-    cell = a_cell({"a1": "a"}, constraints=0)
-    placed(cell, "one", a_task(APART, app="a"))
-    assert placed(cell, "two", a_task(APART, app="a")) == ["a1"]
 
 
 @pytest.mark.parametrize("zone", ["a", "b"])
@@ -299,7 +293,6 @@ def test_an_explanation_confirms_what_constraints_decided_and_names_what_they_fo
     assert told.sentence == f"0 of 4 nodes fit: 3 have fewer than 1 free chip, {forbids}"
 
 
-PREFERS: dict[str, object] = {**ON, "constraints": 2}
 IN_B = Term((Expression("zone", "In", ("b",)),))
 
 
@@ -321,15 +314,11 @@ IN_B = Term((Expression("zone", "In", ("b",)),))
 )
 def test_preferences_decide_between_nodes_with_equal_scores(wanted: PodConstraints, node: str) -> None:
     there = [OnePod("a1", labels={"app": "web"}), OnePod("b2", labels={"app": "data"})]
-    for settings, expected in (
-        (PREFERS, node),
-        ({**PREFERS, "constraints": 1}, "a1"),
-        ({**PREFERS, "reference_parity": True}, "a1"),
-    ):
-        cell = a_cell(ZONES, **settings)
+    for parity, expected in ((False, node), (True, "a1")):
+        cell = a_cell(ZONES, reference_parity=parity)
         say(cell, *there)
-        assert placed(cell, "job", a_task(wanted)) == [expected], settings
-        better = a_cell(ZONES, **settings)
+        assert placed(cell, "job", a_task(wanted)) == [expected], parity
+        better = a_cell(ZONES, reference_parity=parity)
         say(better, *there)
         placed(better, "small", Task("worker", 1, 7, node_selector={HOST: "a1"}))
         assert placed(better, "job", a_task(wanted)) == ["a1"], "the score of a node goes before preferences"
@@ -337,7 +326,7 @@ def test_preferences_decide_between_nodes_with_equal_scores(wanted: PodConstrain
 
 def test_preferences_follow_the_pods_of_the_gang_itself() -> None:
     wanted = PodConstraints(preferred_spread=(SpreadTerm("zone", 1, having(app="a")),))
-    nodes = placed(a_cell(ZONES, **PREFERS), "job", a_task(wanted, replicas=4, chips=8, app="a"))
+    nodes = placed(a_cell(), "job", a_task(wanted, replicas=4, chips=8, app="a"))
     assert [node[0] for node in nodes] == ["a", "b", "a", "b"]
 
 

@@ -27,10 +27,10 @@ def a_claim(name: str, *, storage_class: str = "local") -> ClaimSeen:
 
 
 def deciding(*, keeps: bool = False) -> CoreCell:
-    cell = a_cell(ZONES, constraints=3)
+    cell = a_cell(ZONES)
     if not keeps:
         return cell
-    return CoreCell(list(cell.nodes.values()), keeps=True, corrections=1, constraints=3)
+    return CoreCell(list(cell.nodes.values()), keeps=True, corrections=1)
 
 
 def claims_of(verdict: Verdict) -> list[ClaimVolume]:
@@ -67,13 +67,6 @@ def test_pods_that_share_a_claim_name_it_once_and_so_does_a_second_gang() -> Non
     say(cell, msgspec.structs.replace(PENDING, selected_node="a1"))
     third = place(cell, "three")
     assert (nodes_of(third), claims_of(third)) == (["a1"], [ClaimVolume("data", "c1", 0)])
-
-
-def test_below_the_setting_a_placement_says_nothing_and_no_failure_counts() -> None:
-    cell = a_cell(ZONES, constraints=2)
-    say(cell, WAITS, PENDING, failed("a1"))
-    found = place(cell, "job")
-    assert (nodes_of(found), claims_of(found)) == (["a1"], [])
 
 
 def test_gangs_of_one_round_get_different_volumes() -> None:
@@ -231,7 +224,7 @@ def fail(cell: CoreCell, attempt: int, *nodes: str) -> list[Verdict]:
 
 
 def test_attempts_that_failed_for_a_claim_do_not_count_and_others_do() -> None:
-    cell = a_cell(ZONES, constraints=3, attempts_max=1)
+    cell = a_cell(ZONES, attempts_max=1)
     say(cell, WAITS, PENDING)
     place(cell, "job")
     assert [nodes_of(one) for one in fail(cell, 1, "a1")] == [["a2"]]
@@ -255,7 +248,7 @@ def test_attempts_that_failed_for_a_claim_do_not_count_and_others_do() -> None:
     ],
 )
 def test_a_refusal_names_the_claim_that_no_pod_can_use(facts: tuple[ClaimSeen, ...], expected: str) -> None:
-    cell = a_cell(ZONES, constraints=3, recoveries=1)
+    cell = a_cell(ZONES, recoveries=1)
     say(cell, WAITS, *facts)
     refusal = cell.refuse(a_job_of("job", a_task(needs())))
     assert (refusal.code, refusal.value, refusal.expected) == ("no-claim", "data", expected)
@@ -268,7 +261,7 @@ def test_a_refusal_names_the_claim_that_no_pod_can_use(facts: tuple[ClaimSeen, .
 
 def test_records_that_releases_before_0_5_read_name_no_claim() -> None:
     """They stop at a record with a code that they do not know."""
-    cell = a_cell(ZONES, constraints=3)
+    cell = a_cell(ZONES)
     say(cell, WAITS)
     refusal = cell.refuse(a_job_of("job", a_task(needs())))
     assert (refusal.code, refusal.field, refusal.value) == ("no-room", "", "")

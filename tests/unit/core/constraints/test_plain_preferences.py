@@ -8,9 +8,9 @@ from berth.schemas.intake import Task
 from berth.schemas.pod_constraints import PodConstraints, PreferredNodes, PreferredPods
 from tests.support.constraint_worlds import HOST, OnePod, near
 from tests.support.core_cells import CoreCell
-from tests.unit.core.constraints.test_constraints import IN_B, PREFERS, ZONES, a_cell, in_zone, job, nodes_of, say
+from tests.unit.core.constraints.test_constraints import IN_B, ON, ZONES, a_cell, in_zone, job, nodes_of, say
 
-PLAIN = {**PREFERS, "plain_pods": True}
+PLAIN: dict[str, object] = {**ON, "plain_pods": True}
 AVOIDED = Taint("slow", "yes", "PreferNoSchedule")
 
 

@@ -19,8 +19,6 @@ ZONES = {"a1": "a", "a2": "a", "b1": "b"}
 WAITS = StorageSeen("fast", provisioner=DISK, waits=True)
 LOCAL = StorageSeen("local", provisioner="kubernetes.io/no-provisioner", waits=True)
 PENDING = ClaimSeen("default", "data", "c1", storage_class="fast", size=10)
-LEVELS = pytest.mark.parametrize("level", [1, 3])
-"""Volumes of claims are derived from the pods that use them, or are decided."""
 BOUND = msgspec.structs.replace(PENDING, phase="bound", volume="pv")
 
 
@@ -53,7 +51,6 @@ def local(name: str, node: str, size: int = 10) -> VolumeSeen:
     return VolumeSeen(name, affinity=on(host=node), storage_class="local", size=size)
 
 
-@LEVELS
 @pytest.mark.parametrize(
     ("facts", "nodes"),
     [
@@ -84,8 +81,8 @@ def local(name: str, node: str, size: int = 10) -> VolumeSeen:
         ),
     ],
 )
-def test_a_claim_leaves_some_nodes(facts: tuple[Message, ...], nodes: str, level: int) -> None:
-    cell = a_cell(ZONES, constraints=level)
+def test_a_claim_leaves_some_nodes(facts: tuple[Message, ...], nodes: str) -> None:
+    cell = a_cell(ZONES)
     say(cell, usage_of("all", [OneNode(name) for name in ZONES], ()), *facts)
     if nodes:
         assert placed(cell, "job", a_task(needs())) == [nodes]
@@ -95,9 +92,8 @@ def test_a_claim_leaves_some_nodes(facts: tuple[Message, ...], nodes: str, level
         assert nodes_of(*cell.decide()) == ["b1"]
 
 
-@LEVELS
-def test_free_volumes_are_given_once_the_smallest_first(level: int) -> None:
-    cell = a_cell(ZONES, constraints=level)
+def test_free_volumes_are_given_once_the_smallest_first() -> None:
+    cell = a_cell(ZONES)
     claims = [ClaimSeen("default", name, name, storage_class="local", size=10) for name in ("c1", "c2", "c3")]
     volumes = [
         local("v-a", "a1", 20), local("v-b", "b1", 15), local("v-small", "a2", 5),
@@ -111,25 +107,22 @@ def test_free_volumes_are_given_once_the_smallest_first(level: int) -> None:
     assert nodes_of(*cell.decide()) == ["a2"]
 
 
-@LEVELS
-def test_two_claims_of_a_pod_get_two_volumes_of_its_node(level: int) -> None:
-    cell = a_cell(ZONES, constraints=level)
+def test_two_claims_of_a_pod_get_two_volumes_of_its_node() -> None:
+    cell = a_cell(ZONES)
     claims = [ClaimSeen("default", name, name, storage_class="local", size=10) for name in ("c1", "c2")]
     say(cell, LOCAL, *claims, local("v-a", "a1"), local("v-b1", "b1"), local("v-b2", "b1"))
     assert placed(cell, "one", a_task(needs("c1", "c2"))) == ["b1"]
 
 
-@LEVELS
-def test_pods_that_share_a_claim_are_where_its_volume_is_made(level: int) -> None:
-    cell = a_cell(ZONES, constraints=level)
+def test_pods_that_share_a_claim_are_where_its_volume_is_made() -> None:
+    cell = a_cell(ZONES)
     say(cell, WAITS, PENDING)
     assert placed(cell, "one", a_task(needs(), replicas=2)) == ["a1", "a1"]
     assert reasons(cell, "two", a_task(needs(), chips=8)) == {NodeReason.SHORTAGE: 1, NodeReason.VOLUME: 2}
 
 
-@LEVELS
-def test_a_claim_for_one_pod_is_used_by_one_pod(level: int) -> None:
-    cell = a_cell(ZONES, constraints=level)
+def test_a_claim_for_one_pod_is_used_by_one_pod() -> None:
+    cell = a_cell(ZONES)
     once = msgspec.structs.replace(BOUND, access=["ReadWriteOncePod"])
     say(cell, once, VolumeSeen("pv"))
     assert placed(cell, "one", a_task(needs())) == ["a1"]
@@ -141,9 +134,8 @@ def test_a_claim_for_one_pod_is_used_by_one_pod(level: int) -> None:
     assert (refusal.pods_need, refusal.pods_have) == (2, 0)
 
 
-@LEVELS
-def test_a_node_takes_as_many_volumes_as_its_driver_says(level: int) -> None:
-    cell = a_cell({"a1": "a"}, constraints=level)
+def test_a_node_takes_as_many_volumes_as_its_driver_says() -> None:
+    cell = a_cell({"a1": "a"})
     usage = usage_of("all", [OneNode("a1")], ())
     claims = [msgspec.structs.replace(PENDING, name=name) for name in ("c1", "c2", "c3")]
     say(cell, WAITS, *claims, limited(usage, 2))
@@ -162,7 +154,6 @@ def limited(usage: UsageSeen, most: int) -> UsageSeen:
     )
 
 
-@LEVELS
-def test_without_any_fact_about_usage_or_volumes_claims_are_ignored(level: int) -> None:
-    assert placed(a_cell(ZONES, constraints=level), "job", a_task(needs())) == ["a1"]
+def test_without_any_fact_about_usage_or_volumes_claims_are_ignored() -> None:
+    assert placed(a_cell(ZONES), "job", a_task(needs())) == ["a1"]
     assert a_job_of("job", a_task(needs())).tasks[0].constraints == needs()

@@ -40,9 +40,8 @@ def replicas(way: str) -> JobRequest:
     return a_job("db", tasks=[pinned(way, rank) for rank in range(PODS)])
 
 
-def a_cell(constraints: int = 0) -> CoreCell:
-    settings = {"corrections": 1, "plain_pods": True, "constraints": constraints}
-    return CoreCell([a_node(name) for name in NODES], keeps=False, **settings)
+def a_cell() -> CoreCell:
+    return CoreCell([a_node(name) for name in NODES], keeps=False, corrections=1, plain_pods=True, )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -89,7 +88,7 @@ def test_nodes_of_shards_that_did_not_answer_are_counted_as_such() -> None:
 
 
 def test_with_constraints_a_pod_that_names_a_node_still_leaves_it_to_as_many_pods_as_it_takes() -> None:
-    cell = a_cell(constraints=3)
+    cell = a_cell()
     usage = usage_of("all", [OneNode(name, pods_max=2 if name == home(0) else 9) for name in NODES], ())
     cell.fact(SUBJECTS.fact_usage("all"), usage)
     again = [rank for rank in range(PODS) if home(rank) == home(0)]
@@ -97,7 +96,7 @@ def test_with_constraints_a_pod_that_names_a_node_still_leaves_it_to_as_many_pod
 
 
 def test_preferred_names_are_left_to_constraints() -> None:
-    cell = a_cell(constraints=3)
+    cell = a_cell()
     wish = PreferredNodes(50, Term((Expression(HOST, "In", (home(5),)),)))
     cell.ask(a_job("j", tasks=[Task("t", 1, 1, constraints=PodConstraints(preferred_nodes=(wish,)))]))
     opening = cell.scheduler.open(cell.now_ms).opening

@@ -154,7 +154,7 @@ def test_a_gang_that_stays_in_one_zone_goes_to_the_node_that_is_best_without_tha
     nodes = [msgspec.structs.replace(shared(name, 0b11), labels={**labels, "zone": name}) for name in "ab"]
     chosen: list[list[str]] = []
     for constraints in (None, PodConstraints(affinity=(near("zone", app="x"),))):
-        cell = CoreCell(nodes, corrections=1, constraints=1)
+        cell = CoreCell(nodes, corrections=1)
         apart = {**a_gang("apart", 20, 2).labels, SHARE_HBM: "40000"}
         cell.ask(msgspec.structs.replace(a_gang("apart", 20, 2), node_selector={"zone": used}, labels=apart))
         cell.decide()

@@ -23,7 +23,7 @@ IN_SUPERPODS = a_job(
 def examined(request: JobRequest, changes: Changes, product: str = "module910bx8", **settings: object) -> bool:
     """Whether a change makes the watch look at a gang of which a rank waits for a place on a full cluster."""
     nodes = [a_node(f"n{number}", product, leaf="x", position=number, superpod="0", rack="0") for number in range(2)]
-    cell = FaultCell(nodes, constraints=3, **settings)
+    cell = FaultCell(nodes, **settings)
     cell.fact("berth.c.fact.topology.switch", pack_switches(nodes))
     cell.run(request)
     cell.break_chip(cell.node_of("j", 1))

@@ -107,7 +107,7 @@ def expected(seat: Seat, at_ms: int) -> dict[str, int]:
 
 def test_a_reservation_follows_pods_of_others_near_which_its_gang_may_not_be() -> None:
     """They have no chips: nothing of the nodes changes."""
-    seat = Seat(queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1, constraints=1)
+    seat = Seat(queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1)
     labelled(seat, "a", "b")
     nodes = [OneNode("a"), OneNode("b")]
     seat.fact("usage.all", usage_of("all", nodes, []))

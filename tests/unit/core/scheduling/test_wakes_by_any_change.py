@@ -77,7 +77,7 @@ def test_nodes_that_go_fail_or_move_wake_the_class(how: Callable[[Seat, str], No
 
 
 def test_nodes_that_others_take_wake_a_class_of_one_pod_that_has_constraints() -> None:
-    seat = Seat(reference_parity=True, super_pod_size=2, reserve_nodes=0, corrections=1, constraints=1)
+    seat = Seat(reference_parity=True, super_pod_size=2, reserve_nodes=0, corrections=1)
     for name in NAMES:
         put(seat, name)
     shy = PodConstraints(anti_affinity=(near(HOST, app="other"),))
