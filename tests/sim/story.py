@@ -211,7 +211,6 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "constraints": (0, 1, 2),
         "plain_pods": (False,),
         "skims_classes": (False,),
-        "drains": (0,),
         "needs_health": (False,),
     }
     found |= {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}
