@@ -96,9 +96,6 @@ class Settings(Part, frozen=True):
     """If more jobs than these would restart for faults of one kind that sources report of nodes, and they are more than
     so many percent of the running jobs, each of them waits until a second source reports it or a person approves it
     (``ApprovalSeen``)."""
-    drains: int = 0
-    """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
-    to run at or after the moment from which on it is drained."""
     hold_places_ms: int = 0
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0: they are free at once. 0
     under ``reference_parity``."""
@@ -138,7 +135,6 @@ class Settings(Part, frozen=True):
 RELEASE: Final = Settings(
     corrections=CORRECTIONS_OF_0_5,
     plain_pods=True,
-    drains=1,
     chain=1,
 )
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of

@@ -27,7 +27,6 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "reserve_depth": (1, 2),
     "unknown_run_ms": (1, 10),
     "plain_pods": (False,),
-    "drains": (0,),
     "queue_policy": ("fifo", "easy", "conservative"),
 }
 """Values besides the default."""

@@ -65,7 +65,6 @@ class History:
         self.ground = CoreCell(
             [described(number, number % 4) for number in range(NODES - 1)],
             keeps=True,
-            drains=1,
             corrections=1,
             plain_pods=True,
             queue_policy=policy,

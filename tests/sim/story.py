@@ -209,7 +209,6 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "round_bytes_max": (10_000,),
         "tombstone_after_ms": (0, 2_000, 15_000),
         "plain_pods": (False,),
-        "drains": (0,),
         "needs_health": (False,),
     }
     found |= {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}

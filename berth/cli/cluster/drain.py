@@ -71,7 +71,7 @@ def drain(
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
             chosen = chosen_target(name, kind, known_names(state))
-            see_enabled(state)
+            see_led(state)
             wish = DrainSeen(
                 *chosen, since_ms=since_ms, grace_ms=grace_ms, by=caller(), reason=reason, at_ms=now_ms, force=force
             )
@@ -187,15 +187,14 @@ def _only(found: list[Target]) -> Target:
     return found[0]
 
 
-def see_enabled(state: State) -> None:
-    """See that the dispatcher acts on drains.
+def see_led(state: State) -> None:
+    """See that a dispatcher has led the cell.
 
     Raises:
-        CommandError: It does not.
+        CommandError: None has.
     """
-    if not state.fold.epoch or not state.fold.settings.drains:
-        words = "decisions.drains of the dispatcher is 0" if state.fold.epoch else "no dispatcher has led this cell yet"
-        raise CommandError(f"drains have no effect: {words}", code=FAILED)
+    if not state.fold.epoch:
+        raise CommandError("drains have no effect: no dispatcher has led this cell yet", code=FAILED)
 
 
 def still_drained(state: State, target: Target) -> str:

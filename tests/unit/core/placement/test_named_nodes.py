@@ -41,7 +41,12 @@ def replicas(way: str) -> JobRequest:
 
 
 def a_cell() -> CoreCell:
-    return CoreCell([a_node(name) for name in NODES], keeps=False, corrections=1, plain_pods=True, )
+    return CoreCell(
+        [a_node(name) for name in NODES],
+        keeps=False,
+        corrections=1,
+        plain_pods=True,
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -177,7 +177,7 @@ def spoil(cell: FaultCell, way: str, node: str = "c") -> str:
 @pytest.mark.parametrize("labels", [LABELS, {}], ids=["hot-switch", "no-labels"])
 @pytest.mark.parametrize("way", ["chip", "drained", "gone", "unready", "evict", "sub-health"])
 def test_a_backup_pod_that_is_not_bound_gets_another_place_when_its_own_fails(way: str, labels: dict[str, str]) -> None:
-    cell = a_cell("abcd", labels, drains=1)
+    cell = a_cell("abcd", labels)
     cell.now_ms += 2_000
     backed_up(cell)
     why = spoil(cell, way)

@@ -8,7 +8,6 @@ import pytest
 
 from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase
-from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import FROM_PODS, Task
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
@@ -824,9 +823,10 @@ def test_a_sub_healthy_rank_does_not_go_where_it_is_sub_healthy_again() -> None:
 
 def test_an_epoch_with_other_settings_looks_at_all_placed_gangs() -> None:
     """A reader that begins at a snapshot of it looks at all, too."""
-    cell = a_cell("ab", drains=0)
-    cell.run(a_job("j", chips=8))
-    cell.fact("berth.c.fact.drain.node.a", DrainSeen("node", cell.node_of("j", 0), cell.now_ms, at_ms=cell.now_ms))
+    cell = a_cell("ab", not_ready_ms=3_600_000)
+    cell.run(a_job("j", chips=8), labels=GRACE)
+    cell.lose(cell.node_of("j", 0), way="unready")
+    assert cell.wait(60_000) == []
+    cell.begin(corrections=1, recoveries=1)
     assert cell.turns() == []
-    cell.begin(corrections=1, recoveries=1, drains=1)
-    assert [step.kind for step in cell.turns()] == ["Drain"]
+    assert [step.kind for step in cell.wait(60_000)] == ["NodeUnhealthy"]
