@@ -181,8 +181,10 @@ def _bounds() -> list[str]:
         "",
         *filled(
             f"At most {jobs:,} jobs with {pods:,} pods wait in one namespace, and as many of one program"
-            f" (`decisions.{WAITING[0]}`, `decisions.{WAITING[1]}` of the dispatcher). A request beyond them is refused with"
-            " `too-many`; for pods of a cluster it is made again later. Ranks that a running gang has lost have room."
+            f" (`decisions.{WAITING[0]}`, `decisions.{WAITING[1]}` of the dispatcher). As stored they have at most 1,000"
+            " bytes for each job that may wait, or as many as one job may have if that is more: few jobs near the"
+            " [bounds](#bounds) fill it. A request beyond them is refused with `too-many`; for pods of a cluster it is made"
+            " again later. Ranks that a running gang has lost have room."
         ),
         "",
     ]
