@@ -123,13 +123,12 @@ class CellRequests:
             raise RequestError(
                 f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
             )
-        self._shares.take(identity)
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-            self._shares.give_back(identity)
+        with self._shares.taken(identity):
+            self._waiting += 1
+            try:
+                yield
+            finally:
+                self._waiting -= 1
 
     async def rights(self, identity: str) -> RightsReply:
         """What a caller may do, as ``api`` said in the last seconds.

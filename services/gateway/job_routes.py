@@ -15,11 +15,14 @@ from berth.services.gateway.application import JSON, identity_of
 from berth.services.gateway.bodies import is_short, json_body
 from berth.services.gateway.cell_requests import LONG_BYTES, CellRequests
 from berth.services.gateway.errors import RequestError
+from berth.services.gateway.shares import Shares
 
 JOBS: Final = "/api/v1/jobs"
 JOB: Final = "/api/v1/jobs/{namespace}/{name}"
 _NODES: Final = "/api/v1/nodes"
 _SHOWN_MAX: Final = 80
+_LONG_MAX: Final = 32
+"""Most long bodies of one identity that arrive at the same time: they may be slow, and are in memory meanwhile."""
 
 T = TypeVar("T", bound=Asked)
 
@@ -43,6 +46,7 @@ class JobRoutes:
     def __init__(self, cell: CellRequests, *, body_bytes_max: int) -> None:
         self._cell = cell
         self._body_bytes_max = body_bytes_max
+        self._long = Shares(f"bodies over {LONG_BYTES} bytes that arrive at once", _LONG_MAX)
 
     def routes(self) -> list[Route]:
         """The routes."""
@@ -59,9 +63,12 @@ class JobRoutes:
         """Submit the job in the body."""
         fields(request)
         identity = identity_of(request)
-        if not is_short(request, LONG_BYTES):
+        if is_short(request, LONG_BYTES):
+            body = await json_body(request, self._body_bytes_max)
+        else:
             self._cell.see_long_is_welcome(identity)
-        body = await json_body(request, self._body_bytes_max)
+            with self._long.taken(identity):
+                body = await json_body(request, self._body_bytes_max)
         see_object(body)
         reply = await self._cell.ask("submit", identity, b'{"job":%b}' % body)
         is_old = msgspec.json.decode(reply, type=_Submitted).duplicate

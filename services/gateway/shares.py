@@ -1,6 +1,8 @@
 """Shares of identities: none has so much of something that too little is left for the others."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from berth.services.gateway.errors import RequestError
 
@@ -33,6 +35,19 @@ class Shares:
                 "too-many",
             )
         self._counts[identity] += 1
+
+    @contextmanager
+    def taken(self, identity: str) -> Iterator[None]:
+        """Count one more as long as the block runs.
+
+        Raises:
+            RequestError: The identity has its share.
+        """
+        self.take(identity)
+        try:
+            yield
+        finally:
+            self.give_back(identity)
 
     def give_back(self, identity: str) -> None:
         """Count one less."""

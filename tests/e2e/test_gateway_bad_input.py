@@ -1,4 +1,7 @@
-"""What the gateway is given by mistake or by an attacker: a clear answer, bounded memory, and others unaffected."""
+"""What the gateway is given by mistake or by an attacker: a clear answer, bounded memory, and others unaffected.
+
+Longer than 400 lines because all cases share one way to send raw bytes and to read the memory of a gateway.
+"""
 
 import asyncio
 import json
@@ -284,6 +287,32 @@ async def test_slow_requests_are_ended_and_others_go_on(nats_server: str, cell: 
             assert (await gateway.ask("GET", "/api/v1/me")).status == 200
         for name, task in tasks.items():
             assert task.result().startswith(b"HTTP/1.1 408"), name
+
+
+async def test_slow_long_bodies_of_one_identity_are_few(nats_server: str, cell: str, tmp_path: Path) -> None:
+    """All but a byte of each arrives: without a bound a thousand of them are as many MiB."""
+    async with gateway_cell(tmp_path, nats_server, cell, nodes=False, request_timeout_s=20) as (gateway, _):
+        before = memory_mib(gateway)
+        body = b'{"a": "' + b"x" * (MIB - 100)
+        head = f"{HEAD}Content-Length: {MIB - 10}\r\n\r\n".encode()
+        async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+            answers = []
+            for _ in range(96):
+                reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+                stack.callback(writer.close)
+                writer.write(head + body)
+                answers.append(group.create_task(reader.readexactly(12)))
+            await until_true(lambda: _are_answered(answers, 64), deadline_s=15, what="the others are refused")
+            assert {one.result() for one in answers if one.done()} == {b"HTTP/1.1 503"}
+            assert memory_mib(gateway) < before + 70
+            own = raw(gateway, f"{HEAD}Content-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
+            assert (await own).startswith(b"HTTP/1.1 400"), "short bodies go on"
+            for one in answers:
+                one.cancel()
+
+
+async def _are_answered(answers: list["asyncio.Task[bytes]"], count: int) -> bool:
+    return sum(one.done() for one in answers) >= count
 
 
 async def test_connections_beyond_the_limit_are_told_so(nats_server: str, cell: str, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ nodes:
 """
 BYSTANDER: Final = "default"
 """Namespace of the other tenant, whose pods ask for nodes of another kind."""
-PODS: Final = SHAPES.most + 1
-"""Of the hostile group: one more than a gang may have that all differ."""
+PODS: Final = 2_000
+"""Of the hostile group: nearly twice as many as a gang may have that all differ."""
 DECENT_PODS: Final = 512
 """Of the tenant that behaves well, which makes as many at once: they keep the cell busy while jobs are timed."""
 AT_ONCE: Final = 16

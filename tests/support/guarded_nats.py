@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.runtime.bus.streams import stream_config
 from berth.runtime.keys.key_folder import KeyFolder
 from berth.runtime.keys.rights import BOUNDS, COMMANDS, ONE_PROCESS, STREAMS, Rights
 from berth.runtime.keys.tokens import Key, credentials, user_key, user_token
@@ -106,11 +107,7 @@ async def guarded_nats(folder: Path) -> AsyncIterator[Guarded]:
         made = Guarded(keys, folder / "keys", server)
         async with made.observer() as observer:
             for spec in SUBJECTS.streams():
-                config: dict[str, Any] = {"name": SUBJECTS.stream(spec.name), "max_msgs_per_subject": spec.per_subject}
-                if spec.mirror_of is None:
-                    config["subjects"] = spec.subjects
-                else:
-                    config["mirror"] = {"name": SUBJECTS.stream(spec.mirror_of)}
+                config = stream_config(SUBJECTS, spec, replicas=1, max_bytes=0)
                 await answered(observer, f"$JS.API.STREAM.CREATE.{config['name']}", config)
         yield made
 

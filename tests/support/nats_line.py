@@ -8,7 +8,7 @@ import asyncio
 import base64
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -57,9 +57,17 @@ class Line:
                 found[what].add(subject)
         return found
 
-    def publish(self, subject: str, data: bytes = b"{}", *, reply: str = "") -> None:
+    def publish(
+        self, subject: str, data: bytes = b"{}", *, reply: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
         """Write a message."""
-        self._writer.write(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+        if headers is None:
+            self._writer.write(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+            return
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"NATS/1.0\r\n{lines}\r\n".encode()
+        sizes = f"{len(head)} {len(head) + len(data)}"
+        self._writer.write(f"HPUB {subject} {reply} {sizes}\r\n".encode() + head + data + b"\r\n")
 
     def subscribe(self, subject: str) -> None:
         """Write a subscription."""

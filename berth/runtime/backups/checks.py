@@ -1,7 +1,8 @@
 """Check of a backup: its bytes, the order of its messages, its snapshots, and that its ledger folds."""
 
+import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,13 @@ from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
-from berth.schemas.subjects import StreamName, Subjects
+from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 
 _CHUNK_BYTES: Final = 1 << 20
+_SEQUENCE_MAX: Final = (1 << 63) - 1
+_REPLICAS_MAX: Final = 5
+_NO_SUBJECT: Final = re.compile(r"[\s\x00-\x1f\x7f]|\.\.|\.$")
+"""What no subject of a server has; wildcards may be stored."""
 _RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 
 
@@ -113,6 +118,26 @@ def _take(entry: Entry, ends: dict[int, SnapshotEnd], chunks: dict[int, dict[str
     return seq
 
 
+def _see_streams(head: BackupHead, kept: Mapping[str, StreamSpec]) -> None:
+    """See that streams can be made as the head says: a restore first deletes those that are there.
+
+    Raises:
+        DamagedError: One cannot.
+    """
+    names = [stream.name for stream in head.streams]
+    for stream in head.streams:
+        if stream.name not in kept:
+            raise DamagedError(f"it holds a stream {stream.name}, which this release does not know in backups")
+        if names.count(stream.name) > 1:
+            raise DamagedError(f"it holds the stream {stream.name} twice")
+        is_range = 1 <= stream.first_seq <= stream.last_seq + 1 <= _SEQUENCE_MAX
+        if not is_range or not 1 <= stream.replicas <= _REPLICAS_MAX or not 0 <= stream.max_bytes <= _SEQUENCE_MAX:
+            raise DamagedError(
+                f"{stream.name}: messages {stream.first_seq} to {stream.last_seq}, {stream.replicas} replicas and"
+                f" {stream.max_bytes} bytes at most are no stream that a server can make"
+            )
+
+
 class _Checks:
     """Checks of one backup, message by message."""
 
@@ -122,7 +147,9 @@ class _Checks:
         self._streams = {stream.name: stream for stream in head.streams}
         self._counts = dict.fromkeys(self._streams, 0)
         self._next: dict[str, int] = {stream.name: stream.first_seq for stream in head.streams}
-        self._all = {spec.name.value for spec in self._subjects.streams() if spec.backup == "all"}
+        specs = self._subjects.streams()
+        self._kept = {spec.name.value: spec for spec in specs if spec.backup != "none"}
+        self._all = {spec.name.value for spec in specs if spec.backup == "all"}
         self._chunks: dict[int, dict[str, bytes]] = {}
         self._whole: dict[int, SnapshotEnd] = {}
         self._broken: set[int] = set()
@@ -133,9 +160,7 @@ class _Checks:
         self._old: list[Entry] = []
         self._has_history = True
         self._unchained_seq = 0
-        for stream in head.streams:
-            if stream.name not in {spec.name.value for spec in self._subjects.streams()}:
-                raise DamagedError(f"it holds a stream {stream.name}, which this release does not know")
+        _see_streams(head, self._kept)
         for name in (StreamName.LEDGER, StreamName.FACTS, StreamName.INTAKE):
             if name.value not in self._streams:
                 raise DamagedError(f"it does not hold the stream {name.value}")
@@ -147,6 +172,7 @@ class _Checks:
             DamagedError: It does not fit.
         """
         name, entry = stored
+        self._see_subject(name, entry)
         self._counts[name] += 1
         if name in self._all:
             self._see_in_order(name, entry)
@@ -180,6 +206,20 @@ class _Checks:
         if not self._has_history:
             self._state.forget_unnamed()
         return Checked(self._head, self._counts, size, self._state, self._has_history, self._unchained_seq)
+
+    def _see_subject(self, name: str, entry: Entry) -> None:
+        """See that a message can only go to its own stream.
+
+        Raises:
+            DamagedError: It would go elsewhere.
+        """
+        spec = self._kept[name]
+        origin = self._kept[spec.mirror_of.value] if spec.mirror_of is not None else spec
+        patterns = [one.removeprefix(self._subjects.root) for one in origin.subjects]
+        subject = entry.subject
+        is_own = any(subject == one or (one[-1] == ">" and subject.startswith(one[:-1])) for one in patterns)
+        if not is_own or _NO_SUBJECT.search(subject):
+            raise DamagedError(f"{name}: message {entry.sequence} has the subject {subject!r}, which is none of it")
 
     def _see_in_order(self, name: str, entry: Entry) -> None:
         wanted, last = self._next[name], self._streams[name].last_seq

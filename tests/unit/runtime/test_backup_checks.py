@@ -167,3 +167,47 @@ def test_snapshots_that_are_being_written_are_left_out() -> None:
 def test_records_are_folded_after_the_facts_that_they_knew(known: int, tmp_path: Path) -> None:
     records = [LEDGER[0], Stored("LEDGER", Entry(2, encode(Round(1, 1, known, 10, 2)), "ledger"))]
     assert reason_of(tmp_path, [*records, *FACTS]) == ""
+
+
+@pytest.mark.parametrize(
+    ("stream", "subject"),
+    [
+        ("LEDGER", "lease.dispatcher"),
+        ("LEDGER", ""),
+        ("FACTS", "fact"),
+        ("FACTS", "fact.timer\r\nPUB x 0"),
+        ("FACTS", "fact.a b"),
+        ("FACTS", "fact..x"),
+        ("FACTS", "fact.x."),
+        ("LATEST", "status.a.b"),
+        ("DEAD", "intake.request.a.b"),
+        ("SKIPS", "../../etc"),
+    ],
+)
+def test_a_message_goes_to_no_other_stream(stream: str, subject: str, tmp_path: Path) -> None:
+    names = dict.fromkeys(("SNAPSHOT", "LEDGER", "LATEST", "FACTS", "INTAKE", stream))
+    head = BackupHead("0.5", "cell", 1, [BackupStream(name, 1, int(name == stream)) for name in names])
+    found = refused(tmp_path, head, [Stored(stream, Entry(1, encode(TimerSeen(1)), subject))])
+    assert f"{stream}: message 1 has the subject {subject!r}, which is none of it" in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"name": "LEASE"}, "it holds a stream LEASE, which"),
+        ({"name": "FACTS"}, "it holds the stream FACTS twice"),
+        ({"replicas": 0}, "0 replicas"),
+        ({"replicas": 1_000}, "1000 replicas"),
+        ({"max_bytes": -1}, "-1 bytes"),
+        ({"max_bytes": 1 << 63}, "no stream that a server can make"),
+        ({"first_seq": 0}, "messages 0 to 0"),
+        ({"first_seq": 2}, "messages 2 to 0"),
+        ({"first_seq": 1 << 63, "last_seq": 1 << 63}, "no stream that a server can make"),
+    ],
+)
+def test_streams_that_no_server_makes_are_refused_before_any_is_deleted(
+    changes: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    odd = msgspec.structs.replace(BackupStream("STATUS", 1, 0), **changes)
+    head = BackupHead("0.5", "cell", 1, [*(BackupStream(name, 1, 0) for name in ("LEDGER", "FACTS", "INTAKE")), odd])
+    assert reason in refused(tmp_path, head, [])
