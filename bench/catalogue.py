@@ -77,7 +77,7 @@ BENCHES: Final = {
     "chain": _bench(chain.run, pairs.FULL, pairs.SMALL, 5),
     "signatures": _bench(signatures.run, pairs.FULL, pairs.SMALL, 5),
     "waiting": _bench(waiting.run, waiting.FULL, waiting.SMALL, 26),
-    "reasons": _bench(reasons.run, reasons.FULL, reasons.SMALL, 8),
+    "reasons": _bench(reasons.run, reasons.FULL, reasons.SMALL, 10, limit_s=90.0),
     "reports": _bench(reports.run, reports.FULL, reports.SMALL, 8),
     "gang": _bench(gang.run, gang.FULL, gang.SMALL, 3),
     "switch": _bench(switch.run, switch.FULL, switch.SMALL, 28, limit_s=90.0),

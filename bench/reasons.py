@@ -1,7 +1,8 @@
 """``reasons``: what it costs to keep the reasons of 300 waiting jobs as of now in a busy cell, beside its rounds.
 
 The cell has 2,000 nodes. Jobs end and others come, so that the same number waits, and every second a node breaks or is
-healthy again. The same history is decided with the reasons of now and without, in turns, on the process's CPU time.
+healthy again. The same history is decided with the reasons of now and without, in turns, on the process's CPU time. How
+old reasons get is measured in a whole cell on virtual time.
 """
 
 import random
@@ -10,6 +11,7 @@ import time
 from typing import Final, NamedTuple
 
 from bench.cell import PRODUCT, described
+from bench.reason_ages import ages
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.explain.current_reasons import CurrentReasons
@@ -31,6 +33,8 @@ _BEGIN_MS: Final = 1_700_000_000_000
 _GANG_NODES: Final = 4
 _SUBJECTS: Final = Subjects("bench")
 _MOST_PERCENT: Final = 105.0
+_OLDEST_S: Final = 2.0
+_CLASSES: Final = 12
 
 
 class Size(NamedTuple):
@@ -42,6 +46,7 @@ class Size(NamedTuple):
         seconds: Length of the history.
         rounds: Jobs that end in a second, each with a round.
         pairs: Pairs of runs.
+        breaks: How often a node breaks on virtual time.
     """
 
     nodes: int = 2_000
@@ -49,16 +54,17 @@ class Size(NamedTuple):
     seconds: int = 20
     rounds: int = 20
     pairs: int = 5
+    breaks: int = 3
 
 
 FULL: Final = Size()
-SMALL: Final = Size(nodes=100, waiting=20, seconds=2, rounds=2, pairs=1)
+SMALL: Final = Size(nodes=100, waiting=20, seconds=2, rounds=2, pairs=1, breaks=1)
 
 
 def run(size: Size = FULL) -> Report:
     """Measure."""
     rows: list[Row] = []
-    for classes, name in ((12, "12 classes"), (size.waiting, "all different")):
+    for classes, name in ((_CLASSES, f"{_CLASSES} classes"), (size.waiting, "all different")):
         with_them: list[float] = []
         without: list[float] = []
         looks: list[float] = []
@@ -74,6 +80,11 @@ def run(size: Size = FULL) -> Report:
             row(name, "with reasons, of a pair", "%", [statistics.median(shares)], target=_MOST_PERCENT),
             row(name, "a look at all of them", "ms", looks),
         ]
+    found = ages(size.nodes, size.waiting, _CLASSES, size.breaks)
+    rows += [
+        row("a node breaks", "until all statuses say so", "s", [max(found.statuses)], target=_OLDEST_S),
+        row("a node breaks", "until all pods say so", "s", [max(found.texts)]),
+    ]
     return Report(bench="reasons", machine=machine(), rows=rows)
 
 

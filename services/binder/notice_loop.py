@@ -138,6 +138,8 @@ class NoticeLoop:
             if self._events:
                 writes = await self._try(self._events.popleft())
             elif (notice := self._notices.next(self._clock.monotonic_s())) is not None:
+                if not notice.has_object:
+                    continue
                 writes = await self._try(notice)
             elif self._scheduled:
                 writes = await self._try(self._scheduled.popleft())

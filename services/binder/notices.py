@@ -53,6 +53,11 @@ class NoticeWrite(NamedTuple):
     pod: str = ""
     pod_uid: str = ""
 
+    @property
+    def has_object(self) -> bool:
+        """Whether there is something to write to: lone pods have no object that is about all of them."""
+        return bool(self.pod_uid or self.members.podgroup or (self.members.owner.name and self.members.owner.uid))
+
 
 class _StatusNotices(NamedTuple):
     """Notices of a status, by uid of the request."""

@@ -308,7 +308,7 @@ class Gangs:
             self._index.release(gang)
         if gang.due_ms is not None:
             heapq.heappush(self._due, (gang.due_ms, key))
-        if gang.is_empty:
+        if gang.is_empty and not (gang.age_seq and self._podgroup_of(key)):  # all of its pods may be made again
             self._index.forget(key)
         if key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))

@@ -91,6 +91,11 @@ class Scene:
         found = [*seen, *self.cell.failures]
         assert not found, [(one.kind, one.details) for one in found]
 
+    @property
+    def now_s(self) -> float:
+        """Virtual time."""
+        return self._loop.now_s
+
     async def after(self, seconds: float) -> None:
         """Let time pass."""
         await asyncio.sleep(seconds)

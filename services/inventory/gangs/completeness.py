@@ -36,9 +36,12 @@ def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, look
         lookup: Known state of that owner.
     """
     is_over = gang.is_past or gang.is_succeeded or bool(gang.ended)
+    has_lost_group = gang.key.kind == "podgroup" and group is None
+    if has_lost_group and gang.is_empty and not is_over:
+        return Completeness.OPEN  # its controller may restart it
     if is_over or gang.key.kind == "pod" or not gang.members or (look is not None and not lookup.is_known):
         return Completeness.COMPLETE
-    if gang.key.kind == "podgroup" and group is None:
+    if has_lost_group:
         return Completeness.OPEN
     members = gang.members.values()
     first = next(iter(members))

@@ -331,6 +331,15 @@ class World:
             task.cancel()
 
 
+async def test_a_notice_about_no_object_costs_no_pause() -> None:
+    world = World(notices_per_s=0.01)
+    world.kube.put("/api/v1/namespaces/ns/pods", {**a_pod("p0"), "status": {"phase": "Pending"}})
+    world.members()
+    async with world.writing():
+        world.say("waiting", "0 of 8 nodes fit")
+        await until(lambda: bool(world.conditions("p0")), deadline_s=5, what="the pod says so without a pause")
+
+
 async def test_conditions_and_events_stand_in_the_cluster() -> None:
     world = World()
     world.kube.put(

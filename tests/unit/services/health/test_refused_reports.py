@@ -71,6 +71,17 @@ async def test_of_a_refused_report_and_the_last_valid_one_the_worse_counts_for_e
         assert "refused report of device plug-in: Ascend910-6 SubHealthFault" in row.reason
 
 
+async def test_fields_that_are_ordered_otherwise_after_the_sum_was_taken_keep_new_work_away_alone(world: World) -> None:
+    """Which order the sum was taken in cannot be known; what the report says of health counts all the same."""
+    info = {"FaultDevList": [], "HeartbeatTime": 17, "HeartbeatInterval": 5, "NodeStatus": "UnHealthy"}
+    code = hashlib.sha256(go_text(info).encode()).hexdigest()
+    async with world.service():
+        world.noded("a", go_text({"NodeInfo": dict(reversed(info.items())), "CheckCode": code}))
+        row = await world.has("a", level=NO_NEW)
+        assert "refused report of NodeD: node status is UnHealthy" in row.reason
+        assert not makes_faulty(row)
+
+
 async def test_a_newer_refused_report_replaces_it_and_a_valid_one_ends_it(world: World) -> None:
     async with world.service():
         await world.has("a", level=OK)

@@ -1,5 +1,7 @@
 """Place in the queue of ranks that a gang has lost, and of pods that are requested anew."""
 
+import pytest
+
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members, requested
 
 AGE_SEQ = 7
@@ -162,3 +164,53 @@ def test_a_rank_whose_pods_fail_again_and_again_comes_first_no_longer() -> None:
     assert again(world, "fourth") == (AGE_SEQ, True), "it has run for long since"
     lose(world, 2)
     assert singles(world)[-1] == (AGE_SEQ, True), "the other ranks have nothing to do with it"
+
+
+def pass_time(world: GangWorld) -> None:
+    """Wait until no gang settles any more."""
+    for _ in range(3):
+        world.settle(after_s=0.3)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_job_whose_controller_restarts_all_of_its_pods_keeps_its_age(*, is_away: bool) -> None:
+    """Volcano's RestartJob replaces the PodGroup before or after the last pod is gone, and then makes all pods."""
+    owner = ("example.com/v1", "Thing", "train", "train-1")
+    world = GangWorld(settle_ms=200)
+    world.gangs.set_group(a_group("pg", least=2, owner=owner))
+    world.pods(*members(2))
+    pass_time(world)
+    (name,) = world.requests
+    world.verdict(name, accepted_seq=AGE_SEQ)
+    world.status(name, "placed")
+    world.pods(*members(2, node="n1", phase="Running"))
+    world.outcome(name)
+    world.status(name, "running")
+    pass_time(world)
+    for index in range(2):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    pass_time(world)
+    world.status(name, "failed")
+    pass_time(world)
+    if is_away:
+        world.gangs.drop_group("ns", "pg")
+        world.settle(after_s=0.01)
+    world.gangs.set_group(a_group("pg", uid="later", least=2, owner=owner))
+    pass_time(world)
+    world.pods(*(a_pod(f"p-{index}", uid=f"new-{index}", group="pg") for index in range(2)))
+    pass_time(world)
+    assert [(one.since_seq, one.min_available) for one in world.published] == [(0, 2), (AGE_SEQ, 2)]
+
+
+def test_nothing_is_kept_of_a_gang_whose_podgroup_is_gone() -> None:
+    world = running(2, 2)
+    for index in range(2):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    world.status(BASE, "failed")
+    world.settle(after_s=1)
+    world.gangs.drop_group("ns", "pg")
+    world.settle(after_s=1)
+    world.gangs.set_group(a_group("pg", least=2, version="7"))
+    world.pods(*(a_pod(f"p-{index}", uid=f"new-{index}", group="pg") for index in range(2)))
+    world.settle(after_s=1)
+    assert [one.since_seq for one in world.published] == [0, 0]
