@@ -107,7 +107,7 @@ def _foreign(state: State) -> dict[str, object]:
 def _usage(state: State) -> dict[str, object] | None:
     """What is counted for constraints, by node; None where nothing is."""
     view, names = state.constraints.view, state.table.names
-    if view is None:
+    if view.is_idle:
         return None
     index = view.usage
     found: dict[str, object] = {}

@@ -48,6 +48,8 @@ class ConstraintView(NamedTuple):
     """Volumes that claims get by the ledger."""
     moved: tuple[Placed, ...] = ()
     """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
+    is_idle: bool = False
+    """Nothing can be asked: no usage is known, and no job has constraints."""
 
     @property
     def checks_claims(self) -> bool:
@@ -68,7 +70,7 @@ class ConstraintView(NamedTuple):
 
 def no_constraints(table: NodeTable) -> ConstraintView:
     """What a round starts from where there is nothing to check."""
-    return ConstraintView(UsageIndex(), Topology(table), {}, len(table), Volumes())
+    return ConstraintView(UsageIndex(), Topology(table), {}, len(table), Volumes(), is_idle=True)
 
 
 class Obstacle(NamedTuple):
@@ -182,10 +184,14 @@ class ConstraintRound:
 
     Args:
         view: What the round starts from.
+
+    Attributes:
+        is_idle: Nothing can be asked, so pods that are placed need not be added.
     """
 
     def __init__(self, view: ConstraintView) -> None:
         self._view = view
+        self.is_idle = view.is_idle
         self._log: list[Placed] = []
         self._begun = 0
         self._checks: dict[Shape, _ShapeChecks] = {}
@@ -253,6 +259,10 @@ class ConstraintRound:
     def is_full(self, row: int) -> bool:
         """Whether a node takes no further pod, whatever it is."""
         return self._slots is not None and bool(self._slots[row] <= 0)
+
+    def limits(self, shape: Shape) -> bool:
+        """Whether constraints may exclude a row for a shape."""
+        return shape.profile is not None or self._slots is not None
 
     def full_rows(self) -> list[int]:
         """Rows that take no further pod."""

@@ -45,9 +45,8 @@ class NodeSnapshot:
         self.rows: dict[int, RowState] = {}
         self.takers: dict[str, dict[str, None]] = {}
         """Jobs that earlier verdicts of the record placed, by node."""
-        view = state.constraints.view
-        self.constraints = ConstraintRound(view) if view is not None else None
-        """Constraints, with the pods of earlier verdicts and ranks; None where there are none."""
+        self.constraints = ConstraintRound(state.constraints.view)
+        """Constraints, with the pods of earlier verdicts and ranks."""
         self.leaves = SwitchSnapshot(state, self.scorer)
         self.blocks = SuperpodSnapshot(state, self.scorer)
 
@@ -100,16 +99,14 @@ class NodeSnapshot:
 
     def note(self, profile: PodProfile, row: int) -> None:
         """Count a pod in the constraints of others."""
-        if self.constraints is not None:
-            self.constraints.add(profile, row)
+        self.constraints.add(profile, row)
 
     def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
         """Release a placement of whole chips."""
         self.leaves.give_back(verdict)
-        view = self.state.constraints.view
-        if view is not None:
-            pods = self.state.constraints.pods_of((verdict.uid, verdict.attempt))
-            self.constraints = ConstraintRound(view._replace(moved=tuple((pod, row, -1) for pod, row in pods)))
+        pods = self.state.constraints.pods_of((verdict.uid, verdict.attempt))
+        view = self.state.constraints.view._replace(moved=tuple((pod, row, -1) for pod, row in pods))
+        self.constraints = ConstraintRound(view)
         if placement.share is not None:
             return
         for pod in pods_of(placement):
@@ -189,9 +186,8 @@ class ShapeEvaluation:
     def _forbid(self) -> None:
         """Add what constraints forbid."""
         constraints = self._snapshot.constraints
-        if constraints is not None:
-            forbidden = constraints.reasons(self.shape)
-            self.reasons = np.where(self._alone == _FITS, forbidden, self._alone)
+        if constraints.limits(self.shape):
+            self.reasons = np.where(self._alone == _FITS, constraints.reasons(self.shape), self._alone)
 
     def key(self, row: int) -> tuple[int, int]:
         """Sort key of a node in the total order; the best node has the lowest."""

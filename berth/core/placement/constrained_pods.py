@@ -110,9 +110,10 @@ class ConstrainedPods:
         rows = np.flatnonzero(chosen)
         return int(rows[keys[rows].argmin()])
 
-    def allowed(self, shape: Shape) -> Fits:
-        """Rows on which constraints allow one more pod of a shape, shape (rows,)."""
-        return self.round.allowed(shape)
+    def allowed(self, shapes: Sequence[Shape]) -> Fits | None:
+        """Rows on which constraints allow one more pod of each of some shapes, shape (rows,); None for all."""
+        found = [self.round.allowed(shape) for shape in shapes if self.round.limits(shape)]
+        return np.logical_and.reduce(found) if found else None
 
     def forbidden(self, shape: Shape) -> dict[int, int]:
         """Nodes that would take a pod of a shape and that constraints forbid, by reason."""
@@ -139,6 +140,8 @@ class ConstrainedPods:
         All of these pods go where the first one goes, so each group of nodes with the same topology values is tried:
         first that of the best node, those without room for all left out. A single None for any other gang.
         """
+        if all(shape.profile is None for shape, _ in gang.request_class):
+            return [None]
         tasks = placing_order(gang.request_class, plain_last=self._scorer.settings.plain_pods)
         shape = gang.request_class[tasks[0]][0]
         groups = self.round.homes(shape)

@@ -92,12 +92,11 @@ class PlacementRound:
         self._counts = counts
         self._policy = policy
         self._nodes = RoundNodes(scorer)
-        round_ = ConstraintRound(constraints or no_constraints(scorer.table))
-        marked = self._marked = ConstrainedPods(self._nodes, views, round_)
-        self._constrained = marked if constraints is not None else None
-        self._single = SinglePods(self._nodes, views, counts, round_.is_full)
+        self._constraints = ConstraintRound(constraints or no_constraints(scorer.table))
+        marked = self._marked = ConstrainedPods(self._nodes, views, self._constraints)
+        self._single = SinglePods(self._nodes, views, counts, self._constraints.is_full)
         self._refusals = RoundRefusals(
-            self._nodes, views, marked.forbidden, marked.constraint_counts, round_.obstacle, counted
+            self._nodes, views, marked.forbidden, marked.constraint_counts, self._constraints.obstacle, counted
         )
         blocks = blocks or inputs_without_jobs(scorer.table)
         self._of_job = blocks.colocation.of_job
@@ -153,7 +152,6 @@ class PlacementRound:
             self._refusals,
             self._planned,
             self._marked,
-            self._constrained,
             self._begin_gang,
             self._roll_back,
             self._returned,
@@ -285,15 +283,13 @@ class PlacementRound:
         """Begin with the next gang: what was placed before it stays placed."""
         self._nodes.begin_gang()
         self._planned.begin_gang()
-        if self._constrained is not None:
-            self._constrained.round.begin_gang()
+        self._constraints.begin_gang()
 
     def _roll_back(self) -> None:
         """Return everything that the pods of the current gang have taken."""
         self._nodes.roll_back()
         self._planned.roll_back()
-        if self._constrained is not None:
-            self._constrained.round.roll_back()
+        self._constraints.roll_back()
 
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
         """Placement of a gang, beside the nodes that failed for it before if there is one; else why there is none."""
@@ -313,9 +309,8 @@ class PlacementRound:
 
     def _find_anywhere(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
         """Placement of a gang on the rows that are not avoided; where there is none, why its pods find no room."""
-        homes = self._constrained.homes(gang) if self._constrained is not None else [None]
         found: list[NotPlaced] = []
-        for home in homes:
+        for home in self._marked.homes(gang):
             planned = self._planned.plan(gang, missing, allowed=self._allowed(gang, home))
             if isinstance(planned, Refusal):
                 found.append(NotPlaced(first_planned(gang), planned))
@@ -329,15 +324,13 @@ class PlacementRound:
     def _allowed(self, gang: Gang, home: Home | None) -> Fits | None:
         """Rows that constraints leave to the planned pods of a gang, shape (rows,); None for all."""
         shapes = planned_shapes(gang)
-        if not shapes or (self._constrained is None and not self._avoided):
+        if not shapes:
             return None
-        allowed: Fits = np.ones(len(self._scorer.table), np.bool_)
-        if self._constrained is not None:
-            allowed = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
+        allowed = self._marked.allowed(shapes)
         if self._avoided:
-            allowed = allowed.copy()
+            allowed = np.ones(len(self._scorer.table), np.bool_) if allowed is None else allowed
             allowed[list(self._avoided)] = False
-        return allowed if home is None else allowed & home.rows
+        return allowed if home is None or allowed is None else allowed & home.rows
 
     def _place(
         self, gang: Gang, planned: PlannedRows, missing: Sequence[int], home: Home | None
@@ -349,11 +342,11 @@ class PlacementRound:
         nodes, table_names, settings = self._nodes, self._scorer.table.names, self._scorer.settings
         with_chips: dict[int, None] = {}
         near = self._near_rest(gang, missing)
-        constrained = self._constrained
+        constraints = self._constraints
         placed = 0
         for index, ranks in tasks_in_order(gang, plain_last=settings.plain_pods):
             shape = gang.request_class[index][0]
-            profile = gang.profiles[index] if constrained is not None and gang.profiles else None
+            profile = gang.profiles[index] if gang.profiles and not constraints.is_idle else None
             is_planned, is_marked = shape.is_planned, shape.is_constrained
             if near is None and not shape.chips and with_chips and mixes_freely(settings):
                 near = NearPods(nodes, with_chips, self._single.is_full)
@@ -366,13 +359,13 @@ class PlacementRound:
                 else:
                     row = self._best(shape, near)
                 if row is None:
-                    by_gang = constrained.constraint_counts(shape) if constrained is not None and placed else []
+                    by_gang = self._marked.constraint_counts(shape) if placed else []
                     self._roll_back()
                     return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing, by_gang=by_gang))
                 names[rank] = table_names[row]
                 chips[rank] = nodes.take(row, shape)
-                if constrained is not None and profile is not None:
-                    constrained.round.add(profile, row)
+                if profile is not None:
+                    constraints.add(profile, row)
                 if shape.chips:
                     with_chips[row] = None
                 placed += 1
@@ -392,9 +385,9 @@ class PlacementRound:
 
     def _claims(self, gang: Gang) -> list[ClaimVolume]:
         """Claims of the gang that was placed last, and the volumes that they get."""
-        if self._constrained is None or not any(profile.constraints.claims for profile in gang.profiles):
+        if not any(profile.constraints.claims for profile in gang.profiles):
             return []
-        return self._constrained.round.claims_of_gang(gang.pods_in_order())
+        return self._constraints.claims_of_gang(gang.pods_in_order())
 
     def _near_rest(self, gang: Gang, missing: Sequence[int]) -> NearPods | None:
         """Nodes near the rest of its gang, for a gang without chips that is part of one; None for any other.
@@ -409,8 +402,7 @@ class PlacementRound:
 
     def _planned_row(self, shape: Shape, row: int) -> int | None:
         """Row of a plan; None when the pods before this one have made constraints forbid it."""
-        constrained = self._constrained
-        return row if constrained is None or constrained.round.allows(shape, row) else None
+        return row if self._constraints.allows(shape, row) else None
 
     def _best(self, shape: Shape, near: NearPods | None) -> int | None:
         """Row of the best node for a pod whose nodes are offered, one near its gang first; None when no node fits."""

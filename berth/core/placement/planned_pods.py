@@ -172,7 +172,6 @@ class RoundParts(NamedTuple):
         refusals: Refusals of pods that find no room.
         planned: Plans of gangs with affinity.
         marked: Best node for one more pod whose nodes are marked.
-        constrained: The same, for its constraints; None where there are none.
         begin_gang: Begins with the next gang: what was placed before it stays placed.
         roll_back: Returns everything that the current gang has taken.
         returned: As ``roll_back``, because of an error; gives the refusal.
@@ -185,7 +184,6 @@ class RoundParts(NamedTuple):
     refusals: RoundRefusals
     planned: PlannedPods
     marked: ConstrainedPods
-    constrained: ConstrainedPods | None
     begin_gang: Callable[[], None]
     roll_back: Callable[[], None]
     returned: Callable[[Gang, Exception], Refusal]

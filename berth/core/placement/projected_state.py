@@ -240,7 +240,7 @@ class ProjectedState:
             self._update_leaves()
         state, missing = self._state, self._missing
         constraints = self._constraints()
-        counts = candidate_counts([gang], full=constraints.full_nodes if constraints is not None else 0)
+        counts = candidate_counts([gang], full=constraints.full_nodes)
         views = {
             shape: self._scorer.candidates(
                 shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
@@ -262,16 +262,17 @@ class ProjectedState:
         )
         return placement_round.choose([gang]).verdicts[0].placement
 
-    def _constraints(self) -> ConstraintView | None:
+    def _constraints(self) -> ConstraintView:
         """Constraints at this moment: without the pods that have ended, and with those that have started."""
         constraints = self._state.constraints
-        if constraints.view is None:
-            return None
+        view = constraints.view
+        if view.is_idle:
+            return view
         moved = [(pod, row, -1) for key in sorted(self._ended) for pod, row in constraints.pods_of(key)]
         row_of = self._table.row
         for pods, placement in self._placed:
             moved += [(pod, row_of(node), 1) for pod, node in zip(pods, placement.names(), strict=False)]
-        return constraints.view._replace(moved=tuple(moved))
+        return view._replace(moved=tuple(moved))
 
     def _update_leaves(self) -> None:
         """Apply the pending starts and ends to the leaf switches."""

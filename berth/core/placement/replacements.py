@@ -225,7 +225,7 @@ def _found(
     wanted = frozenset(leaving.ranks)
     for index, ranks in tasks_in_order(gang, plain_last=parts.nodes.scorer.settings.plain_pods):
         shape = gang.request_class[index][0]
-        profile = gang.profiles[index] if parts.constrained is not None and gang.profiles else None
+        profile = gang.profiles[index] if gang.profiles and not parts.marked.round.is_idle else None
         for rank in (rank for rank in ranks if rank in wanted):
             place = chooser.place(rank, shape, profile)
             if place is None:
@@ -245,17 +245,15 @@ def _found(
 
 def _own_places(parts: RoundParts, leaving: LeavingPods) -> OwnPlaces:
     """Places of the gang, and those to which its leaving pods can return."""
-    nodes, constrained = parts.nodes, parts.constrained
-    profiles = leaving.gang.pods_in_order() if constrained is not None else []
+    nodes, constraints = parts.nodes, parts.marked.round
+    profiles = [] if constraints.is_idle else leaving.gang.pods_in_order()
 
     def returns(rank: int, row: int, pod: PodShare, shape: Shape) -> bool:
         if not nodes.fits_again(row, shape, pod.chips):
             return False
-        if constrained is None or not profiles:
-            return True
-        if leaving.have_ended:
-            return constrained.round.allows(shape, row)
-        return constrained.round.allows_again(profiles[rank], shape, row)
+        if leaving.have_ended or not profiles:
+            return constraints.allows(shape, row)
+        return constraints.allows_again(profiles[rank], shape, row)
 
     return OwnPlaces(leaving, nodes.scorer.table.row_of, returns)
 
@@ -289,10 +287,9 @@ def _planned(
     if not shapes:
         return _PlannedRows()
     index = next(index for index, (shape, _) in enumerate(leaving.gang.request_class) if shape == shapes[0])
-    allowed = near
-    if parts.constrained is not None:
-        by_shape = [parts.constrained.allowed(shape) for shape in shapes]
-        allowed = np.logical_and.reduce(by_shape if near is None else [near, *by_shape])
+    allowed = parts.marked.allowed(shapes)
+    if near is not None:
+        allowed = near if allowed is None else near & allowed
     if leaving.gang.tor_affinity:
         leaves = parts.planned.leaves
         if not len(leaves.leaves):
@@ -359,10 +356,10 @@ def _placement(
 
 def _claims(parts: RoundParts, leaving: LeavingPods) -> list[ClaimVolume]:
     """Claims of the leaving pods that are not bound, and the volumes that they get."""
-    profiles = leaving.gang.pods_in_order()
-    if parts.constrained is None or not profiles:
+    if not any(profile.constraints.claims for profile in leaving.gang.profiles):
         return []
-    return parts.constrained.round.claims_of_gang([profiles[rank] for rank in leaving.ranks])
+    profiles = leaving.gang.pods_in_order()
+    return parts.marked.round.claims_of_gang([profiles[rank] for rank in leaving.ranks])
 
 
 class _Chooser:
@@ -378,7 +375,7 @@ class _Chooser:
         is_strict: bool,
     ) -> None:
         self._nodes = parts.nodes
-        self._constrained, self._marked = parts.constrained, parts.marked
+        self._marked, self._constraints = parts.marked, parts.marked.round
         self._leaving = leaving
         self._own = own
         self._planned = planned
@@ -399,18 +396,18 @@ class _Chooser:
             return None
         if shape.chips:
             self._with_chips[row] = None
-        constrained = self._constrained
+        constraints = self._constraints
         if row == home:
-            if self._leaving.have_ended and constrained is not None and profile is not None:
-                if not constrained.round.allows(shape, row):
+            if self._leaving.have_ended and profile is not None:
+                if not constraints.allows(shape, row):
                     return None
-                constrained.round.add(profile, row)
+                constraints.add(profile, row)
             return _Place(row, self._own.pods[rank].chips)
-        if shape.is_planned and constrained is not None and not constrained.round.allows(shape, row):
+        if shape.is_planned and not constraints.allows(shape, row):
             return None
         chips = self._nodes.take(row, shape)
-        if constrained is not None and profile is not None:
-            constrained.round.add(profile, row)
+        if profile is not None:
+            constraints.add(profile, row)
         return _Place(row, chips)
 
     def _row(self, rank: int, shape: Shape, home: int | None) -> int | None:

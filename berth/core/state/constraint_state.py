@@ -17,7 +17,7 @@ import msgspec
 
 from berth.core.changes import NO_CHANGES, TOPOLOGY_CHANGED, Changes, ChangesBuilder, ConstraintChangesBuilder, JobKey
 from berth.core.cluster.node_table import NodeTable
-from berth.core.constraints.constraint_round import ConstraintView
+from berth.core.constraints.constraint_round import ConstraintView, no_constraints
 from berth.core.constraints.preferences import has_preferences
 from berth.core.constraints.selectors import NamespaceLabels, PodKey
 from berth.core.constraints.topology import Topology
@@ -93,18 +93,17 @@ class ConstraintState:
         return self._namespaces
 
     @property
-    def view(self) -> ConstraintView | None:
-        """What a round starts from; None where there is nothing to check."""
+    def view(self) -> ConstraintView:
+        """What a round starts from."""
         if self._index is None:
-            return None
+            return no_constraints(self._table)
         rows, decided = len(self._table), self.claims.all()
         return ConstraintView(self._index, self._topology, self._namespaces, rows, self._volumes, decided)
 
     @property
     def full_nodes(self) -> int:
         """Number of nodes that take no further pod, whatever it is."""
-        view = self.view
-        return 0 if view is None else view.full_nodes
+        return self.view.full_nodes
 
     def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
         """Apply a fact of usage, of a namespace, or about volumes.

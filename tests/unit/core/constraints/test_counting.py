@@ -109,7 +109,7 @@ def test_nothing_is_counted_any_more_once_no_job_has_constraints(fact: Namespace
     kind = SUBJECTS.fact_namespace if isinstance(fact, NamespaceSeen) else SUBJECTS.fact_storage
     mine, its = both_dump(cell, kind(fact.name), fact)
     assert mine == its
-    assert cell.state.constraints.view is None
+    assert cell.state.constraints.view.is_idle
     assert placed(cell, "two", a_task(app="a")) == ["a1"]
 
 
@@ -120,7 +120,7 @@ def test_nothing_is_counted_any_more_once_no_fact_tells_of_usage() -> None:
     assert cell.refuse(job("one", a_task())).counts
     mine, its = both_dump(cell, SUBJECTS.fact_usage("all"), usage_of("all", [], []))
     assert mine == its
-    assert cell.state.constraints.view is None
+    assert cell.state.constraints.view.is_idle
     assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["one"]
 
 
