@@ -59,9 +59,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
     required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores; 3
     also decides which volumes claims get that wait for their first pod, and the binder binds them."""
-    chain: Annotated[int, Meta(ge=0, le=1)] = RELEASE.chain
-    """Whether records have a digest over the one before, so that a message without the right one changes nothing; once
-    1 it cannot be 0 again. Releases before 0.5 do not read such records."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -147,7 +147,7 @@ async def test_settings_of_a_new_epoch_are_those_of_the_next_answer() -> None:
     shard = cell.shards[0]
     assert (await ask(shard, 1, cell.dispatcher.state.fold.head)).ready
     assert shard.scorer.settings == Settings(
-        health_first=True, skims_classes=True, corrections=1, plain_pods=True, constraints=3, chain=1
+        health_first=True, skims_classes=True, corrections=1, plain_pods=True, constraints=3
     )
     await cell.close()
 
