@@ -103,9 +103,6 @@ class Settings(Part, frozen=True):
     """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
     that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
     ``reference_parity``."""
-    chain: int = 0
-    """Chain of records: 0 none, as in all records before 0.5; 1 each record has a digest over the one before it, and a
-    message without the right one is void. Records and snapshots have a version of their own from 1 on."""
     waiting_jobs_max: int = 25_000
     """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
     waiting_pods_max: int = 1_000_000
@@ -115,11 +112,6 @@ class Settings(Part, frozen=True):
     def recovers(self) -> bool:
         """Whether faults of placed jobs are handled."""
         return self.recoveries > 0
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether records may have recoveries: releases that pass over them do not read the records of the epoch."""
-        return self.recoveries > 0 or self.chain > 0
 
     @property
     def holds_places_ms(self) -> int:
@@ -135,7 +127,6 @@ class Settings(Part, frozen=True):
 RELEASE: Final = Settings(
     corrections=CORRECTIONS_OF_0_5,
     plain_pods=True,
-    chain=1,
 )
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
 :class:`Settings` are those of records that do not have the field."""

@@ -34,14 +34,10 @@ class Version(NamedTuple):
 Versions = Mapping[str, Sequence[Version]]
 """Versions by kind, each table ascending."""
 
-RECOVERIES: Final = Version(2, "0.5", "recoveries")
-"""Records and snapshots with recoveries: ranks of a placed attempt that leave, and their new places."""
-CHAIN: Final = Version(3, "0.5", "chain")
-"""Records with a chain value, and snapshots that contain it; their fields are those of version 2."""
 VERSIONS: Final[Versions] = {
-    Epoch.KIND: (Version(1), Version(2, "0.5", "chain")),
-    Round.KIND: (Version(1), RECOVERIES, CHAIN),
-    SnapshotBody.KIND: (Version(1), RECOVERIES, CHAIN),
+    Epoch.KIND: (Version(2, "0.5"),),
+    Round.KIND: (Version(3, "0.5"),),
+    SnapshotBody.KIND: (Version(3, "0.5"),),
 }
 """What this release writes. The last version of a kind is the ``VERSION`` of its message; version 1 of a new kind of
 the ledger names a release."""
@@ -72,7 +68,7 @@ def encode_record(
     ]
     newest = enabled[-1]
     envelope = sealed(message, version=newest.number, release=newest.release)
-    if settings.chain and sequence:
+    if sequence:
         envelope = msgspec.structs.replace(envelope, chain=chained(chain, sequence, envelope))
     return envelope.encode()
 

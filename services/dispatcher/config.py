@@ -52,9 +52,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     plain_pods: bool = RELEASE.plain_pods
     """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
     0.5 did."""
-    chain: Annotated[int, Meta(ge=0, le=1)] = RELEASE.chain
-    """Whether records have a digest over the one before, so that a message without the right one changes nothing; once
-    1 it cannot be 0 again. Releases before 0.5 do not read such records."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

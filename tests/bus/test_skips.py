@@ -31,7 +31,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(90)
 CLOCK = SystemClock()
-CHAINED = Settings(chain=1, attempts_max=3)
+CHAINED = Settings(attempts_max=3)
 
 
 async def folded(bus: NatsBus) -> LedgerFold:

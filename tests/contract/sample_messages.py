@@ -148,7 +148,6 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "restart_share_percent",
             "hold_places_ms",
             "fault_settle_ms",
-            "chain",
             "waiting_jobs_max",
             "waiting_pods_max",
         },
@@ -745,7 +744,6 @@ def _settings() -> Settings:
         restart_share_percent=10,
         hold_places_ms=45_000,
         fault_settle_ms=150,
-        chain=1,
         waiting_jobs_max=30_000,
         waiting_pods_max=900_000,
     )

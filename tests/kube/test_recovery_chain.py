@@ -17,6 +17,7 @@ from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import How, Recovery, RecoveryStatus
 from berth.schemas.status import JobStatus
+from tests.support.chained_records import append
 from tests.support.inventories import DEADLINE_S, Heard, inventory, make_node, pod_of, set_phase
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_placement
@@ -65,7 +66,7 @@ class Desk:
         return await self.api.get(f"{self.pods}/{name}")
 
     async def append(self, record: Epoch | Round) -> None:
-        self.records = await self.bus.append(encode(record), expected_seq=self.records)
+        self.records = await append(self.bus, record)
 
     async def record(self, **parts: object) -> None:
         number = self.records

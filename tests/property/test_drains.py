@@ -174,7 +174,7 @@ class History:
         state, scheduler = self.copied()
         fold = state.fold
         epoch = Epoch(fold.epoch + 1, fold.head, state.facts_seq, self.ground.now_ms, "test", fold.settings)
-        scheduler.begin(state.apply_record(fold.head + 1, encode(epoch)).changes)
+        scheduler.begin(state.apply_record(fold.head + 1, state.fold.encoded(epoch)).changes)
         for _ in range(TURNS_MAX):
             opening = scheduler.open(self.ground.now_ms).opening
             if opening is None:
@@ -184,7 +184,7 @@ class History:
             assert not [name for name in started if self.request(name).run_ms]
             if started:
                 return  # others may have less room for it
-            scheduler.adopt(recorded, state.apply_record(state.fold.head + 1, encode(recorded.round)))
+            scheduler.adopt(recorded, state.apply_record(state.fold.head + 1, state.fold.encoded(recorded.round)))
         raise AssertionError("turns do not end")
 
 

@@ -181,7 +181,6 @@ def draw(seed: int) -> Story:
     if has_strangers(seed):
         drawn += ["stranger"] * 5 + ["reject"] * 2 + ["mount"] * 4
     if _is_contested(seed):
-        settings.decisions["chain"] = seed // CONTESTED % 2
         drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]
     events = [_event(chance, verb) for verb in drawn]
     if _has_busy_owners(seed):

@@ -11,6 +11,7 @@ from berth.schemas.recovery import How, Recovery, Scope
 from berth.schemas.subjects import StreamName
 from berth.services.binder.cluster import Gang
 from tests.support.binder_cluster import World
+from tests.support.chained_records import append
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of, pods_of
 from tests.support.waiting import until_true
 
@@ -30,7 +31,7 @@ class BinderLedger:
         self.records = 0
 
     async def append(self, record: Epoch | Round) -> None:
-        self.records = await self.bus.append(encode(record), expected_seq=self.records)
+        self.records = await append(self.bus, record)
 
     async def place(self, gang: Gang, count: int) -> None:
         rows = []

@@ -46,7 +46,7 @@ class Life:
         epoch = Epoch(
             1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, corrections=corrections, recoveries=recoveries)
         )
-        self.to_examine.update(self.state.apply_record(1, encode(epoch)).changes.gangs_to_examine)
+        self.to_examine.update(self.state.apply_record(1, self.state.fold.encoded(epoch)).changes.gangs_to_examine)
         self.job("accepted")
         if is_placed:
             self.place(attempt)
@@ -94,7 +94,9 @@ class Life:
         self.record(head + 1, record)
 
     def record(self, sequence: int, record: Round) -> None:
-        self.to_examine.update(self.state.apply_record(sequence, encode(record)).changes.gangs_to_examine)
+        self.to_examine.update(
+            self.state.apply_record(sequence, self.state.fold.encoded(record)).changes.gangs_to_examine
+        )
 
     def due(self) -> Due:
         found = examine(self.state, self.to_examine, at_ms=self.at_ms)

@@ -29,7 +29,6 @@ from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart
 from berth.schemas.recording import Entry
 from berth.schemas.recovery import How, Scope
 from berth.schemas.status import SnapshotBody
-from berth.schemas.versions import encode_record
 from tests.support.cells import a_job, a_node
 
 P = PodPhase
@@ -110,7 +109,7 @@ class RecoveringGangs:
             self.job_fact(job)
 
     def append(self, message: Epoch | Round) -> Folded:
-        data = encode_record(message, self.settings)
+        data = self.state.fold.encoded(message)
         self.records.append(data)
         folded = self.state.apply_record(self.state.fold.head + 1, data)
         assert not folded.void

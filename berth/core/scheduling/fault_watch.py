@@ -57,11 +57,6 @@ class FaultWatch:
             at_ms: The moment.
         """
         fold, gangs = self._state.fold, list(gangs)
-        if not fold.settings.has_steps:
-            self._due_ms.clear()
-            self._wanting.clear()
-            self._unheard.clear()
-            return [], []
         uids = dict.fromkeys(gangs if fold.settings.recoveries else filter(self._lacks_places, gangs))
         uids.update(dict.fromkeys([*self.due(at_ms), *self._unheard]))
         if self._wanting:

@@ -182,7 +182,7 @@ async def test_a_process_that_knew_skips_does_not_go_on_without_their_stream(cel
 
 
 LEADER, FORGER, READER = signer(1), signer(2), signer(3)
-CHAINED = Settings(chain=1)
+CHAINED = Settings()
 
 
 async def signed(by: Signer | None) -> tuple[FakeBus, FakeBus]:

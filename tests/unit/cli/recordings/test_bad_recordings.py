@@ -16,8 +16,9 @@ from berth.formats.recordings.recording import FORMAT, MAGIC, frames_of, read
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Round
 from berth.schemas.recording import Entry, RecordingHead, RecordingPart
+from tests.support.chained_records import rechained
 
-STORED = (Path(__file__).parents[3] / "replay" / "v0.4" / "refusals.berthlog").read_bytes()
+STORED = (Path(__file__).parents[3] / "replay" / "v0.5" / "refusals.berthlog").read_bytes()
 _FRAME_MAX = 1 << 20
 
 
@@ -40,12 +41,12 @@ def with_placement(damage: Callable[[list[Any]], None]) -> bytes:
     reading = read([STORED])
     entries = list(reading)
     for index, entry in enumerate(entries):
-        kind, version, record = msgspec.msgpack.decode(entry.data)
+        kind, version, record, *more = msgspec.msgpack.decode(entry.data)
         placed = [verdict[4] for verdict in record[5] if verdict[4]] if kind == Round.KIND else []
         if placed:
             damage(placed[0])
-            entries[index] = Entry(entry.sequence, msgspec.msgpack.encode((kind, version, record)))
-            return b"".join(frames_of(reading.head, entries))
+            entries[index] = Entry(entry.sequence, msgspec.msgpack.encode((kind, version, record, *more)))
+            return b"".join(frames_of(reading.head, rechained(entries)))
     raise AssertionError("no placement")
 
 
@@ -54,10 +55,10 @@ def with_adoption() -> bytes:
     reading = read([STORED])
     entries = list(reading)
     index = next(index for index, entry in enumerate(entries) if not entry.subject and entry.sequence == 2)
-    kind, version, record = msgspec.msgpack.decode(entries[index].data)
+    kind, version, record, *more = msgspec.msgpack.decode(entries[index].data)
     record[8] = [["default", "strange", "uid-strange", [b"\0\1n", bytes(4), [[1, 1, 0, 0]], b"\x80"]]]
-    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, record)))
-    return b"".join(frames_of(reading.head, entries))
+    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, record, *more)))
+    return b"".join(frames_of(reading.head, rechained(entries)))
 
 
 def with_snapshot(ledger: bytes) -> bytes:

@@ -91,7 +91,7 @@ async def test_a_message_that_claims_to_know_facts_to_come_holds_up_nothing() ->
         await live.began.wait()
         await cell.settle()
         foreign = Round(epoch=1, base_seq=head, facts_seq=10**12, at_ms=0, number=9)
-        await append(cell.user, encode_record(foreign, Settings(chain=1), sequence=head + 1), GARBAGE)
+        await append(cell.user, encode_record(foreign, Settings(), sequence=head + 1), GARBAGE)
         await cell.nodes([a_node("c")])
         await until(lambda: len(printed) >= 3, deadline_s=5, what="what is stored is printed")
         printing.cancel()

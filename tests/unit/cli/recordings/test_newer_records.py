@@ -15,8 +15,9 @@ from berth.runtime.recording import anonymise_file
 from berth.schemas.envelope import NewerVersionError, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import Entry
+from tests.support.chained_records import rechained
 
-STORED = (Path(__file__).parents[3] / "replay" / "v0.4" / "refusals.berthlog").read_bytes()
+STORED = (Path(__file__).parents[3] / "replay" / "v0.5" / "refusals.berthlog").read_bytes()
 KINDS = [(Round.KIND, Round.VERSION + 1), (Epoch.KIND, Epoch.VERSION + 1), ("ledger.hold", 1)]
 COMMANDS = [
     ["replay", "{file}"],
@@ -35,7 +36,7 @@ def newer(kind: str, version: int) -> bytes:
     index = next(index for index, entry in enumerate(entries) if not entry.subject and entry.sequence == 3)
     body = msgspec.Raw(msgspec.msgpack.encode([1, 2, 0, 5, {"of": "another form"}]))
     entries[index] = Entry(3, msgspec.msgpack.encode((kind, version, body, "9.7")))
-    return b"".join(frames_of(reading.head, entries))
+    return b"".join(frames_of(reading.head, rechained(entries)))
 
 
 @each_kind

@@ -257,13 +257,6 @@ def test_places_of_others_in_the_same_record_are_apart() -> None:
     assert (len(due.corrections), life.has("k"), life.has("f", 0)) == (1, (4, 5), (6,))
 
 
-def test_where_records_have_no_steps_nothing_is_corrected() -> None:
-    life = Node(recoveries=0)
-    life.hold("k", 2, 3)
-    life.says("k", 4, 5)
-    assert life.due().corrections == []
-
-
 @pytest.mark.parametrize(
     "correction",
     [

@@ -163,13 +163,6 @@ def test_a_rank_whose_pod_has_ended_does_not_start_the_job_anew() -> None:
     assert not life.due()
 
 
-def test_where_records_have_no_recoveries_such_a_job_counts_as_one_that_could_not_be_bound() -> None:
-    life = Restored(replicas=3, recoveries=0)
-    life.found(*RUN)
-    life.carry_out()
-    assert life.carry_out() == life.eviction("bind-failed")
-
-
 def three() -> dict[str, bytes]:
     """Columns of a fact with three pods."""
     index = pack([0, 1, 1], 4)
