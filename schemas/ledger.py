@@ -71,11 +71,6 @@ class Settings(Part, frozen=True):
     kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
     its tasks is; a record without room for all that is due gives no places; an attempt that a restored ledger does not
     know gets the places of its pods."""
-    plain_pods: bool = False
-    """Pods without chips by the rules of 0.5: a job may mix pods with and without chips on every product form, and its
-    pods without chips are placed last and near the others; a job without chips waits behind no job with chips and takes
-    no cpu or memory that a reservation counts; the score of a node for a pod without chips is its free cpu and memory.
-    Off, as in all records before 0.5."""
     constraints: int = 0
     """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
     records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1; 2 also lets the preferred ones
@@ -157,7 +152,6 @@ class Settings(Part, frozen=True):
 
 RELEASE: Final = Settings(
     corrections=CORRECTIONS_OF_0_5,
-    plain_pods=True,
     constraints=DECIDED_VOLUMES,
     drains=1,
     chain=1,

@@ -49,9 +49,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = RELEASE.corrections
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
-    plain_pods: bool = RELEASE.plain_pods
-    """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
-    0.5 did."""
     constraints: Annotated[int, Meta(ge=0, le=DECIDED_VOLUMES)] = RELEASE.constraints
     """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
     required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores; 3

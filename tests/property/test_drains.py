@@ -67,7 +67,6 @@ class History:
             keeps=True,
             drains=1,
             corrections=1,
-            plain_pods=True,
             queue_policy=policy,
             unknown_run_ms=UNKNOWN_MS,
             reserve_chips=8,

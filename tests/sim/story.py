@@ -209,7 +209,6 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "round_bytes_max": (10_000,),
         "tombstone_after_ms": (0, 2_000, 15_000),
         "constraints": (0, 1, 2),
-        "plain_pods": (False,),
         "drains": (0,),
         "needs_health": (False,),
     }

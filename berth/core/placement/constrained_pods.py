@@ -101,7 +101,7 @@ class ConstrainedPods:
         preferred = self.round.preferred(shape, chosen)
         if preferred is not None:
             scores = -(keys >> _RANK_BITS)
-            if shape.chips or shape.share is not None or not self._scorer.settings.plain_pods:
+            if shape.chips or shape.share is not None:
                 chosen &= scores == scores[chosen].max()
                 scores = preferred
             else:
@@ -139,7 +139,7 @@ class ConstrainedPods:
         All of these pods go where the first one goes, so each group of nodes with the same topology values is tried:
         first that of the best node, those without room for all left out. A single None for any other gang.
         """
-        tasks = placing_order(gang.request_class, plain_last=self._scorer.settings.plain_pods)
+        tasks = placing_order(gang.request_class)
         shape = gang.request_class[tasks[0]][0]
         groups = self.round.homes(shape)
         if groups is None:

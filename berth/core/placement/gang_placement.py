@@ -191,7 +191,7 @@ class PlacementRound:
         """
         if (rejected := self._rejected(gang)) is not None:
             yield _verdict(gang, refusal=rejected, final=rejected.code != INTERNAL)
-        elif self._policy is not None and gang.is_plain and self._scorer.settings.plain_pods:
+        elif self._policy is not None and gang.is_plain:
             yield from self._decide_plain(self._policy, gang, known, missing)
         elif self._policy is not None:
             yield from self._decide_under(self._policy, gang, known, missing)
@@ -351,7 +351,7 @@ class PlacementRound:
         near = self._near_rest(gang, missing)
         constrained = self._constrained
         placed = 0
-        for index, ranks in tasks_in_order(gang, plain_last=settings.plain_pods):
+        for index, ranks in tasks_in_order(gang):
             shape = gang.request_class[index][0]
             profile = gang.profiles[index] if constrained is not None and gang.profiles else None
             is_planned, is_marked = shape.is_planned, shape.is_constrained
