@@ -213,6 +213,11 @@ def draw_history(seed: int) -> History:
     """The history of a seed, which may be any number."""
     chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
     way = draw_way(chance)
+    return History(way, draw_steps(way, chance))
+
+
+def draw_steps(way: Way, chance: random.Random) -> tuple[Step, ...]:
+    """What happens in a cell that is so."""
     density = chance.choice((0.3, 0.6, 1.0))
     has_around = set(way.traits) >= _AROUND_TRAITS
     always = (*ALWAYS, *_AROUND) if has_around else ALWAYS
@@ -232,7 +237,7 @@ def draw_history(seed: int) -> History:
         count = max(count, STEPS_MAX)
     drawn = chance.choices(verbs, weights, k=count)
     turns = chance.choice(((1,), (0, 1, 1, 2), (0, 0, 0, 1, 3)))
-    steps = tuple(
+    return tuple(
         Step(
             verb,
             chance.randint(0, NUMBER_MAX),
@@ -242,7 +247,6 @@ def draw_history(seed: int) -> History:
         )
         for verb in drawn
     )
-    return History(way, steps)
 
 
 def ranges_of(numbers: Sequence[int]) -> str:

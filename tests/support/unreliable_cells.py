@@ -11,7 +11,7 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer
 from berth.schemas.status import SnapshotBody
-from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
+from berth.services.dispatcher.config import DecisionConfig
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.scorer.loop import Shard
@@ -100,9 +100,7 @@ class UnreliableCell(Cell):
         await self.dispatcher.stop()
         if decisions:
             changed = DecisionConfig(**decisions)  # type: ignore[arg-type]  # fields of the settings
-            self.config = DispatcherConfig(
-                shards=self.config.shards, decisions=changed, gather_timeout_s=self.config.gather_timeout_s
-            )
+            self.config = msgspec.structs.replace(self.config, decisions=changed)
         await self.start_dispatcher()
 
     async def start_shard(self, number: int) -> None:
