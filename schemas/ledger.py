@@ -67,11 +67,6 @@ class Settings(Part, frozen=True):
     kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
     its tasks is; a record without room for all that is due gives no places; an attempt that a restored ledger does not
     know gets the places of its pods."""
-    plain_pods: bool = False
-    """Pods without chips by the rules of 0.5: a job may mix pods with and without chips on every product form, and its
-    pods without chips are placed last and near the others; a job without chips waits behind no job with chips and takes
-    no cpu or memory that a reservation counts; the score of a node for a pod without chips is its free cpu and memory.
-    Off, as in all records before 0.5."""
     recoveries: int = 0
     """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
     deleted and placed again. Records and snapshots have version 2 from 1 on."""
@@ -126,7 +121,6 @@ class Settings(Part, frozen=True):
 
 RELEASE: Final = Settings(
     corrections=CORRECTIONS_OF_0_5,
-    plain_pods=True,
 )
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
 :class:`Settings` are those of records that do not have the field."""

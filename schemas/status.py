@@ -55,7 +55,7 @@ class JobStatus(Message, frozen=True):
     """INTAKE sequence at which it, or the request whose place it takes, was first accepted: its place in the queue
     among jobs of its priority. 0 in statuses before 0.5, and for a job that was rejected."""
     is_plain: bool = False
-    """It waits in the queue of jobs without chips, which no job with chips is ahead of (``plain_pods``)."""
+    """It waits in the queue of jobs without chips, which no job with chips is ahead of."""
     is_fragile: bool = False
     """It waits before other jobs of its priority: its gang runs with too few pods."""
 

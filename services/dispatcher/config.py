@@ -49,9 +49,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = RELEASE.corrections
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
-    plain_pods: bool = RELEASE.plain_pods
-    """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
-    0.5 did."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

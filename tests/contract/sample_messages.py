@@ -135,7 +135,6 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
         Settings: {
             "corrections",
-            "plain_pods",
             "recoveries",
             "grace_over_ms",
             "plan_before_delete",
@@ -731,7 +730,6 @@ def _settings() -> Settings:
         reserve_depth=8,
         unknown_run_ms=3_600_000,
         corrections=1,
-        plain_pods=True,
         recoveries=1,
         grace_over_ms=600_000,
         plan_before_delete=True,

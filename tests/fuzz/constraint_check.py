@@ -12,7 +12,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.constraints import Taint
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import Round, Settings, Verdict
+from berth.schemas.ledger import Round, Verdict
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
@@ -56,7 +56,6 @@ def see_constraints_hold(  # everything that is known
     Raises:
         Failure: They do.
     """
-    settings = state.fold.settings
     count: Counter[str] = Counter()
     relabelled = {rank: None for usage in neighbours.told.values() for rank in usage.relabelled}
     pods = [pod for usage in neighbours.told.values() for pod in usage.pods]
@@ -82,7 +81,7 @@ def see_constraints_hold(  # everything that is known
     for verdict in record.verdicts:
         job = state.jobs[verdict.namespace, verdict.name]
         if verdict.placement is not None:
-            _see_gang(oracle, verdict, job, settings, is_found=follows_pods(verdict, state.pods))
+            _see_gang(oracle, verdict, job, is_found=follows_pods(verdict, state.pods))
             moments.append(len(oracle.pods))
             count[CHECKED] += 1
         elif verdict.refusal is not None and job.request is not None:
@@ -121,7 +120,7 @@ def _see_refusal(oracle: FactOracle, moments: Sequence[int], request: JobRequest
     return True
 
 
-def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Settings, *, is_found: bool) -> None:
+def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, *, is_found: bool) -> None:
     """See that a gang breaks nothing, unless it is found where its pods run, and count it for the next ones.
 
     Raises:
@@ -131,8 +130,7 @@ def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Sett
     assert job.request is not None
     pods = asking(job.request, verdict.namespace, verdict.placement.names())
     chips = [task.chips for task in job.request.tasks for _ in range(task.replicas)]
-    is_planned = verdict.placement.switch is not None or verdict.placement.block is not None
-    ranks = sorted(range(len(pods)), key=lambda rank: (settings.plain_pods or is_planned) and not chips[rank])
+    ranks = sorted(range(len(pods)), key=lambda rank: not chips[rank])
     for rank in ranks:
         broken = [] if is_found else oracle.broken(pods[rank])
         if broken:
@@ -156,16 +154,14 @@ def _see_recovery(oracle: FactOracle, recovery: Recovery, held: Mapping[Held, He
     assert recovery.placement is not None
     request = state.jobs[recovery.namespace, recovery.name].request
     assert request is not None
-    settings, placement = state.fold.settings, recovery.placement
+    placement = recovery.placement
     tasks = [task for task in request.tasks for _ in range(task.replicas)]
     places = {
         rank: (_asking(request, tasks[rank], recovery.namespace, node), chips)
         for rank, node, chips in zip(recovery.ranks, placement.names(), placement.chips_by_rank(), strict=True)
     }
-    is_planned = placement.switch is not None or placement.block is not None
-    last = settings.plain_pods or is_planned
     is_found = follows_pods_of_step(recovery, state.pods)
-    for rank in sorted(places, key=lambda rank: last and not tasks[rank].chips):
+    for rank in sorted(places, key=lambda rank: not tasks[rank].chips):
         pod, chips = places[rank]
         key = (recovery.uid, recovery.attempt)
         own = held.get((*key, rank, True)) or held.get((*key, rank, False))

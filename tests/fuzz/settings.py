@@ -26,7 +26,6 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "reserve_chips": (1, 8, 16),
     "reserve_depth": (1, 2),
     "unknown_run_ms": (1, 10),
-    "plain_pods": (False,),
     "queue_policy": ("fifo", "easy", "conservative"),
 }
 """Values besides the default."""

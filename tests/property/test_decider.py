@@ -24,7 +24,6 @@ LOOK_MS = 2_000
 WAYS = st.fixed_dictionaries(
     {
         "queue_policy": st.sampled_from(("skip", "fifo", "easy", "conservative")),
-        "plain_pods": st.booleans(),
         "reserve_chips": st.sampled_from((1, 8, 16)),
         "reserve_depth": st.sampled_from((1, 2, 8)),
         "unknown_run_ms": st.sampled_from((1, 10, 1_000)),

@@ -60,7 +60,7 @@ def job(number: int, tasks: Sequence[Task], **changes: object) -> JobRequest:
 
 
 def seat_of(nodes: Sequence[NodeDescription], **fields: object) -> Seat:
-    seat = Seat(**{"plain_pods": True} | fields)
+    seat = Seat(**fields)
     by_name = {node.name: node for node in nodes}
     for domain, names in domains(nodes).items():
         seat.fact(f"node.{domain}", pack_nodes(domain, [by_name[name] for name in names], at_ms=1))
@@ -231,7 +231,7 @@ def a_request(request: JobRequest, tasks: list[Task]) -> JobRequest:
 def test_under_easy_jobs_without_chips_delay_no_promise_when_run_times_are_exact(
     jobs: list[PlannedJob], nodes: int
 ) -> None:
-    rules = Settings(queue_policy="easy", reserve_chips=1, plain_pods=True, corrections=1)
+    rules = Settings(queue_policy="easy", reserve_chips=1, corrections=1)
     _, timeline, entries = run_of(a_plan(*jobs, cluster=f"nodes={nodes}", settings=rules))
     known = jobs_of(timeline)
     for name, moments in promises(entries).items():

@@ -153,7 +153,7 @@ def see_refused(observer: Observer) -> None:
     waits = _line(state, queue)
     for index, (request, refusal) in enumerate(waits):
         name = _name(request)
-        in_lane = settings.plain_pods and not any(task.chips for task in request.tasks)
+        in_lane = not any(task.chips for task in request.tasks)
         # Only a strict queue holds a gang back for one that is before it and has no reservation.
         is_behind = refusal.code == "behind" and settings.queue_policy == "fifo" and refusal.ahead in line
         if is_behind or refusal.code == "reserved":

@@ -207,7 +207,6 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "round_gangs_max": (1, 2),
         "round_bytes_max": (10_000,),
         "tombstone_after_ms": (0, 2_000, 15_000),
-        "plain_pods": (False,),
         "needs_health": (False,),
     }
     found |= {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}

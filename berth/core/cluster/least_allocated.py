@@ -8,7 +8,7 @@ by name is the best.
 A taint with the effect ``PreferNoSchedule`` that the pod does not tolerate takes off more than that, and a preference
 of the pod adds to it, each with the weight of its plug-in in kube-scheduler.
 
-See decision plain_pods.
+See decision plain-pods.
 """
 
 from typing import Final, Protocol
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from berth.core.cluster.node_classes import unwanted_taints
 from berth.core.cluster.node_table import NodeTable
-from berth.schemas.ledger import Settings
 from berth.schemas.offers import Shape
 
 CPU_DEFAULT: Final = 100
@@ -44,19 +43,16 @@ class Left(Protocol):
     no_memory: int
 
 
-def least_allocated(table: NodeTable, shape: Shape, settings: Settings) -> Scores:
+def least_allocated(table: NodeTable, shape: Shape) -> Scores:
     """Score of each row for a pod, whether or not the pod fits there.
 
     Args:
         table: The nodes.
         shape: Shape of the pod; it has no chips.
-        settings: Without ``plain_pods`` every score is 0.
 
     Returns:
         Shape (rows,), at most 9999, and at least 0 where no taint is to be avoided.
     """
-    if not settings.plain_pods:
-        return np.zeros(len(table), np.int32)
     rows = table.view()
     cpu_left = table.cpu_free[rows] - table.no_cpu[rows] * np.int64(CPU_DEFAULT)
     memory_left = table.memory_free[rows] - table.no_memory[rows] * np.int64(MEMORY_DEFAULT)
@@ -71,10 +67,8 @@ def least_allocated(table: NodeTable, shape: Shape, settings: Settings) -> Score
     return scores
 
 
-def least_allocated_one(table: NodeTable, shape: Shape, row: int, state: Left, settings: Settings) -> int:
+def least_allocated_one(table: NodeTable, shape: Shape, row: int, state: Left) -> int:
     """As :func:`least_allocated`, for one row in a given state."""
-    if not settings.plain_pods:
-        return 0
     cpu_left = state.cpu_free - state.no_cpu * CPU_DEFAULT
     memory_left = state.memory_free - state.no_memory * MEMORY_DEFAULT
     cpu = _part(cpu_left - (shape.cpu_milli or CPU_DEFAULT), int(table.cpu[row]) + int(table.cpu_others[row]))

@@ -274,7 +274,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     gang_nodes = [pod.node for pod in pods if pod.chips]
     if gang.is_plain and gang.beside:
         gang_nodes = snapshot.state.blocks.colocation.of_job(gang.namespace, gang.beside)
-    order = placing_order(gang.request_class, plain_last=settings.plain_pods)
+    order = placing_order(gang.request_class)
     bonus: dict[int, int] | None = None
     for rank in sorted(range(len(tasks)), key=lambda rank: order.index(tasks[rank])):
         pod, shape, seat = pods[rank], gang.request_class[tasks[rank]][0], seats[rank]
@@ -318,7 +318,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
 
 def _leaves_room(gang: Gang, settings: Settings) -> bool:
     """Whether a gang leaves room to reservations, so that its nodes need not be the best."""
-    return gang.is_plain and settings.plain_pods and settings.queue_policy in {"easy", "conservative"}
+    return gang.is_plain and settings.queue_policy in {"easy", "conservative"}
 
 
 def _seeks_home(gang: Gang) -> bool:

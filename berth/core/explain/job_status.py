@@ -108,7 +108,7 @@ def status_of(
         backups=backups,
         submitted_ms=(request.created_at_ms if request is not None else 0) or job.at_ms,
         accepted_seq=accepted_of(job, request) if request is not None else job.accepted_seq,
-        is_plain=state.fold.settings.plain_pods and not chips,
+        is_plain=not chips,
         is_fragile=request is not None and is_fragile(request),
     )
 

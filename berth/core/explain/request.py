@@ -127,7 +127,6 @@ def _chips(request: JobRequest) -> int:
 
 
 def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
-    has_lanes = state.fold.settings.plain_pods
     before: list[tuple[QueueOrder, str, int]] = []
     waiting = 0
     for job in state.jobs.values():
@@ -136,7 +135,7 @@ def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
             continue
         if job.uid in placed and job.uid != gang.uid:
             continue
-        if has_lanes and bool(_chips(job.request)) == gang.is_plain:
+        if bool(_chips(job.request)) == gang.is_plain:
             continue
         waiting += 1
         order = queue_order(job, job.request)

@@ -101,7 +101,7 @@ class ConstrainedPods:
         preferred = self.round.preferred(shape, chosen)
         if preferred is not None:
             scores = -(keys >> _RANK_BITS)
-            if shape.chips or shape.share is not None or not self._scorer.settings.plain_pods:
+            if shape.chips or shape.share is not None:
                 chosen &= scores == scores[chosen].max()
                 scores = preferred
             else:
@@ -142,7 +142,7 @@ class ConstrainedPods:
         """
         if all(shape.profile is None for shape, _ in gang.request_class):
             return [None]
-        tasks = placing_order(gang.request_class, plain_last=self._scorer.settings.plain_pods)
+        tasks = placing_order(gang.request_class)
         shape = gang.request_class[tasks[0]][0]
         groups = self.round.homes(shape)
         if groups is None:

@@ -189,7 +189,7 @@ class PlacementRound:
         """
         if (rejected := self._rejected(gang)) is not None:
             yield _verdict(gang, refusal=rejected, final=rejected.code != INTERNAL)
-        elif self._policy is not None and gang.is_plain and self._scorer.settings.plain_pods:
+        elif self._policy is not None and gang.is_plain:
             yield from self._decide_plain(self._policy, gang, known, missing)
         elif self._policy is not None:
             yield from self._decide_under(self._policy, gang, known, missing)
@@ -344,7 +344,7 @@ class PlacementRound:
         near = self._near_rest(gang, missing)
         constraints = self._constraints
         placed = 0
-        for index, ranks in tasks_in_order(gang, plain_last=settings.plain_pods):
+        for index, ranks in tasks_in_order(gang):
             shape = gang.request_class[index][0]
             profile = gang.profiles[index] if gang.profiles and not constraints.is_idle else None
             is_planned, is_marked = shape.is_planned, shape.is_constrained

@@ -7,7 +7,7 @@ ones the first name.
 Nodes in one SuperPoD, or below one leaf and in no SuperPoD, are one domain, and belong to one shard. So if a shard does
 not answer, none of its nodes is near a gang: the pods with chips are on nodes of shards that did.
 
-See decision plain_pods.
+See decision plain-pods.
 """
 
 import heapq

@@ -223,7 +223,7 @@ def _found(
     chooser = _Chooser(parts, leaving, own, planned.rows, is_strict=near is not None)
     places: dict[int, _Place] = {}
     wanted = frozenset(leaving.ranks)
-    for index, ranks in tasks_in_order(gang, plain_last=parts.nodes.scorer.settings.plain_pods):
+    for index, ranks in tasks_in_order(gang):
         shape = gang.request_class[index][0]
         profile = gang.profiles[index] if gang.profiles and not parts.marked.round.is_idle else None
         for rank in (rank for rank in ranks if rank in wanted):

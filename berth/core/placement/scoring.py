@@ -146,7 +146,7 @@ class Scorer:
         elif shape.share is not None:
             chip_reasons, scores = share_reasons(self.table, self.shares, shape, self.settings)
         else:
-            chip_reasons, scores = reasons, least_allocated(table, shape, self.settings)
+            chip_reasons, scores = reasons, least_allocated(table, shape)
         if reasons.any():
             np.copyto(chip_reasons, reasons, where=reasons != _FITS)
             scores *= chip_reasons == _FITS
@@ -319,7 +319,7 @@ class Scorer:
 
     def _share_one(self, shape: Shape, row: int, state: RowState, base: RowState | None) -> tuple[int, int]:
         if shape.share is None:
-            return _FITS, least_allocated_one(self.table, shape, row, state, self.settings)
+            return _FITS, least_allocated_one(self.table, shape, row, state)
         before = base.share if base is not None else None
         return share_row(self.shares, shape, row, free=state.free, now=state.share, base=before, settings=self.settings)
 

@@ -37,9 +37,9 @@ _TRUE: Final = "true"
 def mixes_freely(settings: Settings) -> bool:
     """Whether any job may mix pods with and without chips; otherwise only as the rules of its form allow.
 
-    See decision plain_pods.
+    See decision plain-pods.
     """
-    return settings.plain_pods and not settings.reference_parity
+    return not settings.reference_parity
 
 
 def requested_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:

@@ -154,27 +154,24 @@ def has_no_chips(request_class: ClassKey) -> bool:
     return bool(request_class) and not any(shape.chips for shape, _ in request_class)
 
 
-def placing_order(request_class: ClassKey, *, plain_last: bool) -> list[int]:
-    """Tasks, by index, in the order in which their pods get nodes.
+def placing_order(request_class: ClassKey) -> list[int]:
+    """Tasks of a class, by index, in the order in which their pods get nodes.
 
-    Planned pods come first: the other pods must leave them their cpu and memory.
-
-    Args:
-        request_class: The class.
-        plain_last: Pods without chips come last, for they are placed near the others (decision plain_pods).
+    Planned pods come first: the other pods must leave them their cpu and memory. Pods without chips come last, for they
+    are placed near the others (decision plain-pods).
     """
 
     def stage(index: int) -> int:
         shape, _ = request_class[index]
-        return 0 if shape.is_planned else 1 if shape.chips or not plain_last else 2
+        return 0 if shape.is_planned else 1 if shape.chips else 2
 
     return sorted(range(len(request_class)), key=stage)
 
 
-def tasks_in_order(gang: Gang, *, plain_last: bool) -> Iterator[tuple[int, range]]:
+def tasks_in_order(gang: Gang) -> Iterator[tuple[int, range]]:
     """Tasks with the ranks of their pods, in the order in which they get their nodes."""
     starts = list(itertools.accumulate((pods for _, pods in gang.request_class), initial=0))
-    for index in placing_order(gang.request_class, plain_last=plain_last):
+    for index in placing_order(gang.request_class):
         yield index, range(starts[index], starts[index + 1])
 
 

@@ -82,7 +82,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     """
     refusal = (
         _check_tasks(request)
-        or _check_minimum(request, settings)
+        or _check_minimum(request)
         or _check_labels(request, settings)
         or _check_whole_gang(request)
         or check_constraints(request)
@@ -193,7 +193,7 @@ def _check_tasks(request: JobRequest) -> Refusal | None:
     return None
 
 
-def _check_minimum(request: JobRequest, settings: Settings) -> Refusal | None:
+def _check_minimum(request: JobRequest) -> Refusal | None:
     """Check the minimum of the gang."""
     size = sum(task.replicas for task in request.tasks)
     if request.min_available < 0:
@@ -205,7 +205,7 @@ def _check_minimum(request: JobRequest, settings: Settings) -> Refusal | None:
         return msgspec.structs.replace(refusal, pods_need=request.min_available, pods_have=size)
     whole = request.annotations.get(GANG_PODS)
     if whole is not None:
-        least = 0 if settings.plain_pods and not _chip_pods(request) else 1
+        least = 1 if _chip_pods(request) else 0
         pods = _integer(whole)
         if pods is None or not least <= pods < _INT64 >> 32:
             expected = f"the pods of the gang, {least} or more"
@@ -260,9 +260,9 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
 
 
 def _asking(request: JobRequest, settings: Settings) -> Iterator[tuple[int, Task]]:
-    """Tasks to which the rules of the form apply: all of them, or with ``plain_pods`` those with chips.
+    """Tasks to which the rules of the form apply: those with chips, or all of them where jobs do not mix freely.
 
-    See decision plain_pods.
+    See decision plain-pods.
     """
     return ((index, task) for index, task in enumerate(request.tasks) if task.chips or not mixes_freely(settings))
 

@@ -8,8 +8,8 @@ Gangs that are blocked by a reservation are held individually, because run times
 releases all of them, and so does a node that lost capacity, because reservations may change. In strict order no gang is
 held: a gang behind the first one that sleeps is not taken, except for its first verdict.
 
-Gangs without chips may have a lane of their own: they wait behind no gang with chips, and none of them waits behind
-them. A round takes from both lanes.
+Gangs without chips have a lane of their own, which is never strict: they wait behind no gang with chips, and none of
+these waits behind them. A round takes from both lanes.
 
 Longer than 400 lines because every way in which a gang comes, waits, changes its class and leaves is here.
 """
@@ -30,12 +30,10 @@ class Queue:
 
     Args:
         strict: No gang is placed before one that waits ahead of it.
-        lanes: Gangs without chips have a lane of their own, which is never strict.
     """
 
-    def __init__(self, *, strict: bool = False, lanes: bool = False) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
-        self._lanes = lanes
         self._held: dict[str, ClassKey] = {}
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
@@ -73,9 +71,7 @@ class Queue:
         unblocked = self.remove(gang.uid)
         members = self._classes.get(gang.request_class)
         if members is None:
-            members = self._classes[gang.request_class] = GangClass(
-                gang.request_class, is_plain=self._lanes and gang.is_plain
-            )
+            members = self._classes[gang.request_class] = GangClass(gang.request_class, is_plain=gang.is_plain)
             self.awake[gang.request_class] = None
         members.gangs[gang.uid] = gang
         entry = (gang.order, gang.uid)
@@ -420,7 +416,7 @@ class Queue:
         return any(True for members in classes for _ in self._strict_line(members, 1, head))
 
     def _is_plain_awake(self) -> bool:
-        return self._lanes and any(self._classes[key].is_plain for key in self.awake)
+        return any(self._classes[key].is_plain for key in self.awake)
 
     def _strict_line(self, members: GangClass, count: int, head: Gang | None) -> Iterator[Entry]:
         """Gangs of a class before the head, and behind it those that had no verdict yet."""

@@ -83,8 +83,7 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
             gang.uid,
             retry_at_ms=_retry_at_ms(gang, refusal, settings),
             never=refusal.code in NEVER or refusal.yields,
-            by_any_change=settings.corrected
-            and is_helped_by_any_change(request_class, refusal, plain_last=settings.plain_pods),
+            by_any_change=settings.corrected and is_helped_by_any_change(request_class, refusal),
         )
     return has_reserved and settings.corrected and queue.is_holding
 

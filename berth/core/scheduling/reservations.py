@@ -65,7 +65,7 @@ def run_ms_of(state: State, namespace: str, runs: Iterable[Run], declared_ms: in
     if declared_ms > 0:
         return declared_ms
     chips = chips_in(runs)
-    if not chips and state.fold.settings.plain_pods:
+    if not chips:
         return FOREVER_MS
     estimate = state.fold.run_times.estimate_ms(namespace, chips)
     return state.fold.settings.unknown_run_ms if estimate is None else estimate

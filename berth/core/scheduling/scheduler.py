@@ -140,7 +140,7 @@ class Scheduler:
             return
         state = self.state
         settings = state.fold.settings
-        self.queue = Queue(strict=settings.queue_policy == "fifo", lanes=settings.plain_pods)
+        self.queue = Queue(strict=settings.queue_policy == "fifo")
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer)
         self._wakeups = Wakeups(state, self.queue, self.scorer)

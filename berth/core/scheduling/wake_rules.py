@@ -18,7 +18,7 @@ _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
 than its declared size, and leaves a plan unfinished."""
 
 
-def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_last: bool) -> bool:
+def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
     """Whether a change for the worse may help a refused class.
 
     It may where the cluster was too small, since a node that comes may have no room yet; where the plan takes only
@@ -28,7 +28,6 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_
     Args:
         request_class: The class.
         refusal: Why it was refused.
-        plain_last: As for :func:`berth.core.requests.gangs.placing_order`.
     """
     if refusal.code == "larger-than-cluster":
         return True
@@ -39,7 +38,7 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_
     if lack is not None:
         has_levels = any(shape.blocks is not None and bool(shape.blocks.levels) for shape, _ in request_class)
         return has_levels or lack.rule in _FEWER_NODES_HELP
-    parts = [request_class[index] for index in placing_order(request_class, plain_last=plain_last)]
+    parts = [request_class[index] for index in placing_order(request_class)]
     pods = 0
     for shape, count in parts:
         if shape != parts[0][0]:

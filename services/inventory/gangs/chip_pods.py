@@ -3,7 +3,7 @@
 Masters, launchers, parameter servers and the scheduler task of MindSpore have none. They count neither in the size of
 the gang nor among its ranks.
 
-See decision plain_pods.
+See decision plain-pods.
 """
 
 from collections.abc import Sequence

@@ -238,13 +238,14 @@ def test_a_status_keeps_the_time_of_the_request_and_its_place_in_the_queue_throu
     assert ExplainResult(request=a_job("j")).status.submitted_ms == 5, "without a time in the request, its acceptance"
 
 
-def test_a_job_without_chips_has_a_queue_of_its_own_if_the_settings_say_so() -> None:
-    told = ExplainResult(request=a_job("j", chips=0))
-    assert not told.status.is_plain
-    plain = ExplainResult(request=a_job("j", chips=0))
-    plain.state.apply_record(2, plain.state.fold.encoded(Epoch(2, 1, 0, 0, "h", Settings(plain_pods=True))))
-    assert plain.status.is_plain
-    assert digest(plain.status) != digest(told.status)
+def test_a_job_without_chips_has_a_queue_of_its_own() -> None:
+    assert ExplainResult(request=a_job("j", chips=0)).status.is_plain
+    assert not ExplainResult(request=a_job("j", chips=1)).status.is_plain
+
+
+def test_a_status_is_written_again_when_its_job_changes_the_queue() -> None:
+    status = ExplainResult(request=a_job("j", chips=0)).status
+    assert digest(status) != digest(msgspec.structs.replace(status, is_plain=False))
 
 
 def test_a_status_is_written_again_when_a_waiting_job_has_another_priority() -> None:

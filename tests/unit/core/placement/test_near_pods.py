@@ -25,7 +25,7 @@ def bare(name: str, **changes: object) -> NodeDescription:
 
 
 def seat_of(*nodes: NodeDescription, **settings: object) -> Seat:
-    seat = Seat(**{"plain_pods": True} | settings)
+    seat = Seat(**settings)
     by_name = {node.name: node for node in nodes}
     for domain, names in domains(nodes).items():
         seat.fact(f"node.{domain}", pack_nodes(domain, [by_name[name] for name in names], at_ms=1))
@@ -71,8 +71,6 @@ def test_the_score_is_which_part_of_cpu_and_memory_stays_free() -> None:
     }
     # A pod that requests nothing counts 100 m and 200 MiB.
     assert scores(seat, plain(seat)) == {"a": (9_900 + 9_800) // 2, "b": (9_500 + 9_950) // 2, "none": 0}
-    off = seat_of(*nodes, plain_pods=False)
-    assert scores(off, plain(off, cpu=1_000)) == {"a": 0, "b": 0}
 
 
 def test_what_pods_of_others_use_counts_as_allocated() -> None:
@@ -211,12 +209,6 @@ def test_a_part_without_chips_that_comes_later_is_near_the_rest_of_its_gang() ->
     seat.job(late("other"))
     seat.round()
     assert (nodes_by_job(seat)["stranger"], nodes_by_job(seat)["other"]) == (["a"], ["z"])
-    off = seat_of(*nodes, plain_pods=False)
-    off.job(a_job("j", chips=8))
-    off.round()
-    off.job(late())
-    off.round()
-    assert nodes_by_job(off)["late"] == ["a"]
 
 
 def test_while_a_shard_is_missing_no_node_is_near_a_part_that_comes_later() -> None:

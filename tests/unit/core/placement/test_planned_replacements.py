@@ -387,7 +387,7 @@ def test_a_backup_pod_of_a_gang_below_one_leaf_stays_below_it() -> None:
 
 
 def test_a_pod_without_chips_of_a_planned_gang_goes_near_it() -> None:
-    cell = in_superpods((5, 8), plain_pods=True)
+    cell = in_superpods((5, 8))
     fields = blocks(2, 2)
     job = a_job("j", **fields)  # type: ignore[arg-type]  # fields of a request
     cell.place(msgspec.structs.replace(job, tasks=[Task("leader", 1, 0, cpu_milli=1_000), *job.tasks]))

@@ -125,7 +125,7 @@ def test_a_rank_that_owns_nothing_any_more_gets_chips_that_are_free() -> None:
 
 
 def test_a_pod_without_chips_goes_near_the_pods_with_chips() -> None:
-    cell = CoreCell([a_node(name) for name in "abcd"], plain_pods=True)
+    cell = CoreCell([a_node(name) for name in "abcd"])
     job = a_job("j", chips=8, replicas=1)
     cell.ask(msgspec.structs.replace(job, tasks=[Task("worker", 1, 8), Task("leader", 1, 0, cpu_milli=1000)]))
     cell.decide()

@@ -27,7 +27,7 @@ def a_cell(products: tuple[str, ...]) -> CoreCell:
         a_node(f"n{index:02}", products[index % len(products)], cpu_milli=8_000 + 1_000 * index, memory_mib=9_000)
         for index in range(60)
     ]
-    settings = {name: getattr(RELEASE, name) for name in ("corrections", "plain_pods")}
+    settings = {name: getattr(RELEASE, name) for name in ("corrections",)}
     cell = CoreCell(nodes, **settings)
     cell.conditions["n03"] = NodeCondition("n03", level=NodeHealth.SUB_HEALTHY)
     cell.publish()

@@ -81,7 +81,7 @@ def test_what_a_constraint_names_counts() -> None:
     assert digested_round(one, encode(one)) != digested_round(other, encode(other))
 
 
-@pytest.mark.parametrize("newer", [Settings(corrections=1), Settings(chain=1)])
+@pytest.mark.parametrize("newer", [Settings(corrections=1), Settings(grace_over_ms=1)])
 def test_a_setting_counts_when_it_is_not_its_default(newer: Settings) -> None:
     plain = Epoch(1, 0, 0, 5, "holder", Settings())
     assert digested_epoch(msgspec.structs.replace(plain, settings=newer)) != digested_epoch(plain)

@@ -139,8 +139,8 @@ def test_sizes_of_a_single_pod(policy: str | None, good: tuple[int, ...], bad: t
         assert refusal.form_because
 
 
-def test_a_task_without_chips_beside_others_is_refused_by_the_default_check() -> None:
-    assert refused(a_job((1, 8), (1, 0))).field == "tasks[1].chips"
+def test_under_parity_a_task_without_chips_beside_others_is_refused_by_the_default_check() -> None:
+    assert refused(a_job((1, 8), (1, 0)), PARITY).field == "tasks[1].chips"
 
 
 def test_a3_counts_the_job_and_each_pod() -> None:
@@ -151,13 +151,14 @@ def test_a3_counts_the_job_and_each_pod() -> None:
     assert accepted(a_job((1, 2), (3, 16), policy="chip2-node16")).chip_pods == 4
 
 
-def test_a3_pods_without_chips_need_a_reason() -> None:
+def test_under_parity_a3_pods_without_chips_need_a_reason() -> None:
     worker = Task("worker", 2, 8)
-    assert refused(a_job(worker, Task("master", 1, 0), policy="chip2-node16")).field == "tasks[1].chips"
-    assert accepted(a_job(worker, Task("scheduler", 1, 0), policy="chip2-node16")).chip_pods == 2
+    assert refused(a_job(worker, Task("master", 1, 0), policy="chip2-node16"), PARITY).field == "tasks[1].chips"
+    assert accepted(a_job(worker, Task("scheduler", 1, 0), policy="chip2-node16"), PARITY).chip_pods == 2
     skip = {"huawei.com/skip-ascend-plugin": "enabled"}
-    assert accepted(a_job(worker, Task("master", 1, 0), policy="chip2-node16", annotations=skip)).chip_pods == 2
-    single = accepted(a_job(Task("worker", 1, 1), Task("scheduler", 1, 0), policy="chip2-node16"))
+    job = a_job(worker, Task("master", 1, 0), policy="chip2-node16", annotations=skip)
+    assert accepted(job, PARITY).chip_pods == 2
+    single = accepted(a_job(Task("worker", 1, 1), Task("scheduler", 1, 0), policy="chip2-node16"), PARITY)
     assert single.distributed is False
 
 
@@ -307,9 +308,9 @@ def test_with_switch_affinity_all_pods_start_together(changes: dict[str, object]
 def test_the_form_follows_from_what_the_tasks_with_chips_ask_alike() -> None:
     box = {"accelerator-type": "module-910b-16"}
     scheduler = Task("scheduler", 1, 0)
-    found = validate(a_job(scheduler, Task("worker", 2, 16, node_selector=box)), Settings(strict_job_shape=False))
-    assert isinstance(found, Refusal)  # a task without chips beside others is refused by the form's own check
-    assert found.form == "module910bx16"
+    mixed = a_job(scheduler, Task("worker", 2, 16, node_selector=box))
+    assert refused(mixed, PARITY).form == "module910bx16"  # by the form's own check
+    assert accepted(mixed).form == "module910bx16"
     assert accepted(a_job(Task("worker", 2, 16, node_selector=box))).form == "module910bx16"
 
 

@@ -11,7 +11,8 @@ from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job
 
-PLAIN = Settings(plain_pods=True)
+PLAIN = Settings()
+PARITY = Settings(reference_parity=True)
 
 
 def mixed(product: str, chips: int, *, workers: int = 2, **changes: object) -> JobRequest:
@@ -50,10 +51,9 @@ def test_every_product_takes_tasks_without_chips_beside_tasks_with_chips(product
         assert found.blocks == alone.blocks
 
 
-def test_before_0_5_and_under_parity_the_rules_of_the_form_apply_to_all_tasks() -> None:
-    for settings in (Settings(), Settings(plain_pods=True, reference_parity=True)):
-        refusal = refused(mixed("module910bx8", 8), settings)
-        assert (refusal.field, refusal.value, refusal.expected) == ("tasks[0].chips", "0", "1 to 8")
+def test_under_parity_the_rules_of_the_form_apply_to_all_tasks() -> None:
+    refusal = refused(mixed("module910bx8", 8), PARITY)
+    assert (refusal.field, refusal.value, refusal.expected) == ("tasks[0].chips", "0", "1 to 8")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_blocks_are_made_of_pods_with_chips(policy: str, product: str) -> None:
     found = accepted(mixed(product, chips, workers=4, annotations=annotations))
     assert found.blocks is not None
     assert (found.blocks.size, found.blocks.count) == (2, 2)
-    assert refused(mixed(product, chips, workers=4, annotations=annotations), Settings()).value == "0"
+    assert refused(mixed(product, chips, workers=4, annotations=annotations), PARITY).value == "0"
     odd = refused(mixed(product, chips, workers=3, annotations=annotations), PLAIN)
     assert odd.value == str(3 * chips)
 
@@ -82,7 +82,7 @@ def test_a_job_of_one_pod_with_chips_is_not_distributed_by_its_master() -> None:
     assert (found.chip_pods, found.distributed) == (1, False)
 
 
-def test_shapes_of_pods_without_chips_are_those_of_plain_pods() -> None:
+def test_shapes_of_pods_without_chips_have_no_form() -> None:
     request = mixed("module910bx8", 8, labels={"tor-affinity": "normal-schema"})
     gang = gang_from(request)
     master, worker, server = (shape for shape, _ in gang.request_class)
@@ -103,8 +103,6 @@ def test_a_gang_without_chips_has_no_pods_with_chips(pods: str, chips: int, *, i
     if isinstance(found, Refusal):
         assert found.field == "annotations.berth/gang-pods"
         assert found.expected == f"the pods of the gang, {1 if chips else 0} or more"
-    if pods == "0":
-        assert refused(request, Settings()).expected == "the pods of the gang, 1 or more"
 
 
 def test_a_job_without_chips_is_plain_and_an_invalid_one_is_not() -> None:
@@ -125,7 +123,5 @@ def request_class(*chips: int, by_leaf: bool = False) -> ClassKey:
 
 
 def test_pods_without_chips_get_their_nodes_last() -> None:
-    assert placing_order(request_class(0, 8, 0, 8), plain_last=True) == [1, 3, 0, 2]
-    assert placing_order(request_class(0, 8, 0, 8), plain_last=False) == [0, 1, 2, 3]
-    for plain_last in (False, True):
-        assert placing_order(request_class(0, 8, by_leaf=True), plain_last=plain_last) == [1, 0]
+    assert placing_order(request_class(0, 8, 0, 8)) == [1, 3, 0, 2]
+    assert placing_order(request_class(0, 8, by_leaf=True)) == [1, 0]

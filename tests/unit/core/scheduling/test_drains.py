@@ -16,7 +16,7 @@ from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell, on
 
-SETTINGS = {"corrections": 1, "plain_pods": True}
+SETTINGS = {"corrections": 1}
 
 
 def a_cell(count: int = 2, **changes: object) -> CoreCell:

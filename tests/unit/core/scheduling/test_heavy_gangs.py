@@ -23,7 +23,7 @@ def many_tasks(name: str, *, first: int = 0, tasks: int = TASKS) -> JobRequest:
 
 
 def a_cell(**changes: object) -> CoreCell:
-    settings = {name: getattr(RELEASE, name) for name in ("corrections", "plain_pods")}
+    settings = {name: getattr(RELEASE, name) for name in ("corrections",)}
     return CoreCell([a_node(f"n{n:02}") for n in range(NODES)], **settings | changes)
 
 

@@ -24,7 +24,7 @@ def large(name: str, *, cpu: int = 0, pods: int = 2, **changes: object) -> JobRe
 
 
 def seat_of(*nodes: str, **settings: object) -> Seat:
-    return Seat(*nodes, **{"plain_pods": True, "reserve_chips": 16, "unknown_run_ms": 100_000} | settings)
+    return Seat(*nodes, **{"reserve_chips": 16, "unknown_run_ms": 100_000} | settings)
 
 
 def placed(record: Round | None) -> list[str]:
@@ -56,15 +56,6 @@ def test_a_job_without_chips_that_finds_no_room_blocks_nobody(policy: str) -> No
     seat.job(plain("other", 500))
     assert sorted(placed(seat.round())) == ["other", "small"]
     assert seat.round() is None
-
-
-def test_without_the_setting_a_job_without_chips_waits_behind_the_head() -> None:
-    seat = seat_of("a", queue_policy="fifo", plain_pods=False)
-    for name in ("runs", "head"):
-        seat.job(large(name, pods=1))
-    seat.round()
-    seat.job(plain("web"))
-    assert told(seat.round()) == {"web": ("behind", 0)}
 
 
 def test_a_round_takes_from_both_lanes_with_the_bounds_of_a_round_each() -> None:

@@ -800,9 +800,9 @@ def test_a_rank_without_a_place_gets_one_once_the_shards_answer_again() -> None:
 
 
 def test_a_gang_that_the_settings_of_a_new_epoch_forbid_gets_no_places() -> None:
-    cell = a_cell("abc", plain_pods=True)
-    cell.run(a_job("j", chips=0, replicas=2, resource="", node_selector={}, annotations={"berth/gang-pods": "0"}))
-    cell.begin(corrections=1, recoveries=1, plain_pods=False)
+    cell = a_cell("abc", strict_label_values=False)
+    cell.run(a_job("j", chips=8, replicas=2, labels={"subHealthyStrategy": "stranger"}))
+    cell.begin(corrections=1, recoveries=1, strict_label_values=True)
     cell.wait(1_000)
     name = cell.node_of("j", 1)
     del cell.nodes[name]

@@ -224,7 +224,7 @@ def test_a_gang_without_chips_is_requested_as_one_and_has_no_chips() -> None:
         {"berth/gang-pods": "0"},
         [("worker", 2, 0)],
     )
-    assert isinstance(validate(request, Settings(plain_pods=True)), ValidJob)
+    assert isinstance(validate(request, Settings()), ValidJob)
     assert world.ranks(BASE) == {"p-0": "", "p-1": ""}
     assert not world.members[BASE].distributed
 
