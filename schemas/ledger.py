@@ -16,8 +16,6 @@ PREFERRED: Final = 2
 """Value of :attr:`Settings.constraints` from which on preferred terms decide between nodes with equal scores."""
 DECIDED_VOLUMES: Final = 3
 """Value of :attr:`Settings.constraints` from which on a placement says which volumes its claims get."""
-CORRECTIONS_OF_0_5: Final = 1
-"""Value of :attr:`Settings.corrections` that enables the corrections of release 0.5."""
 
 
 class Settings(Part, frozen=True):
@@ -64,16 +62,9 @@ class Settings(Part, frozen=True):
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: int = 86_400_000
     """Assumed run time of a gang that declares none, before a similar gang has run."""
-    corrections: int = 0
-    """Corrections of rules in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a withheld chip
-    accepts no soft-share pod; chips that return while they are shared wake classes, and so does any change where a
-    SuperPoD had too many free nodes; an attempt is examined again when the facts under its name change; no state is
-    kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
-    its tasks is; a record without room for all that is due gives no places; an attempt that a restored ledger does not
-    know gets the places of its pods."""
     constraints: int = 0
     """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
-    records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1; 2 also lets the preferred ones
+    records before 0.5; 1 enforces the required ones; 2 also lets the preferred ones
     decide between nodes with equal scores, unless ``reference_parity`` is set; 3 also says in a placement which volumes
     its claims get, counts these as taken, leaves out what ``UnboundSeen`` names, and names a claim that no pod can
     use."""
@@ -135,23 +126,17 @@ class Settings(Part, frozen=True):
         return self.hold_places_ms if self.recovers and not self.reference_parity else 0
 
     @property
-    def corrected(self) -> bool:
-        """Whether the corrections of 0.5 are in force."""
-        return self.corrections >= CORRECTIONS_OF_0_5
-
-    @property
     def enforces_constraints(self) -> bool:
-        """Whether the constraints of pods are enforced: also the corrections must be in force."""
-        return self.constraints > 0 and self.corrected
+        """Whether the constraints of pods are enforced."""
+        return self.constraints > 0
 
     @property
     def decides_volumes(self) -> bool:
         """Whether placements say which volumes their claims get."""
-        return self.constraints >= DECIDED_VOLUMES and self.corrected
+        return self.constraints >= DECIDED_VOLUMES
 
 
 RELEASE: Final = Settings(
-    corrections=CORRECTIONS_OF_0_5,
     constraints=DECIDED_VOLUMES,
     drains=1,
     chain=1,

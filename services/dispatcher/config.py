@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import SHARDS_MAX, ServiceConfig
-from berth.schemas.ledger import CORRECTIONS_OF_0_5, DECIDED_VOLUMES, RELEASE, Settings
+from berth.schemas.ledger import DECIDED_VOLUMES, RELEASE, Settings
 
 _ELSEWHERE_OFF: Final = ("plan_before_delete", "hold_places_ms", "fault_settle_ms")
 """Settings about faults whose default in the ledger is another: an epoch without recoveries has the ledger's."""
@@ -47,11 +47,9 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
-    corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = RELEASE.corrections
-    """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
     constraints: Annotated[int, Meta(ge=0, le=DECIDED_VOLUMES)] = RELEASE.constraints
     """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
-    required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores; 3
+    required ones; 2 also the preferred ones, between nodes with equal scores; 3
     also decides which volumes claims get that wait for their first pod, and the binder binds them."""
     drains: Annotated[int, Meta(ge=0, le=1)] = RELEASE.drains
     """Whether drains of nodes count (``berth drain``); 0 ignores them, as releases before 0.5 did."""

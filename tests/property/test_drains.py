@@ -66,7 +66,6 @@ class History:
             [described(number, number % 4) for number in range(NODES - 1)],
             keeps=True,
             drains=1,
-            corrections=1,
             queue_policy=policy,
             unknown_run_ms=UNKNOWN_MS,
             reserve_chips=8,

@@ -64,7 +64,7 @@ def test_a_difference_ends_the_replay_with_the_state_around_it(
         "    recorded: the same nodes and chips, attempt is 7",
         "    replayed: the same nodes and chips, attempt is 1",
     ]
-    assert "  settings: corrections=1, constraints=3, drains=1, chain=1" in lines
+    assert "  settings: constraints=3, drains=1, chain=1" in lines
     assert "1 round differs" in lines[-1]
     assert err.strip() == "stopped at the first difference; continue with --all"
 

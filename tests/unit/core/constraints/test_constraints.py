@@ -25,7 +25,7 @@ from tests.support.cells import a_job, a_node
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, having, near, usage_of
 from tests.support.core_cells import SUBJECTS, CoreCell
 
-ON = {"corrections": 1, "constraints": 1}
+ON = {"constraints": 1}
 APART = PodConstraints(anti_affinity=(near(HOST, app="a"),))
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
 

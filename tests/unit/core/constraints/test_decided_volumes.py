@@ -30,7 +30,7 @@ def deciding(*, keeps: bool = False) -> CoreCell:
     cell = a_cell(ZONES, constraints=3)
     if not keeps:
         return cell
-    return CoreCell(list(cell.nodes.values()), keeps=True, corrections=1, constraints=3)
+    return CoreCell(list(cell.nodes.values()), keeps=True, constraints=3)
 
 
 def claims_of(verdict: Verdict) -> list[ClaimVolume]:

@@ -12,7 +12,7 @@ from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job
 from tests.support.constraint_worlds import having
 
-ON = Settings(corrections=1, constraints=1)
+ON = Settings(constraints=1)
 
 
 def selector(operator: str, *values: str) -> LabelSelector:
@@ -55,7 +55,7 @@ def test_what_cannot_be_judged_is_refused(wanted: PodConstraints, words: str) ->
     found = validate(job, ON)
     assert isinstance(found, Refusal)
     assert sentence(found) == words
-    assert isinstance(validate(job, Settings(corrections=1)), ValidJob), "not looked at while constraints are off"
+    assert isinstance(validate(job, Settings()), ValidJob), "not looked at while constraints are off"
 
 
 def test_ports_of_two_addresses_and_protocols_go_together() -> None:

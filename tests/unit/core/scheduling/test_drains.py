@@ -16,7 +16,7 @@ from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell, on
 
-SETTINGS = {"drains": 1, "corrections": 1}
+SETTINGS = {"drains": 1}
 
 
 def a_cell(count: int = 2, **changes: object) -> CoreCell:
