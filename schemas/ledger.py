@@ -12,9 +12,6 @@ from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
-CORRECTIONS_OF_0_5: Final = 1
-"""Value of :attr:`Settings.corrections` that enables the corrections of release 0.5."""
-
 
 class Settings(Part, frozen=True):
     """Settings that decisions depend on. A change starts a new epoch."""
@@ -60,13 +57,6 @@ class Settings(Part, frozen=True):
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: int = 86_400_000
     """Assumed run time of a gang that declares none, before a similar gang has run."""
-    corrections: int = 0
-    """Corrections of rules in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a withheld chip
-    accepts no soft-share pod; chips that return while they are shared wake classes, and so does any change where a
-    SuperPoD had too many free nodes; an attempt is examined again when the facts under its name change; no state is
-    kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
-    its tasks is; a record without room for all that is due gives no places; an attempt that a restored ledger does not
-    know gets the places of its pods."""
     recoveries: int = 0
     """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
     deleted and placed again. Records and snapshots have version 2 from 1 on."""
@@ -113,15 +103,8 @@ class Settings(Part, frozen=True):
         """How long places are held for jobs that start anew; 0 for not at all."""
         return self.hold_places_ms if self.recovers and not self.reference_parity else 0
 
-    @property
-    def corrected(self) -> bool:
-        """Whether the corrections of 0.5 are in force."""
-        return self.corrections >= CORRECTIONS_OF_0_5
 
-
-RELEASE: Final = Settings(
-    corrections=CORRECTIONS_OF_0_5,
-)
+RELEASE: Final = Settings()
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
 :class:`Settings` are those of records that do not have the field."""
 

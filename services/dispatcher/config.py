@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import SHARDS_MAX, ServiceConfig
-from berth.schemas.ledger import CORRECTIONS_OF_0_5, RELEASE, Settings
+from berth.schemas.ledger import Settings
 
 _ELSEWHERE_OFF: Final = ("plan_before_delete", "hold_places_ms", "fault_settle_ms")
 """Settings about faults whose default in the ledger is another: an epoch without recoveries has the ledger's."""
@@ -47,8 +47,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
-    corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = RELEASE.corrections
-    """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -134,7 +134,6 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
         Settings: {
-            "corrections",
             "recoveries",
             "grace_over_ms",
             "plan_before_delete",
@@ -729,7 +728,6 @@ def _settings() -> Settings:
         reserve_chips=32,
         reserve_depth=8,
         unknown_run_ms=3_600_000,
-        corrections=1,
         recoveries=1,
         grace_over_ms=600_000,
         plan_before_delete=True,

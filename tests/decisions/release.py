@@ -7,7 +7,7 @@ import msgspec
 from berth.schemas.ledger import RELEASE, Settings
 from berth.services.dispatcher.config import FaultsConfig
 
-_SEALED: Final = frozenset({"chain", "corrections", "recoveries"})
+_SEALED: Final = frozenset({"chain", "recoveries"})
 """Fields that cells of the core set themselves."""
 
 

@@ -11,7 +11,7 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Epoch, Verdict
 from berth.schemas.status import SnapshotBody
 from tests.support.cells import Cell
-from tests.support.constraint_histories import ON, STEPS, History, Step
+from tests.support.constraint_histories import STEPS, History, Step
 from tests.support.core_cells import CoreCell
 
 COUNTS = (0, 1, 3, 8)
@@ -23,7 +23,7 @@ class Life:
 
     def __init__(self) -> None:
         self.history = History("cell")
-        self.cell = CoreCell([], keeps=True, **ON)
+        self.cell = CoreCell([], keeps=True)
         self.history.follow(Epoch(1, 0, 0, 1_000, "test", self.cell.state.fold.settings))
         for subject, message in self.history.begin():
             self.cell.fact(subject, message)

@@ -65,7 +65,6 @@ class History:
         self.ground = CoreCell(
             [described(number, number % 4) for number in range(NODES - 1)],
             keeps=True,
-            corrections=1,
             queue_policy=policy,
             unknown_run_ms=UNKNOWN_MS,
             reserve_chips=8,

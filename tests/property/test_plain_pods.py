@@ -231,7 +231,7 @@ def a_request(request: JobRequest, tasks: list[Task]) -> JobRequest:
 def test_under_easy_jobs_without_chips_delay_no_promise_when_run_times_are_exact(
     jobs: list[PlannedJob], nodes: int
 ) -> None:
-    rules = Settings(queue_policy="easy", reserve_chips=1, corrections=1)
+    rules = Settings(queue_policy="easy", reserve_chips=1)
     _, timeline, entries = run_of(a_plan(*jobs, cluster=f"nodes={nodes}", settings=rules))
     known = jobs_of(timeline)
     for name, moments in promises(entries).items():

@@ -253,7 +253,7 @@ class Plain:
         if shape.share is not None:
             free = int(self.table.free[row])
             now, name = self.shares.nodes[row], self.table.names[row]
-            return (pick_chip(self.shares, shape.share, row, now, name=name, free=free, settings=self.settings),)
+            return (pick_chip(self.shares, shape.share, row, now, name=name, free=free),)
         return ()
 
     def _move(self, row: int, chips: tuple[int, ...], shape: Shape, *, hold: bool) -> None:

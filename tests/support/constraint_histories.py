@@ -26,9 +26,6 @@ from tests.support.constraint_worlds import HOST, OneNode, OnePod, Oracle, havin
 from tests.support.load import pods_of as fact_of
 
 NODES: Final = 10
-ON: Final = {
-    "corrections": 1,
-}
 OWN: Final = {"v-1": "n2", "v-2": "n4"}
 """Volumes that the claims "own-..." may get, each on its node."""
 _APPS: Final = ("a", "b", "data")

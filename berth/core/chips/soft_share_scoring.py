@@ -37,9 +37,7 @@ def share_reasons(
     scores = np.zeros(len(table), np.int32)
     rows = sorted(row for row, node in soft_shares.nodes.items() if node.enabled)
     if rows and shape.share is not None:
-        columns = _columns(
-            [soft_shares.nodes[row] for row in rows], [soft_shares.free_mask(row, settings) for row in rows]
-        )
+        columns = _columns([soft_shares.nodes[row] for row in rows], [soft_shares.free_mask(row) for row in rows])
         reasons[rows], scores[rows] = evaluate_share(
             columns, shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings
         )
@@ -69,12 +67,11 @@ def share_row(
     """
     if now is None or not now.enabled or shape.share is None:
         return int(NodeReason.NODE_LABEL), 0
-    usable = free_of(soft_shares, row, now, free, settings)
+    usable = free_of(soft_shares, row, now, free)
     own = None
     if base is not None:
-        # Chips that the gang itself has filled count in its capacity, since the corrections of 0.5.
-        filled = base if settings.corrected else now
-        counted = soft_shares.free_for(row, filled, ~(free | now.mask), settings)
+        # Chips that the gang itself has filled count in its capacity.
+        counted = soft_shares.free_for(row, base, ~(free | now.mask))
         own = OwnUse(
             core=np.array([now.core], np.int16) - np.array([base.core], np.int16),
             hbm=np.array([now.hbm], np.int32) - np.array([base.hbm], np.int32),
@@ -86,9 +83,7 @@ def share_row(
     return int(reasons[0]), int(scores[0])
 
 
-def pick_chip(
-    soft_shares: SoftShareTable, share: Share, row: int, now: SharedNode, *, name: str, free: int, settings: Settings
-) -> int:
+def pick_chip(soft_shares: SoftShareTable, share: Share, row: int, now: SharedNode, *, name: str, free: int) -> int:
     """Chip for one more pod on a node that fits.
 
     Args:
@@ -105,7 +100,7 @@ def pick_chip(
     """
     chip = pick_share(
         share,
-        free=free_of(soft_shares, row, now, free, settings),
+        free=free_of(soft_shares, row, now, free),
         core=now.core,
         hbm=now.hbm,
         policy=now.policy,
@@ -116,7 +111,7 @@ def pick_chip(
     return chip
 
 
-def free_of(soft_shares: SoftShareTable, row: int, now: SharedNode, free: int, settings: Settings) -> int:
+def free_of(soft_shares: SoftShareTable, row: int, now: SharedNode, free: int) -> int:
     """Mask of the chips of a node that a soft-share pod may get.
 
     A chip that is neither free nor shared belongs to other work, for example to an earlier gang of the same round.
@@ -128,7 +123,7 @@ def free_of(soft_shares: SoftShareTable, row: int, now: SharedNode, free: int, s
         free: Mask of its chips that no pod holds.
         settings: Settings of the epoch.
     """
-    return soft_shares.free_for(row, now, ~(free | now.mask), settings)
+    return soft_shares.free_for(row, now, ~(free | now.mask))
 
 
 def _columns(nodes: Sequence[SharedNode], free: Sequence[int]) -> ShareColumns:

@@ -15,7 +15,6 @@ from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import InvariantError
-from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
 
 ENABLE_LABEL: Final = "huawei.com/scheduler.chip1softsharedev.enable"
@@ -119,23 +118,19 @@ class SoftShareTable:
         if not node.pods[chip]:
             self._table.set_shared(found, row, 1 << chip, shared=False)
 
-    def offered(self, row: int, settings: Settings) -> int:
-        """Mask of the chips of a node that exist, are healthy and are not withheld; 0 if no fact covers the node.
-
-        Without the corrections of 0.5 (setting ``corrections``) withheld chips are included.
-        """
+    def offered(self, row: int) -> int:
+        """Mask of the chips of a node that exist, are healthy and are not withheld; 0 if no fact covers the node."""
         table = self._table
         if not table.present[row]:
             return 0
-        barred = int(table.unhealthy[row]) | (int(table.withheld[row]) if settings.corrected else 0)
-        return int(table.chips[row]) & ~barred
+        return int(table.chips[row]) & ~(int(table.unhealthy[row]) | int(table.withheld[row]))
 
-    def free_mask(self, row: int, settings: Settings) -> int:
+    def free_mask(self, row: int) -> int:
         """Mask of the chips of a node that a soft-share pod may get: offered, not held by other work, not full."""
         node = self.nodes.get(row)
-        return self.free_for(row, node, self.others(row), settings) if node is not None else 0
+        return self.free_for(row, node, self.others(row)) if node is not None else 0
 
-    def free_for(self, row: int, node: SharedNode, held: int, settings: Settings) -> int:
+    def free_for(self, row: int, node: SharedNode, held: int) -> int:
         """Mask of the chips of a node that a soft-share pod may get in a given state.
 
         As many unused chips stay unused as pods hold that nobody has named.
@@ -144,9 +139,8 @@ class SoftShareTable:
             row: The node.
             node: Its shared use.
             held: Mask of the chips that are held by work without soft share.
-            settings: Settings of the epoch.
         """
-        usable = self.offered(row, settings) & ~held & ~node.full
+        usable = self.offered(row) & ~held & ~node.full
         has_unused = (usable & ~node.mask).bit_count() > self._table.chips_others.item(row)
         return usable if has_unused else usable & node.mask
 

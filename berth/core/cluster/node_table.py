@@ -57,9 +57,6 @@ class NodeTable(NodeColumns):
 
     def __init__(self) -> None:
         super().__init__()
-        self.corrected = False
-        """Whether the corrections of 0.5 are in force: nothing is kept of nodes that go (see :meth:`forget_gone`), and
-        more changes are returned that may help a class."""
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
@@ -123,7 +120,7 @@ class NodeTable(NodeColumns):
             if self.domain[row] != domain:
                 self._enter(row, fact.domain, found)
             found.capacity_lost = found.capacity_lost or self._is_less(row, chips, allocatable, cpu, memory, others[2])
-            if chips & ~int(self.chips[row]) or (self.corrected and chips != self.chips[row]):
+            if chips != self.chips[row]:
                 found.chips_returned[row] = None
             self.chips[row] = chips
             self.capacity[row] = chips.bit_count()
@@ -190,7 +187,7 @@ class NodeTable(NodeColumns):
         was_spoken_of = self.spoken[row]
         self.domain[row] = self._domain_of[domain]
         self.spoken[row] = self._is_spoken_of(domain, row)
-        if self.corrected and self.spoken[row] and not was_spoken_of:
+        if self.spoken[row] and not was_spoken_of:
             found.capacity_gained[row] = None
         self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY), found)
 
@@ -214,17 +211,10 @@ class NodeTable(NodeColumns):
                 self.spoken[row] = False
                 self._set_health(row, _HEALTHY, found)
                 self._drain(row, found)
-                if self.corrected:
-                    self._forget(row, found)
-
-    def forget_gone(self) -> Changes:
-        """Delete the columns of nodes that are gone: the table of a reader of a snapshot lacks them."""
-        found = ChangesBuilder()
-        for row in np.flatnonzero(~self.present[self.view()]).tolist():
-            self._forget(row, found)
-        return found.build()
+                self._forget(row, found)
 
     def _forget(self, row: int, found: ChangesBuilder) -> None:
+        """Delete the columns of a node that is gone: the table of a reader of a snapshot lacks them."""
         self.node_class[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
         self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = self.unsettled[row] = 0
         self.cpu[row] = self.memory[row] = self.cpu_others[row] = self.memory_others[row] = self.chips_others[row] = 0
@@ -382,9 +372,9 @@ class NodeTable(NodeColumns):
             or bool(self.network_known[row] and not health.network_known)
         )
         before, barred = int(self.unhealthy[row]) | int(self.withheld[row]), health.unhealthy | health.withheld
-        if self.present[row] and (before & ~barred or (self.corrected and before != barred)):
+        if self.present[row] and before != barred:
             found.chips_returned[row] = None
-        if self.corrected and int(self.free[row]) & health.network & ~int(self.network[row]):
+        if int(self.free[row]) & health.network & ~int(self.network[row]):
             found.take_chips(row, int(self.free[row]))
         self.unhealthy[row] = health.unhealthy
         self.network[row] = health.network

@@ -142,7 +142,7 @@ class NodeSnapshot:
         rule = self.scorer.rule(shape)
         if rule is not None:
             return rule.usable(self.at(row).free, int(self.table.network[row]))
-        return self.state.shares.free_mask(row, self.scorer.settings) if shape.share is not None else 0
+        return self.state.shares.free_mask(row) if shape.share is not None else 0
 
     def affinity(self, shape: Shape, row: int) -> int:
         """Affinity class of a node's usable chips."""

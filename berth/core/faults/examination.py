@@ -139,9 +139,7 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
     gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
-    step = holding.step + 1
-    if state.fold.settings.corrected:
-        step = next_step(holding, state.pods_seen(holding), state.outcome_of(holding))
+    step = next_step(holding, state.pods_seen(holding), state.outcome_of(holding))
     found = Faulty(view.judged(gang), holding, escalation.options, view.nodes, step)
     return found, _first(escalation.again_ms, view.again_ms)
 

@@ -175,7 +175,7 @@ def _begin(parts: RoundParts, leaving: LeavingPods) -> None:
     """Begin with a gang; its soft-share pods are no strangers to their new neighbours."""
     parts.begin_gang()
     share = leaving.gang.share
-    if share is None or not parts.nodes.scorer.settings.corrected:
+    if share is None:
         return
     row_of, gone = parts.nodes.scorer.table.row_of, frozenset(leaving.released)
     own = (pod for rank, pod in enumerate(pods_of(leaving.placement)) if rank not in gone)

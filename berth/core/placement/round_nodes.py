@@ -233,7 +233,7 @@ class RoundNodes:
             chips = rule.pick(free, int(scorer.table.network[row]))
         elif shape.share is not None and share is not None:
             name = scorer.table.names[row]
-            chips = (pick_chip(scorer.shares, shape.share, row, share, name=name, free=free, settings=scorer.settings),)
+            chips = (pick_chip(scorer.shares, shape.share, row, share, name=name, free=free),)
             share = share.copy()
             share.add(chips[0], shape.share)
         for chip in chips:

@@ -106,8 +106,7 @@ class RoundRefusals:
     def _larger_than_cluster(self, gang: Gang, index: int, refusal: Refusal) -> Refusal:
         """The refusal, with the chips that a gang needs beyond all that there are, if it needs more."""
         scorer, request_class = self._scorer, gang.request_class
-        # Without the corrections of 0.5 only the task that found no room is checked.
-        order = [index, *range(len(request_class))] if scorer.settings.corrected else [index]
+        order = index, *range(len(request_class))
         larger = next((task for task in order if _is_larger(scorer, request_class, request_class[task][0])), None)
         if larger is None:
             return refusal

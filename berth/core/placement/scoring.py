@@ -150,7 +150,7 @@ class Scorer:
         if reasons.any():
             np.copyto(chip_reasons, reasons, where=reasons != _FITS)
             scores *= chip_reasons == _FITS
-        if self.settings.corrected and (compiled.rule is not None or shape.share is not None):
+        if compiled.rule is not None or shape.share is not None:
             scores -= (level == NodeHealth.SUB_HEALTHY) & (scores > 0)  # as _deduction
         return chip_reasons, scores
 
@@ -299,7 +299,7 @@ class Scorer:
 
         Source: docs/reference/nodes-and-chips.md, "Scores".
         """
-        return int(self.settings.corrected and score > 0 and self.table.level.item(row) == NodeHealth.SUB_HEALTHY)
+        return int(score > 0 and self.table.level.item(row) == NodeHealth.SUB_HEALTHY)
 
     def _plain_reason(self, shape: Shape, row: int, state: RowState) -> int:
         """Reason other than the class and the chips of a node."""

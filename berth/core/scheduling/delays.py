@@ -44,7 +44,7 @@ class Delays:
 
     def see(self, key: JobKey, gang: GangRecord | None) -> bool:
         """Note a job that waits, by its record if it has one; returns whether it may not be placed now."""
-        if gang is None or not gang.retry_ms or not self._state.fold.settings.corrected:
+        if gang is None or not gang.retry_ms:
             return False
         self._jobs[key] = None
         return gang.pauses_at(self.now_ms)
@@ -74,7 +74,7 @@ class Delays:
         state = self._state
         record = state.fold.gangs.get(uid)
         holding = state.fold.holdings.get((uid, record.attempt)) if record is not None else None
-        if holding is None or holding.ending or not state.fold.settings.corrected:
+        if holding is None or holding.ending:
             return 0
         job, seen = self._job(holding), state.pods_seen(holding)
         if job is None or job.request is None or job.state != "accepted" or job.request.origin != FROM_PODS:

@@ -43,7 +43,7 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
         if gang.phase != "waiting":
             unblocked |= queue.remove(gang.uid)
             again.update(_freed_uid(state, gang))
-        elif gang.refusal is None or (gang.refusal.retry_ms and settings.corrected):
+        elif gang.refusal is None or gang.refusal.retry_ms:
             again[gang.namespace, gang.name] = None  # it goes back to the queue, when its pause is over
         elif gang.refusal.code == "behind":
             queue.seen(gang.uid)
@@ -56,7 +56,7 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     _hold_reserved(state, queue, drained, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
-    if has_left or (settings.corrected and (folded.taken or folded.ending)):
+    if has_left or folded.taken or folded.ending:
         unblocked |= queue.is_holding
     # Jobs that ended change how long similar ones are expected to run: they may end before a drain now.
     gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not drained.are_alike else []
@@ -83,9 +83,9 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
             gang.uid,
             retry_at_ms=_retry_at_ms(gang, refusal, settings),
             never=refusal.code in NEVER or refusal.yields,
-            by_any_change=settings.corrected and is_helped_by_any_change(request_class, refusal),
+            by_any_change=is_helped_by_any_change(request_class, refusal),
         )
-    return has_reserved and settings.corrected and queue.is_holding
+    return has_reserved and queue.is_holding
 
 
 def _refused_for_now(
@@ -125,7 +125,7 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
     """The job that has the uid of a gang by now, if the gang is over and no longer known: that job waits."""
     key = state.name_of.get(gang.uid)
     fold = state.fold
-    if key is not None and gang.is_over and gang.uid not in fold.gangs and fold.settings.corrected:
+    if key is not None and gang.is_over and gang.uid not in fold.gangs:
         return {key: None}
     return {}
 
@@ -146,7 +146,7 @@ def _hold_reserved(state: State, queue: Queue, drained: DrainedGangs, folded: Fo
     for gang in held:
         if gang.phase == "waiting" and gang.refusal is not None:
             start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
-            moments = (start_ms, late_ms if fold.settings.corrected or not start_ms else 0, heard_ms, drain_ms)
+            moments = (start_ms, late_ms, heard_ms, drain_ms)
             queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
 
 

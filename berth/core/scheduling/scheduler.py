@@ -228,7 +228,7 @@ class Scheduler:
             if uid not in wanting:
                 del self.to_examine[uid]
         # What is adopted must not be given away in the same record, nor what only the next record has room to adopt.
-        adopts = must.takes_places or (is_cut and state.fold.settings.corrected)
+        adopts = must.takes_places or is_cut
         if adopts:
             gangs, faulty = [], []
         returning = [] if adopts else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])

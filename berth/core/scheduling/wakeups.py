@@ -50,24 +50,25 @@ class Wakeups:
     def wake(self, changes: Changes) -> Woken:
         """Wake the classes that the changes can help, and those whose time has come; release held gangs likewise."""
         queue, time_ms = self._queue, self._state.time_ms
-        is_corrected = self._state.fold.settings.corrected
-        has_changed = is_corrected and changes.nodes_changed
         classes: list[tuple[ClassKey, Sleep]] = []
         may_help = (
-            changes.capacity_gained or changes.chips_taken or changes.leaf_opened or has_changed or is_eased(changes)
+            changes.capacity_gained
+            or changes.chips_taken
+            or changes.leaf_opened
+            or changes.nodes_changed
+            or is_eased(changes)
         )
-        if may_help or (is_corrected and changes.chips_returned) or queue.waits_for_time:
+        if may_help or changes.chips_returned or queue.waits_for_time:
             eased = ConstraintsEased(self._state, queue, changes)
-            helps = _Help(self._scorer, queue, changes, eased, corrected=is_corrected)
+            helps = _Help(self._scorer, queue, changes, eased)
             classes = queue.wake(helps, time_ms=time_ms)
-        if changes.capacity_gained or changes.capacity_lost or is_corrected:  # the head may change by time alone
-            classes += self._wake_heads()
+        classes += self._wake_heads()
         is_news = (
             bool(classes or changes.capacity_gained)
             or changes.leaf_opened
             or changes.queue_unblocked
             or changes.capacity_lost
-            or has_changed
+            or changes.nodes_changed
             or is_eased(changes)
         )
         released: Sequence[SleeperDump] = ()
@@ -86,12 +87,12 @@ class Wakeups:
         """In strict order, wake the first gang if it needs more than the cluster has: once refused, it blocks no other.
 
         A gang that is tried again when its time has come is left until then: while shards are missing its size cannot
-        be refused.
+        be refused. Without a change, too, the head may have changed: by time alone.
         """
         woken: list[tuple[ClassKey, Sleep]] = []
         settings = self._state.fold.settings
         while settings.queue_policy == "fifo" and (head := self._queue.head()) is not None:
-            is_timed = settings.corrected and self._queue.sleep_of(head.request_class).retry_at_ms > 0
+            is_timed = self._queue.sleep_of(head.request_class).retry_at_ms > 0
             if is_timed or not self._is_larger_than_cluster(head.request_class):
                 break
             woken += self._queue.wake(functools.partial(operator.eq, head.request_class), time_ms=0)
@@ -111,18 +112,15 @@ class _Help:
         queue: The queue.
         changes: The changes.
         eased: What they are for constraints.
-        corrected: Whether the corrections of 0.5 are in force.
     """
 
-    def __init__(
-        self, scorer: Scorer, queue: Queue, changes: Changes, eased: ConstraintsEased, *, corrected: bool
-    ) -> None:
+    def __init__(self, scorer: Scorer, queue: Queue, changes: Changes, eased: ConstraintsEased) -> None:
         self._scorer = scorer
         self._queue = queue
         self._eased = eased
         self._gained = list({**changes.capacity_gained, **eased.rows})
         self._taken = changes.chips_taken
-        self._for_shares = [*self._gained, *changes.chips_returned, *self._taken] if corrected else self._gained
+        self._for_shares = [*self._gained, *changes.chips_returned, *self._taken]
         """Rows that may help pods that share chips."""
         self._most = functools.reduce(operator.or_, changes.chips_taken.values(), 0)
         """Chips that were free on any row where now fewer are."""

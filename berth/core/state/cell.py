@@ -220,17 +220,10 @@ class State:
     def _begin(self, before: Settings, found: ChangesBuilder) -> None:
         """Bring in line with the settings of an epoch what does not follow from facts and holdings alone."""
         settings = self.fold.settings
-        is_new = settings.corrected and not before.corrected
-        if is_new or settings.reference_parity != self.leaf_occupancy.parity:
+        if settings.reference_parity != self.leaf_occupancy.parity:
             found.add(self._count_leaves(self.leaves))
-        self.table.corrected = settings.corrected
-        if is_new:
-            found.add(self.table.forget_gone())
         if self._owns is None and settings.recoveries != before.recoveries:
             self.faults.begin()
-            found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
-        if is_new and self._owns is None:
-            found.add(self._occupancy.unmark_unseen())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
 
     def _count_leaves(self, leaves: LeafTable) -> Changes:
@@ -307,7 +300,6 @@ class State:
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             found.add(self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True).changes)
         self.fold.load(dump)
-        self.table.corrected = self.fold.settings.corrected
         found.add(self._count_leaves(self.leaves))
         for key in sorted(self.fold.holdings):
             found.add(self._occupancy.take(self.fold.holdings[key]))
@@ -413,8 +405,6 @@ class State:
 
     def _look_again(self, name: JobKey, found: ChangesBuilder) -> None:
         """Examine all attempts of a name again: its facts changed, and a snapshot holds only the latest."""
-        if not self.fold.settings.corrected:
-            return
         if (seen := self.pods.get(name)) is not None:
             found.gangs_to_examine[seen.uid] = None
         for key in self._occupancy.attempts_of(name):

@@ -207,7 +207,7 @@ def _is_over(
         found.releases.append(Release(uid, holding.attempt, "vanished", again=True))
         found.outlived.append(uid)
         return True
-    if not _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
+    if not _has_ended(holding, seen, outcome):
         return False
     reason = _release_reason(state, holding, seen)
     again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding, at_ms))
@@ -233,7 +233,7 @@ def _may_try_again(state: State, holding: Holding, at_ms: int) -> bool:
     gang, settings = state.fold.gangs.get(holding.uid), state.fold.settings
     others = gang.restarts + gang.given_back if gang is not None else 0
     by_claims = state.constraints.claims.failures_of(holding)
-    is_early = settings.corrected and gang is not None and gang.failures_at(at_ms) < settings.attempts_max
+    is_early = gang is not None and gang.failures_at(at_ms) < settings.attempts_max
     return is_early or holding.attempt < settings.attempts_max + by_claims + others
 
 
@@ -262,10 +262,10 @@ def _must_end(
     return False
 
 
-def _has_ended(
-    holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, *, counts_own: bool = True
-) -> bool:
+def _has_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> bool:
     """Whether no pod of the attempt is left; pods that were not made yet count as left.
+
+    Pods of ranks that the attempt does not have count for nothing.
 
     Where no pod is seen, others may be on their way: the binder binds them in turn, and facts follow what it does. Only
     when it has ended the attempt will none come any more, and facts speak of all that are left.
@@ -274,7 +274,6 @@ def _has_ended(
         holding: The attempt.
         seen: Its pods.
         outcome: What the binder achieved.
-        counts_own: Ranks that the attempt does not have count for nothing.
     """
     is_evicted = outcome is not None and outcome.state == "evicted"
     if seen is None:
@@ -286,7 +285,7 @@ def _has_ended(
     over = {rank for rank, _ in rows_of(holding, seen)} | set(holding.gone) | left_unbound(holding, outcome)
     over -= {*holding.leaving(), *holding.unplaced, *holding.backups()}
     pods = holding.placement.pods()
-    return len({rank for rank in over if rank < pods} if counts_own else over) >= pods
+    return sum(1 for rank in over if rank < pods) >= pods
 
 
 def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
@@ -348,7 +347,7 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
 def _is_outlived(state: State, holding: Holding) -> bool:
     """Whether pods of a later attempt run, so that this one has ended: the records about that are lost."""
     fact = state.pods.get((holding.namespace, holding.name))
-    if fact is None or fact.foreign or holding.foreign or not state.fold.settings.corrected:
+    if fact is None or fact.foreign or holding.foreign:
         return False
     is_later = fact.uid == holding.uid and fact.attempt > holding.attempt
     return is_later and any(phase not in ENDED for phase in fact.phase)
@@ -362,7 +361,7 @@ def _regain(state: State, uid: str, found: Due) -> bool:
     """
     gang, key = state.fold.gangs.get(uid), state.name_of.get(uid)
     job, fact = (state.jobs.get(key), state.pods.get(key)) if key is not None else (None, None)
-    if not state.fold.settings.corrected or job is None or job.request is None or job.state != "accepted":
+    if job is None or job.request is None or job.state != "accepted":
         return False
     if fact is None or fact.uid != uid or fact.foreign or all(phase in ENDED for phase in fact.phase):
         return False
@@ -415,7 +414,7 @@ def _is_empty(one: Run | Task) -> bool:
 
 def _retake_step(state: State, holding: Holding, seen: PodsSeen | None, found: Due, at_ms: int) -> bool:
     """Give ranks the places of their pods that run for a step whose records are lost: all, or that of the release."""
-    if seen is None or not seen.steps or holding.foreign or holding.ending or not state.fold.settings.corrected:
+    if seen is None or not seen.steps or holding.foreign or holding.ending:
         return False
     step = step_of_pods(state.table, state.held, holding, seen, found.given, state.short, at_ms=at_ms)
     if step is not None:

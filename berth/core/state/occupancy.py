@@ -238,14 +238,6 @@ class Occupancy:
             self.table.mark_releasing(found, row, pods[rank].mask, releasing=False)
         return found.build()
 
-    def unmark_unseen(self) -> Changes:
-        """:meth:`unmark` all attempts without a fact about their pods."""
-        unseen = [key for key in sorted(self._releasing) if self.pods_seen(self._fold.holdings[key]) is None]
-        found = ChangesBuilder()
-        for key in unseen:
-            found.add(self.unmark(key))
-        return found.build()
-
     def set_leaves(self, leaves: LeafTable, *, parity: bool) -> Changes:
         """Count all jobs on leaf switches again: the leaves, or the rules of counting, changed.
 
@@ -270,6 +262,6 @@ class Occupancy:
         seen = self.pods_seen(holding) if parity else None
         job = leaf_job(holding, self._owned[key], self.reserved(key), parity=parity, seen=seen)
         has_opened = self.leaf_occupancy.put(key, job)
-        if parity and self._fold.settings.corrected:  # there, what pods do changes their leaves, and no row
+        if parity:  # there, what pods do changes their leaves, and no row
             return Changes(leaf_opened=has_opened, nodes_changed=True)
         return _LEAF_OPENED if has_opened else NO_CHANGES

@@ -109,7 +109,7 @@ class PodFacts:
         While an attempt holds chips, the records that released them are lost or not known yet: then its pods tell that
         they ended, and :meth:`forget_podless` forgets them later.
         """
-        seen = self.pods.get(key) if fold.settings.corrected else None
+        seen = self.pods.get(key)
         return {} if seen is not None and (seen.uid, seen.attempt) in fold.holdings else self.forget(key)
 
     def forget(self, key: JobKey) -> Mapping[str, None]:

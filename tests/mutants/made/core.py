@@ -76,9 +76,7 @@ def check_same_round_unseen(product: Product) -> Mutant:
 @unseen("no simulated cell has 20,000 ends of attempts for one record")
 def decider_adopts_later(product: Product) -> Change:
     """A record gives chips away whose pods only the next one has room to adopt."""
-    return product.one("berth/core/scheduling/", "any_must.takes_places or (any_is_cut and any_settings.corrected)").to(
-        "{must}.takes_places"
-    )
+    return product.one("berth/core/scheduling/", "any_must.takes_places or any_is_cut").to("{must}.takes_places")
 
 
 @by_seed("stray")
@@ -141,7 +139,9 @@ def lifecycle_released_while_terminating(product: Product) -> Change:
 @by_seed("power", "backup")
 def state_lost_release_not_seen(product: Product) -> Change:
     """A job whose name is free is forgotten although the record of its release is lost."""
-    return product.one(_STATE, "self.pods.get(any_key) if any_fold.settings.corrected else None").to("None")
+    return product.one(
+        _STATE, "{} if any_seen is not None and any_key in any_fold.holdings else self.forget(any_name)"
+    ).to("self.forget({name})")
 
 
 @by_tests

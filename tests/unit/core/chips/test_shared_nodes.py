@@ -65,7 +65,7 @@ def test_a_chip_is_full_when_its_cores_or_its_memory_are_given_away(share: Share
     node = Node()
     node.soft_shares.hold(ChangesBuilder(), 0, 0, share)
     assert node.soft_shares.nodes[0].full == full
-    assert node.soft_shares.free_mask(0, Settings()) == 0b11 & ~full
+    assert node.soft_shares.free_mask(0) == 0b11 & ~full
 
 
 def test_unused_chips_are_left_to_pods_whose_chips_nobody_has_named() -> None:
@@ -73,7 +73,7 @@ def test_unused_chips_are_left_to_pods_whose_chips_nobody_has_named() -> None:
     assert [Node(others).asks(share)[0] for others in (0, 1, 2)] == [*[NodeReason.FITS] * 2, NodeReason.NO_CHIP_LIST]
     node = Node(others=1)
     node.soft_shares.hold(ChangesBuilder(), 0, 0, share)
-    assert node.soft_shares.free_mask(0, Settings()) == 0b1
+    assert node.soft_shares.free_mask(0) == 0b1
 
 
 def test_cores_of_a_chip_without_memory_are_no_room_for_a_gang() -> None:
@@ -96,8 +96,8 @@ def test_chips_that_other_work_of_the_same_round_has_got_are_not_shared() -> Non
     scorer = Scorer(node.state.table, node.soft_shares, Settings())
     now = scorer.row_state(0).share
     assert now is not None
-    assert pick_chip(node.soft_shares, share, 0, now, name="a", free=0b11, settings=Settings()) == 0
-    assert pick_chip(node.soft_shares, share, 0, now, name="a", free=0b10, settings=Settings()) == 1
+    assert pick_chip(node.soft_shares, share, 0, now, name="a", free=0b11) == 0
+    assert pick_chip(node.soft_shares, share, 0, now, name="a", free=0b10) == 1
     shape = Shape(form="", resource="", chips=1, gang_pods=1, share=share)
     for free, reason in ((0b10, NodeReason.FITS), (0, NodeReason.NO_CHIP_LIST)):
         found, _ = share_row(node.soft_shares, shape, 0, free=free, now=now, base=None, settings=Settings())

@@ -10,7 +10,6 @@ from tests.support.cells import a_job, a_node
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 
 DOMAIN = "leaf-s"
-NEW = {"corrections": 1}
 QUOTA = {SHARE_AICORE: "60", SHARE_HBM: "1024", SHARE_POLICY: "elastic"}
 
 
@@ -42,14 +41,14 @@ def placed(record: Round | None) -> dict[str, list[int]]:
 
 
 def test_a_withheld_chip_takes_no_pod_and_others_are_decided() -> None:
-    seat = ShareSeat(**NEW)
+    seat = ShareSeat()
     seat.says(withheld=0b01)
     seat.shares("first")
     assert placed(seat.round()) == {"first": [1]}
 
 
 def test_a_node_that_withholds_all_chips_refuses_and_the_next_round_goes_on() -> None:
-    seat = ShareSeat(**NEW)
+    seat = ShareSeat()
     seat.says(withheld=0b11)
     seat.shares("first")
     assert placed(seat.round()) == {}
@@ -58,7 +57,7 @@ def test_a_node_that_withholds_all_chips_refuses_and_the_next_round_goes_on() ->
 
 
 def test_a_chip_that_is_shared_and_then_withheld_takes_no_further_pod() -> None:
-    seat = ShareSeat(**NEW)
+    seat = ShareSeat()
     small = {SHARE_AICORE: "10"}
     seat.shares("first", **small)
     assert placed(seat.round()) == {"first": [0]}
@@ -70,7 +69,7 @@ def test_a_chip_that_is_shared_and_then_withheld_takes_no_further_pod() -> None:
 @pytest.mark.parametrize("bad", ["withheld", "unhealthy"])
 def test_a_shared_chip_that_comes_back_wakes_who_waits_for_it(bad: str) -> None:
     """Nothing gets free by it: the chip is shared all the time."""
-    seat = ShareSeat(**NEW)
+    seat = ShareSeat()
     small = {SHARE_AICORE: "10"}
     seat.shares("first", **small)
     assert placed(seat.round()) == {"first": [0]}
@@ -89,18 +88,8 @@ def test_a_shared_chip_that_comes_back_wakes_who_waits_for_it(bad: str) -> None:
     assert again.round() == record
 
 
-def test_before_the_corrections_a_withheld_chip_that_is_shared_takes_a_further_pod() -> None:
-    seat = ShareSeat()
-    small = {SHARE_AICORE: "10"}
-    seat.shares("first", **small)
-    assert placed(seat.round()) == {"first": [0]}
-    seat.says(withheld=0b01)
-    seat.shares("second", **small)
-    assert placed(seat.round()) == {"second": [0]}, "recordings of 0.4 say so"
-
-
 def test_a_round_that_is_taken_back_leaves_what_came_back_to_the_next() -> None:
-    seat = ShareSeat(**NEW)
+    seat = ShareSeat()
     small = {SHARE_AICORE: "10"}
     seat.shares("first", **small)
     seat.round()

@@ -113,39 +113,29 @@ def test_chips_that_were_free_and_are_not_are_noted_as_they_were() -> None:
     assert not changes.capacity_lost
 
 
-CORRECTED = pytest.mark.parametrize("corrected", [False, True])
-
-
-@CORRECTED
-def test_a_node_of_which_its_new_domain_speaks_gains_capacity(*, corrected: bool) -> None:
+def test_a_node_of_which_its_new_domain_speaks_gains_capacity() -> None:
     """Nobody spoke of its health before, which bars it where health must be known."""
 
     def before(facts: Facts) -> None:
-        facts.table.corrected = corrected
         facts.nodes("d", a_node("a"))
         facts.health("e", NodeCondition("a"))
 
     changes, table = changed(before, lambda facts: facts.nodes("e", a_node("a")))
     assert bool(table.spoken[0])
-    assert list(changes.capacity_gained) == ([0] if corrected else [])
+    assert list(changes.capacity_gained) == [0]
 
 
-@CORRECTED
-def test_free_chips_that_the_network_does_not_reach_any_more_are_noted_with_those_that_were_free(
-    *, corrected: bool
-) -> None:
+def test_free_chips_that_the_network_does_not_reach_any_more_are_noted_with_those_that_were_free() -> None:
     def before(facts: Facts) -> None:
-        facts.table.corrected = corrected
         facts.nodes("d", a_node("a"))
         facts.hold(0, 0b1)
 
     changes, _ = changed(before, lambda facts: facts.health("d", NodeCondition("a", network_unhealthy=0b11)))
-    assert changes.chips_taken == ({0: 0xFE} if corrected else {})
+    assert changes.chips_taken == {0: 0xFE}
     changes, _ = changed(before, lambda facts: facts.health("d", NodeCondition("a", network_unhealthy=0b1)))
     assert changes.chips_taken == {}, "that one was not free"
 
 
-@CORRECTED
 @pytest.mark.parametrize(
     "after",
     [
@@ -154,9 +144,8 @@ def test_free_chips_that_the_network_does_not_reach_any_more_are_noted_with_thos
         pytest.param(lambda facts: facts.nodes("d", a_node("a", chips=0xFE, allocatable=7)), id="gone"),
     ],
 )
-def test_chips_that_go_are_noted_for_those_who_share(after: Callable[[Facts], None], *, corrected: bool) -> None:
+def test_chips_that_go_are_noted_for_those_who_share(after: Callable[[Facts], None]) -> None:
     def before(facts: Facts) -> None:
-        facts.table.corrected = corrected
         facts.nodes("d", a_node("a"))
 
-    assert list(changed(before, after)[0].chips_returned) == ([0] if corrected else [])
+    assert list(changed(before, after)[0].chips_returned) == [0]

@@ -25,13 +25,12 @@ from tests.support.cells import a_job, a_node
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, having, near, usage_of
 from tests.support.core_cells import SUBJECTS, CoreCell
 
-ON = {"corrections": 1}
 APART = PodConstraints(anti_affinity=(near(HOST, app="a"),))
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
 
 
 def a_cell(zones: dict[str, str] = ZONES, **changes: object) -> CoreCell:
-    return CoreCell([in_zone(name, zone) for name, zone in zones.items()], keeps=False, **{**ON, **changes})
+    return CoreCell([in_zone(name, zone) for name, zone in zones.items()], keeps=False, **changes)
 
 
 def in_zone(name: str, zone: str) -> NodeDescription:

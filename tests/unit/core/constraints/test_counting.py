@@ -51,7 +51,10 @@ def phases(cell: CoreCell, name: str, phase: PodPhase) -> PodsSeen:
 
 def a_kept_cell(**zones: str) -> CoreCell:
     """A cell that can be dumped."""
-    return CoreCell([in_zone(name, zone) for name, zone in zones.items()], keeps=True, corrections=1)
+    return CoreCell(
+        [in_zone(name, zone) for name, zone in zones.items()],
+        keeps=True,
+    )
 
 
 def test_pods_without_labels_that_are_being_deleted_count_no_longer_for_spread() -> None:

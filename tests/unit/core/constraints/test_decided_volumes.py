@@ -30,7 +30,10 @@ def deciding(*, keeps: bool = False) -> CoreCell:
     cell = a_cell(ZONES)
     if not keeps:
         return cell
-    return CoreCell(list(cell.nodes.values()), keeps=True, corrections=1)
+    return CoreCell(
+        list(cell.nodes.values()),
+        keeps=True,
+    )
 
 
 def claims_of(verdict: Verdict) -> list[ClaimVolume]:

@@ -7,7 +7,7 @@ from berth.schemas.intake import Task
 from berth.schemas.pod_constraints import PodConstraints, SpreadTerm
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, having, usage_of
 from tests.support.core_cells import SUBJECTS, CoreCell
-from tests.unit.core.constraints.test_constraints import ON, in_zone, job, nodes_of
+from tests.unit.core.constraints.test_constraints import in_zone, job, nodes_of
 
 ZONES = {"a1": "a", "a2": "a", "b1": "b"}
 EXCLUDED = "a2"
@@ -24,7 +24,7 @@ def a_cell(*there: OnePod) -> CoreCell:
         msgspec.structs.replace(node, labels={**node.labels, "disk": "slow" if node.name == EXCLUDED else "fast"})
         for node in nodes
     ]
-    cell = CoreCell(marked, keeps=False, **ON)
+    cell = CoreCell(marked, keeps=False)
     cell.fact(
         SUBJECTS.fact_usage("all"), usage_of("all", [OneNode(name, {"zone": ZONES[name]}) for name in ZONES], there)
     )

@@ -57,7 +57,6 @@ def claims() -> list[ClaimSeen | VolumeSeen]:
 def a_cell() -> CoreCell:
     cell = CoreCell(
         [a_node(name, labels={HOST: name, "accelerator-type": "module-910b-8"}) for name in NODES],
-        corrections=1,
     )  # fmt: skip
     say(cell, usage_of("all", [OneNode(name) for name in NODES], ()), *claims())
     return cell
@@ -99,7 +98,9 @@ def test_a_claim_of_a_full_node_refuses_the_gang_for_its_volume() -> None:
 
 @pytest.mark.parametrize("shards", [0, 1, 3])
 async def test_any_number_of_shards_places_pods_with_claims_alike(shards: int) -> None:
-    cell = await Cell(shards=shards, corrections=1).open()
+    cell = await Cell(
+        shards=shards,
+    ).open()
     labels = {"accelerator-type": "module-910b-8"}
     await cell.nodes([a_node(name, leaf=name[-1], labels={HOST: name, **labels}) for name in NODES])
     for fact in (usage_of("all", [OneNode(name) for name in NODES], ()), *claims()):

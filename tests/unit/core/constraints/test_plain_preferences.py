@@ -8,7 +8,7 @@ from berth.schemas.intake import Task
 from berth.schemas.pod_constraints import PodConstraints, PreferredNodes, PreferredPods
 from tests.support.constraint_worlds import HOST, OnePod, near
 from tests.support.core_cells import CoreCell
-from tests.unit.core.constraints.test_constraints import IN_B, ON, ZONES, a_cell, in_zone, job, nodes_of, say
+from tests.unit.core.constraints.test_constraints import IN_B, ZONES, a_cell, in_zone, job, nodes_of, say
 
 AVOIDED = Taint("slow", "yes", "PreferNoSchedule")
 
@@ -38,7 +38,6 @@ def tainted(*names: str) -> CoreCell:
     return CoreCell(
         [msgspec.structs.replace(node, taints=[AVOIDED] if node.name in names else []) for node in nodes],
         keeps=False,
-        **ON,
     )
 
 
@@ -51,14 +50,14 @@ def tainted(*names: str) -> CoreCell:
     ],
 )
 def test_a_preferred_term_outweighs_free_cpu_and_memory(wanted: PodConstraints, node: str) -> None:
-    cell = a_cell(ZONES, **ON)
+    cell = a_cell(ZONES)
     say(cell, OnePod("b2", labels={"app": "data"}))
     busy(cell, "a1", "a2") if node == "a1" else busy(cell, "b1", "b2")
     assert node_of(cell, "job", Task("worker", 1, 0, constraints=wanted)) == node
 
 
 def test_free_cpu_and_memory_decide_between_nodes_that_are_preferred_alike() -> None:
-    cell = a_cell(ZONES, **ON)
+    cell = a_cell(ZONES)
     say(cell)
     busy(cell, "b1")
     wanted = PodConstraints(preferred_nodes=(PreferredNodes(1, IN_B),))

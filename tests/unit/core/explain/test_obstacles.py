@@ -25,7 +25,7 @@ def with_labels(name: str, **labels: str) -> NodeDescription:
 
 def said(nodes: Sequence[NodeDescription], job: JobRequest, *conditions: NodeCondition) -> str:
     """Why a job waits on these nodes."""
-    cell = CoreCell(nodes, needs_health=False, corrections=1)
+    cell = CoreCell(nodes, needs_health=False)
     cell.conditions = {one.name: one for one in conditions}
     cell.publish()
     refusal = cell.refuse(job)

@@ -41,7 +41,7 @@ def replicas(way: str) -> JobRequest:
 
 
 def a_cell() -> CoreCell:
-    return CoreCell([a_node(name) for name in NODES], keeps=False, corrections=1)
+    return CoreCell([a_node(name) for name in NODES], keeps=False)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -78,7 +78,7 @@ def test_a_full_node_refuses_the_pod_that_names_it_with_the_reasons_of_its_own_n
 
 
 def test_nodes_of_shards_that_did_not_answer_are_counted_as_such() -> None:
-    cell = CoreCell([a_node(name, leaf=name[-1]) for name in NODES], corrections=1)
+    cell = CoreCell([a_node(name, leaf=name[-1]) for name in NODES])
     cell.ask(a_job("one", tasks=[pinned("selector", 0)]))
     opening = cell.scheduler.open(cell.now_ms).opening
     assert opening is not None

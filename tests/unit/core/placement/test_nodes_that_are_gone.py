@@ -24,7 +24,7 @@ def told_of_a_block(seat: Seat, node: str) -> None:
 
 
 def test_pods_on_a_node_that_is_gone_are_in_no_superpod() -> None:
-    seat = Seat(corrections=1)
+    seat = Seat()
     put(seat, "a", "b")
     put(seat, "b")
     other = restarted(seat)
@@ -39,7 +39,7 @@ def test_pods_on_a_node_that_is_gone_are_in_no_superpod() -> None:
 
 
 def test_a_node_that_comes_back_smaller_is_a_node_that_comes() -> None:
-    seat = Seat(corrections=1)
+    seat = Seat()
     put(seat, "a", "b")
     seat.round()
     put(seat, "b")
@@ -48,16 +48,3 @@ def test_a_node_that_comes_back_smaller_is_a_node_that_comes() -> None:
     for one in (seat, other):
         put(one, "a", "b", chips=0xFF)
     assert seat.scheduler.dump() == other.scheduler.dump()
-
-
-def test_an_epoch_with_the_corrections_forgets_what_was_kept_before() -> None:
-    seat = Seat()
-    put(seat, "a", "b")
-    put(seat, "b")
-    table = seat.state.table
-    row = table.row_of["a"]
-    assert (int(table.superpod[row]) >= 0, int(table.chips[row])) == (True, 0xFFFF), "as recordings of 0.4 were decided"
-    seat.begin(corrections=1)
-    assert (int(table.superpod[row]), int(table.chips[row]), int(table.node_class[row])) == (-1, 0, -1)
-    put(seat, "a", "b")
-    assert (int(table.superpod[row]) >= 0, int(table.chips[row])) == (True, 0xFFFF)

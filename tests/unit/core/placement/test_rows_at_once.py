@@ -12,7 +12,6 @@ from berth.core.placement.scoring import Reasons, RowState, Scorer, Scores
 from berth.core.requests.gangs import Gang
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import Task
-from berth.schemas.ledger import RELEASE
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
@@ -27,8 +26,7 @@ def a_cell(products: tuple[str, ...]) -> CoreCell:
         a_node(f"n{index:02}", products[index % len(products)], cpu_milli=8_000 + 1_000 * index, memory_mib=9_000)
         for index in range(60)
     ]
-    settings = {name: getattr(RELEASE, name) for name in ("corrections",)}
-    cell = CoreCell(nodes, **settings)
+    cell = CoreCell(nodes)
     cell.conditions["n03"] = NodeCondition("n03", level=NodeHealth.SUB_HEALTHY)
     cell.publish()
     return cell

@@ -35,7 +35,7 @@ def chips_of(cell: CoreCell, name: str) -> list[int]:
 @pytest.mark.parametrize(("aicore", "pods", "chips"), [(100, 2, 0b11), (50, 4, 0b11), (100, 1, 0b1), (34, 4, 0b11)])
 @pytest.mark.parametrize("parity", [False, True])
 def test_a_gang_may_fill_a_node_exactly(*, aicore: int, pods: int, chips: int, parity: bool) -> None:
-    cell = CoreCell([shared("a", chips)], corrections=1, reference_parity=parity)
+    cell = CoreCell([shared("a", chips)], reference_parity=parity)
     cell.ask(a_gang("j", aicore, pods))
     cell.decide()
     assert len(chips_of(cell, "j")) == pods
@@ -43,21 +43,14 @@ def test_a_gang_may_fill_a_node_exactly(*, aicore: int, pods: int, chips: int, p
 
 
 def test_a_gang_that_is_larger_than_a_node_is_refused() -> None:
-    cell = CoreCell([shared("a", 0b11)], corrections=1)
+    cell = CoreCell([shared("a", 0b11)])
     cell.ask(a_gang("j", 100, 3), a_gang("k", 51, 3))
     cell.decide()
     assert not cell.state.fold.holdings
 
 
-def test_without_the_corrections_a_full_chip_is_no_capacity_even_for_the_gang_that_filled_it() -> None:
-    cell = CoreCell([shared("a", 0b11)])
-    cell.ask(a_gang("j", 100, 2))
-    cell.decide()
-    assert chips_of(cell, "j") == []
-
-
 def test_pods_of_others_count_as_before() -> None:
-    cell = CoreCell([shared("a", 0b111)], corrections=1)
+    cell = CoreCell([shared("a", 0b111)])
     cell.ask(a_gang("first", 100, 1))
     cell.decide()
     cell.ask(a_gang("j", 100, 3))
@@ -76,19 +69,18 @@ def replaced_chips(cell: CoreCell, name: str, rank: int) -> list[int] | None:
     return [chip for chips in found.chips_by_rank() for chip in chips]
 
 
-@pytest.mark.parametrize(("corrections", "expected"), [(0, None), (1, [2])])
-def test_a_new_pod_does_not_count_its_siblings_as_strangers(corrections: int, expected: list[int] | None) -> None:
-    cell = CoreCell([shared("a", 0b111)], corrections=corrections)
+def test_a_new_pod_does_not_count_its_siblings_as_strangers() -> None:
+    cell = CoreCell([shared("a", 0b111)])
     cell.ask(a_gang("j", 60, 2))
     cell.decide()
     assert chips_of(cell, "j") == [0, 1]
     cell.conditions["a"] = NodeCondition("a", unhealthy=0b10)
     cell.publish()
-    assert replaced_chips(cell, "j", 1) == expected
+    assert replaced_chips(cell, "j", 1) == [2]
 
 
 def test_a_new_pod_counts_pods_of_others() -> None:
-    cell = CoreCell([shared("a", 0b111)], corrections=1)
+    cell = CoreCell([shared("a", 0b111)])
     cell.ask(a_gang("j", 60, 2))
     cell.decide()
     cell.ask(a_gang("other", 60, 1))
@@ -101,7 +93,7 @@ def test_a_new_pod_counts_pods_of_others() -> None:
 
 def test_a_gang_after_a_replacement_counts_the_pods_of_that_gang() -> None:
     """Both are tried in one round: what is left out for one gang counts for the next."""
-    cell = CoreCell([shared("a", 0b111)], corrections=1)
+    cell = CoreCell([shared("a", 0b111)])
     cell.ask(a_gang("j", 60, 2))
     cell.decide()
     assert cell.state.shares.nodes[0].core[:3] == [60, 60, 0]
@@ -114,7 +106,7 @@ def test_a_gang_after_a_replacement_counts_the_pods_of_that_gang() -> None:
 
 
 def test_a_sub_healthy_node_loses_a_point() -> None:
-    cell = CoreCell([a_node("a"), a_node("b")], corrections=1)
+    cell = CoreCell([a_node("a"), a_node("b")])
     cell.conditions["a"] = NodeCondition("a", level=NodeHealth.SUB_HEALTHY)
     cell.publish()
     cell.ask(a_job("j", chips=2), a_job("plain", chips=0))
@@ -126,7 +118,7 @@ def test_a_sub_healthy_node_loses_a_point() -> None:
 @pytest.mark.parametrize("product", ["module910bx8", "soft-share"])
 def test_one_row_has_the_score_of_all_rows(product: str) -> None:
     nodes = [shared(name, 0b11) if product == "soft-share" else a_node(name) for name in "ab"]
-    cell = CoreCell(nodes, corrections=1)
+    cell = CoreCell(nodes)
     cell.ask(*(a_gang(name, 10, 1) if product == "soft-share" else a_job(name, chips=1) for name in ("j", "k")))
     cell.decide()
     before = scores_of(cell, "j")
@@ -153,7 +145,9 @@ def test_a_gang_that_stays_in_one_zone_goes_to_the_node_that_is_best_without_tha
     nodes = [msgspec.structs.replace(shared(name, 0b11), labels={**labels, "zone": name}) for name in "ab"]
     chosen: list[list[str]] = []
     for constraints in (None, PodConstraints(affinity=(near("zone", app="x"),))):
-        cell = CoreCell(nodes, corrections=1)
+        cell = CoreCell(
+            nodes,
+        )
         apart = {**a_gang("apart", 20, 2).labels, SHARE_HBM: "40000"}
         cell.ask(msgspec.structs.replace(a_gang("apart", 20, 2), node_selector={"zone": used}, labels=apart))
         cell.decide()

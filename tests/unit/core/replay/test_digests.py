@@ -1,7 +1,6 @@
 """The digest of a replay: a field that is newer than release 0.4 counts only with a value other than its default."""
 
 import msgspec
-import pytest
 
 from berth.core.replay.digests import digested_epoch, digested_round
 from berth.schemas.envelope import encode, open_envelope
@@ -81,8 +80,8 @@ def test_what_a_constraint_names_counts() -> None:
     assert digested_round(one, encode(one)) != digested_round(other, encode(other))
 
 
-@pytest.mark.parametrize("newer", [Settings(corrections=1), Settings(grace_over_ms=1)])
-def test_a_setting_counts_when_it_is_not_its_default(newer: Settings) -> None:
+def test_a_setting_counts_when_it_is_not_its_default() -> None:
+    newer = Settings(grace_over_ms=1)
     plain = Epoch(1, 0, 0, 5, "holder", Settings())
     assert digested_epoch(msgspec.structs.replace(plain, settings=newer)) != digested_epoch(plain)
     assert len(msgspec.msgpack.decode(open_envelope(digested_epoch(plain)).body)[-1]) == 21

@@ -16,12 +16,10 @@ from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell, on
 
-SETTINGS = {"corrections": 1}
-
 
 def a_cell(count: int = 2, **changes: object) -> CoreCell:
     nodes = [a_node(f"n{number}", leaf=f"leaf{number // 2}", superpod=f"{number // 2}") for number in range(count)]
-    return CoreCell(nodes, keeps=True, **{**SETTINGS, **changes})
+    return CoreCell(nodes, keeps=True, **changes)
 
 
 def drain(ground: CoreCell, name: str, since_ms: int, kind: str = "node") -> None:

@@ -115,7 +115,7 @@ def gone(seat: Seat, name: str, *ranks: int, at_ms: int) -> None:
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_the_place_of_a_deleted_pod_is_kept_for_a_request_of_its_gang(replicas: int) -> None:
     """Case a/02, its variant: a younger job took the place in the second before the pod was made again."""
-    seat = Seat("a", "b", corrections=1)
+    seat = Seat("a", "b")
     seat.job(of_a_gang("gang", replicas=replicas))
     if replicas == 1:
         seat.job(of_a_gang("more"))
@@ -134,7 +134,7 @@ def test_the_place_of_a_deleted_pod_is_kept_for_a_request_of_its_gang(replicas: 
     ("at_ms", "kept"), [(3_999, True), (4_000, False), (500, False)], ids=["early", "late", "clock set back"]
 )
 def test_a_place_is_kept_for_three_seconds(at_ms: int, *, kept: bool) -> None:
-    seat = Seat("a", "b", corrections=1)
+    seat = Seat("a", "b")
     seat.job(of_a_gang("gang", replicas=2))
     seat.round(at_ms=5)
     gone(seat, "gang", 0, at_ms=1_000)
@@ -143,7 +143,7 @@ def test_a_place_is_kept_for_three_seconds(at_ms: int, *, kept: bool) -> None:
 
 
 def test_the_place_of_a_pod_that_is_alone_is_free_at_once() -> None:
-    seat = Seat("a", corrections=1)
+    seat = Seat("a")
     seat.job(of_a_gang("alone", pods=1))
     seat.round(at_ms=5)
     gone(seat, "alone", 0, at_ms=1_000)

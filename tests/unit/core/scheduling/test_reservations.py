@@ -68,7 +68,7 @@ def test_placements_of_a_round_that_was_never_stored_delay_no_reservation() -> N
 
 def test_chips_that_a_pod_has_in_place_of_the_decided_ones_are_given_back_when_it_ends() -> None:
     """What was reserved before the correction reserves nothing that a reader which begins later would not."""
-    seat = Seat("a", queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1, recoveries=1)
+    seat = Seat("a", queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, recoveries=1)
     seat.job(a_job("first", chips=2, run_ms=1_000))
     seat.round(at_ms=1)
     seat.job(a_job("large", chips=8))
@@ -107,7 +107,11 @@ def expected(seat: Seat, at_ms: int) -> dict[str, int]:
 
 def test_a_reservation_follows_pods_of_others_near_which_its_gang_may_not_be() -> None:
     """They have no chips: nothing of the nodes changes."""
-    seat = Seat(queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1)
+    seat = Seat(
+        queue_policy="conservative",
+        reserve_chips=8,
+        unknown_run_ms=5_000,
+    )
     labelled(seat, "a", "b")
     nodes = [OneNode("a"), OneNode("b")]
     seat.fact("usage.all", usage_of("all", nodes, []))
@@ -124,7 +128,7 @@ def test_a_reservation_follows_pods_of_others_near_which_its_gang_may_not_be() -
 
 
 def test_a_reservation_follows_the_nodes_that_its_gang_avoids() -> None:
-    seat = Seat(queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1)
+    seat = Seat(queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000)
     labelled(seat, "a", "b")
     seat.job(a_job("first", chips=8, run_ms=1_000))
     seat.job(a_job("second", chips=8, run_ms=1_000))

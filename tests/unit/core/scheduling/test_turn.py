@@ -133,7 +133,7 @@ def test_offers_are_asked_for_a_bounded_number_of_times(seat: Seat) -> None:
 
 
 def test_a_snapshot_before_a_turn_keeps_what_changed_and_leads_to_the_same_record() -> None:
-    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=10, corrections=1)
+    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=10)
     seat.job(a_job("endless", chips=8))
     seat.round(at_ms=1)
     seat.job(a_job("large", chips=8, replicas=3))
@@ -168,7 +168,7 @@ def test_a_snapshot_before_a_turn_keeps_what_changed_and_leads_to_the_same_recor
 
 
 def test_a_snapshot_before_a_turn_lets_go_who_was_held_for_a_job_that_is_cancelled() -> None:
-    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=100, corrections=1)
+    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=100)
     seat.job(a_job("endless", chips=8))
     seat.round(at_ms=1)
     seat.job(a_job("large", chips=8, replicas=3))

@@ -66,7 +66,7 @@ def move(seat: Seat, name: str) -> None:
 
 @pytest.mark.parametrize("how", [leave, fault, move])
 def test_nodes_that_go_fail_or_move_wake_the_class(how: Callable[[Seat, str], None]) -> None:
-    seat = a_superpod(corrections=1)
+    seat = a_superpod()
     assert seat.round() is None
     for name in NAMES[:3]:
         how(seat, name)
@@ -77,7 +77,11 @@ def test_nodes_that_go_fail_or_move_wake_the_class(how: Callable[[Seat, str], No
 
 
 def test_nodes_that_others_take_wake_a_class_of_one_pod_that_has_constraints() -> None:
-    seat = Seat(reference_parity=True, super_pod_size=2, reserve_nodes=0, corrections=1)
+    seat = Seat(
+        reference_parity=True,
+        super_pod_size=2,
+        reserve_nodes=0,
+    )
     for name in NAMES:
         put(seat, name)
     shy = PodConstraints(anti_affinity=(near(HOST, app="other"),))
@@ -94,7 +98,7 @@ def test_nodes_that_others_take_wake_a_class_of_one_pod_that_has_constraints() -
 
 
 def test_nodes_that_others_take_wake_the_class() -> None:
-    seat = a_superpod(corrections=1)
+    seat = a_superpod()
     for name in NAMES[:2]:
         leave(seat, name)
     assert placed(seat.round()) == []
@@ -109,19 +113,12 @@ def test_nodes_that_others_take_wake_the_class() -> None:
 
 
 def test_a_class_that_is_refused_again_sleeps_until_the_next_change() -> None:
-    seat = a_superpod(corrections=1)
+    seat = a_superpod()
     leave(seat, "a")
     record = seat.round()
     assert record is not None
     assert placed(record) == []
     assert seat.round() is None
-
-
-def test_before_the_corrections_the_class_sleeps_on() -> None:
-    seat = a_superpod()
-    for name in NAMES[:3]:
-        leave(seat, name)
-    assert seat.round() is None, "recordings of 0.4 say so"
 
 
 def levels(name: str) -> JobRequest:
@@ -135,9 +132,8 @@ def in_rack(seat: Seat, name: str, *, chips: int = 0xFF) -> None:
     seat.fact(f"node.leaf-{name}", pack_nodes(f"leaf-{name}", [node], at_ms=1))
 
 
-@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["tree"])])
-def test_a_node_with_fewer_chips_wakes_a_class_whose_plan_fills_whole_nodes(corrections: int, names: list[str]) -> None:
-    seat = Seat(resource_levels=TWO_LEVELS, corrections=corrections)
+def test_a_node_with_fewer_chips_wakes_a_class_whose_plan_fills_whole_nodes() -> None:
+    seat = Seat(resource_levels=TWO_LEVELS)
     in_rack(seat, "a")
     in_rack(seat, "b", chips=0x1FF)
     seat.job(levels("tree"))
@@ -145,7 +141,7 @@ def test_a_node_with_fewer_chips_wakes_a_class_whose_plan_fills_whole_nodes(corr
     in_rack(seat, "b")
     other = restarted(seat)
     for one in (seat, other):
-        assert placed(one.round()) == names
+        assert placed(one.round()) == ["tree"]
         assert one.round() is None
 
 
@@ -161,12 +157,9 @@ def two_tasks(name: str, *, picky: int = 1) -> JobRequest:
     return a_job(name, tasks=tasks)
 
 
-@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["both"])])
-def test_what_others_take_wakes_a_class_whose_tasks_stand_in_the_way_of_one_another(
-    corrections: int, names: list[str]
-) -> None:
+def test_what_others_take_wakes_a_class_whose_tasks_stand_in_the_way_of_one_another() -> None:
     """The first task goes to the fuller node from then on, and leaves the other node to the second."""
-    seat = Seat(corrections=corrections)
+    seat = Seat()
     in_zone(seat, "a", "red")
     in_zone(seat, "b", "blue")
     seat.job(two_tasks("both"))
@@ -176,13 +169,13 @@ def test_what_others_take_wakes_a_class_whose_tasks_stand_in_the_way_of_one_anot
     assert placed(seat.round()) == ["other"]
     other = restarted(seat)
     for one in (seat, other):
-        assert placed(one.round()) == names
+        assert placed(one.round()) == ["both"]
         assert one.round() is None
 
 
 def test_a_class_whose_tasks_stand_in_the_way_of_one_another_sleeps_while_chips_are_too_few() -> None:
     """Nobody is tried only to be refused again where a count tells as much."""
-    seat = Seat(corrections=1)
+    seat = Seat()
     for name in "abc":
         in_zone(seat, name, "red")
     seat.job(two_tasks("both", picky=3))
@@ -194,7 +187,7 @@ def test_a_class_whose_tasks_stand_in_the_way_of_one_another_sleeps_while_chips_
 
 def test_only_pods_that_find_no_node_behind_others_make_their_class_wake_by_any_change() -> None:
     """Of those that get their nodes first nobody stands in the way, and less room never helps them."""
-    seat = Seat("a", "b", corrections=1)
+    seat = Seat("a", "b")
     for chips in (8, 4):
         seat.job(a_job(f"runs-{chips}", chips=chips))
         seat.round()
@@ -206,12 +199,9 @@ def test_only_pods_that_find_no_node_behind_others_make_their_class_wake_by_any_
     assert sleeping == {"uid-first": False, "uid-second": True, "uid-alike": False}
 
 
-@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["wide"])])
-def test_a_chip_beyond_the_product_that_the_network_loses_wakes_pods_of_a_distributed_job(
-    corrections: int, names: list[str]
-) -> None:
+def test_a_chip_beyond_the_product_that_the_network_loses_wakes_pods_of_a_distributed_job() -> None:
     """Such pods leave it out then, and the node counts as their product."""
-    seat = Seat(strict_job_shape=False, corrections=corrections)
+    seat = Seat(strict_job_shape=False)
     node = a_node("a", "module910x8", leaf="a", chips=0x1FE)
     seat.fact("node.leaf-a", pack_nodes("leaf-a", [node], at_ms=1))
     seat.ill("a", NodeHealth.OK)
@@ -220,7 +210,7 @@ def test_a_chip_beyond_the_product_that_the_network_loses_wakes_pods_of_a_distri
     seat.fact("health.leaf-a", pack_health("leaf-a", [NodeCondition("a", network_unhealthy=0x100)], at_ms=1))
     other = restarted(seat)
     for one in (seat, other):
-        assert placed(one.round()) == names
+        assert placed(one.round()) == ["wide"]
 
 
 def too_many_to_share(**settings: object) -> Seat:
@@ -236,33 +226,26 @@ def too_many_to_share(**settings: object) -> Seat:
     return seat
 
 
-@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["second"])])
-def test_a_shared_chip_that_goes_wakes_a_class_to_which_the_node_had_too_many(
-    corrections: int, names: list[str]
-) -> None:
-    seat = too_many_to_share(corrections=corrections)
+def test_a_shared_chip_that_goes_wakes_a_class_to_which_the_node_had_too_many() -> None:
+    seat = too_many_to_share()
     seat.fact("health.leaf-s", pack_health("leaf-s", [NodeCondition("s", withheld=1)], at_ms=1))
     other = restarted(seat)
     for one in (seat, other):
-        assert placed(one.round()) == names
+        assert placed(one.round()) == ["second"]
 
 
-@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["second"])])
-def test_a_chip_that_others_take_wakes_a_class_to_which_the_node_had_too_many(
-    corrections: int, names: list[str]
-) -> None:
-    seat = too_many_to_share(corrections=corrections)
+def test_a_chip_that_others_take_wakes_a_class_to_which_the_node_had_too_many() -> None:
+    seat = too_many_to_share()
     foreign(seat, "s", chips=1 << 16)
     record = seat.round()
     assert record is not None
     assert len(record.adoptions) == 1
-    assert placed(seat.round()) == names
+    assert placed(seat.round()) == ["second"]
 
 
-@pytest.mark.parametrize("corrections", [0, 1])
-def test_under_parity_pods_that_run_are_a_change_for_those_who_wait(corrections: int) -> None:
+def test_under_parity_pods_that_run_are_a_change_for_those_who_wait() -> None:
     """No row changes by it, but leaf switches do."""
-    seat = Seat("a", "b", reference_parity=True, corrections=corrections)
+    seat = Seat("a", "b", reference_parity=True)
     seat.fact("topology.switch", TopologySeen("switch", [Leaf("leaf", "leaf", ["a", "b"])]))
     seat.job(a_job("j", chips=8, replicas=2, labels={"tor-affinity": "large-model-schema"}))
     assert placed(seat.round()) == ["j"]
@@ -274,4 +257,4 @@ def test_under_parity_pods_that_run_are_a_change_for_those_who_wait(corrections:
         pack([0xFF] * 2, 8),
     )  # fmt: skip
     seat.fact("pod.default.j", pods)
-    assert seat.scheduler.dump().nodes_changed == bool(corrections)
+    assert seat.scheduler.dump().nodes_changed

@@ -115,15 +115,14 @@ def test_ranks_that_the_placement_does_not_have_give_nothing_back() -> None:
     assert not life.due()
 
 
-@pytest.mark.parametrize(("corrections", "ranks"), [(0, []), (1, [0])])
-def test_pods_of_ranks_that_the_placement_does_not_have_end_no_attempt(corrections: int, ranks: list[int]) -> None:
-    life = Life(corrections=corrections)
+def test_pods_of_ranks_that_the_placement_does_not_have_end_no_attempt() -> None:
+    life = Life()
     phases = pack([P.SUCCEEDED] * 2, 1)
     fact = PodsSeen(
         "default", "j", "uid-j", 1, pack([0, 2], 4), pack_names(["a", "b"]), pack([0, 1], 4), phases, pack([1] * 2, 8)
     )
     life.fact(fact, "pod.default.j")
-    assert [release.ranks for release in life.due().releases] == [ranks], "rank 1 was never seen"
+    assert [release.ranks for release in life.due().releases] == [[0]], "rank 1 was never seen"
 
 
 def test_adopted_pods_are_not_ended_by_a_job_that_has_their_name() -> None:

@@ -1,8 +1,7 @@
 """An error of Berth while one gang is decided sets that gang aside: the others are decided, the record says so, a
 replay does the same.
 
-The error is a real one: without the corrections of 0.5 a soft-share node that withholds a chip is taken to fit, and has
-no chip.
+The error is one that there was: a soft-share node that withholds its chips is taken to fit, and has no chip.
 """
 
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from berth.core.changes import Changes
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
@@ -45,8 +45,15 @@ from tests.support.chained_records import rechained
 from tests.unit.core.explain.test_explainer import told
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 
+WITHHELD = pytest.mark.usefixtures("offers_withheld")
 NO_CHIP = "a node that fits has no chip for the pod"
 POLICIES = pytest.mark.parametrize("policy", ["skip", "fifo", "easy", "conservative"])
+
+
+@pytest.fixture
+def offers_withheld(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Withheld chips count among those that a node offers to pods which share."""
+    monkeypatch.setattr(SoftShareTable, "offered", lambda shares, row: int(shares._table.chips[row]))
 
 
 class BrokenSeat(Seat):
@@ -91,6 +98,7 @@ def said(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
 
 
 @POLICIES
+@WITHHELD
 def test_others_are_decided_in_the_same_round_whatever_the_queue_policy(policy: str) -> None:
     seat = BrokenSeat(queue_policy=policy, reserve_chips=1)
     seat.job(shares("broken", priority=1))
@@ -108,6 +116,7 @@ def test_others_are_decided_in_the_same_round_whatever_the_queue_policy(policy: 
 
 
 @POLICIES
+@WITHHELD
 def test_a_gang_that_is_set_aside_blocks_nobody_behind_it(policy: str) -> None:
     seat = BrokenSeat(queue_policy=policy, reserve_chips=1)
     seat.job(shares("broken", priority=2))
@@ -120,6 +129,7 @@ def test_a_gang_that_is_set_aside_blocks_nobody_behind_it(policy: str) -> None:
     assert said(seat.decided()) == [("second", "")]
 
 
+@WITHHELD
 def test_what_the_gang_had_taken_is_given_to_the_next() -> None:
     """Its first pod finds a chip on r, where cpu is left for one pod; its second comes to s."""
     seat = BrokenSeat()
@@ -133,6 +143,7 @@ def test_what_the_gang_had_taken_is_given_to_the_next() -> None:
     assert (verdicts[1].placement.names(), verdicts[1].placement.chips_by_rank()) == (["r"], [(0,)])
 
 
+@WITHHELD
 def test_the_class_sleeps_with_the_gang_and_wakes_with_what_helps_it() -> None:
     seat = BrokenSeat()
     for name in ("one", "two"):
@@ -146,6 +157,7 @@ def test_the_class_sleeps_with_the_gang_and_wakes_with_what_helps_it() -> None:
 
 
 @POLICIES
+@WITHHELD
 def test_a_replay_and_a_start_from_a_snapshot_set_aside_alike(policy: str) -> None:
     seat = BrokenSeat(queue_policy=policy, reserve_chips=1)
     seat.job(shares("broken", priority=1))
@@ -266,8 +278,9 @@ async def test_a_request_that_cannot_be_judged_is_a_dead_letter_and_the_next_is_
     await cell.close()
 
 
+@WITHHELD
 async def test_the_dispatcher_logs_the_error_and_counts_it() -> None:
-    cell = await Cell(corrections=0).open()
+    cell = await Cell().open()
     await cell.nodes([a_node("s", "soft-share", leaf="s", chips=0b11, allocatable=2), a_node("a", leaf="a")])
     await cell.health("leaf-s", [NodeCondition("s", withheld=0b11)])
     await cell.submit(shares("broken"), a_job("whole", chips=8))

@@ -267,26 +267,26 @@ def fail_after(life: Life, *pauses_s: int) -> list[bool]:
 
 
 def test_a_gang_is_placed_again_until_its_attempts_are_used_up() -> None:
-    life = Life(attempts_max=3, corrections=1)
+    life = Life(attempts_max=3)
     assert fail_after(life, 0, 60, 60) == [True, True, False]
     assert life.state.fold.gangs["uid-j"].phase == "failed"
 
 
 def test_attempts_that_fail_within_a_minute_count_once() -> None:
     """Case a/05: five attempts were used up within 40 ms."""
-    life = Life(attempts_max=3, corrections=1)
+    life = Life(attempts_max=3)
     assert fail_after(life, *[0, *[1] * 58]) == [True] * 59
     assert fail_after(life, 2, 59, 1) == [True, True, False]
 
 
 def test_a_clock_that_is_set_back_begins_another_minute() -> None:
-    life = Life(attempts_max=3, corrections=1)
+    life = Life(attempts_max=3)
     life.at_ms = 10_000_000
     assert fail_after(life, 0, -9_000, 60) == [True, True, False]
 
 
 def test_an_attempt_that_follows_a_failed_one_waits_longer_and_longer() -> None:
-    life = Life(attempts_max=3, corrections=1)
+    life = Life(attempts_max=3)
     pauses: list[int] = []
     for pause_s in (0, 1, 1, 2, 4, 8, 16):
         fail_after(life, pause_s)

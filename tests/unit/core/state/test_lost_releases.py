@@ -14,7 +14,7 @@ def pods(seat: Seat, phase: PodPhase) -> None:
 
 def an_ended_job() -> Seat:
     """A job whose pod has ended and whose name is free; its release is in no record."""
-    seat = Seat("a", corrections=1)
+    seat = Seat("a")
     seat.job(a_job("j", chips=8))
     assert seat.round() is not None
     pods(seat, PodPhase.RUNNING)
@@ -37,7 +37,7 @@ def test_chips_of_a_job_whose_release_is_lost_come_back() -> None:
 
 
 def test_nothing_is_kept_of_the_job_after_its_release() -> None:
-    late, usual = an_ended_job(), Seat("a", corrections=1)
+    late, usual = an_ended_job(), Seat("a")
     late.round()
     usual.job(a_job("j", chips=8))
     usual.round()

@@ -27,7 +27,7 @@ class Node(Life):
     """Node a with jobs of one pod each beside the gang, and a pod of another scheduler."""
 
     def __init__(self, recoveries: int = 1) -> None:
-        super().__init__(corrections=1, recoveries=recoveries)
+        super().__init__(recoveries=recoveries)
         self.jobs = 1
 
     def hold(self, name: str, *chips: int, share: Share | None = None) -> None:

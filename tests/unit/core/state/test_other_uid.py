@@ -8,8 +8,6 @@ from berth.schemas.ledger import Release
 from tests.support.cells import a_job
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 
-NEW = {"corrections": 1}
-
 
 def pods(seat: Seat, uid: str, phase: PodPhase, *, attempt: int = 1) -> None:
     """Say that the one pod of a gang on node a, with all its chips, is in a phase."""
@@ -36,7 +34,7 @@ def releases(seat: Seat) -> list[Release]:
 
 
 def test_an_attempt_gives_its_chips_back_when_pods_of_another_uid_take_its_name() -> None:
-    seat = an_ending(**NEW)
+    seat = an_ending()
     pods(seat, "uid-other", PodPhase.RUNNING)
     other = restarted(seat)
     assert [(release.uid, release.reason) for release in releases(seat)] == [("uid-j", "vanished")]
@@ -45,7 +43,7 @@ def test_an_attempt_gives_its_chips_back_when_pods_of_another_uid_take_its_name(
 
 
 def test_chips_are_used_and_not_releasing_once_nothing_is_known_of_their_pods() -> None:
-    seat = Seat("a", **NEW)
+    seat = Seat("a")
     seat.job(a_job("j", chips=8))
     seat.round()
     pods(seat, "uid-j", PodPhase.TERMINATING)
@@ -58,7 +56,7 @@ def test_chips_are_used_and_not_releasing_once_nothing_is_known_of_their_pods() 
 
 @pytest.mark.parametrize("state", ["bound", "evicted"])
 def test_an_outcome_of_another_uid_is_looked_at_as_well(state: str) -> None:
-    seat = Seat("a", **NEW)
+    seat = Seat("a")
     seat.job(a_job("j", chips=8))
     seat.round()
     seat.fact("outcome.default.j", OutcomeSeen("default", "j", "uid-j", 1, "failed", 0))
@@ -67,17 +65,8 @@ def test_an_outcome_of_another_uid_is_looked_at_as_well(state: str) -> None:
     assert releases(seat) == releases(other) == []
 
 
-def test_before_the_corrections_the_chips_stay_until_a_restart_and_an_epoch_with_them_frees_them() -> None:
-    seat = an_ending()
-    pods(seat, "uid-other", PodPhase.RUNNING)
-    assert seat.round() is None, "recordings of 0.4 say so"
-    seat.begin(**NEW)
-    assert int(seat.state.table.releasing[0]) == 0
-    assert [release.uid for release in releases(seat)] == ["uid-j"]
-
-
 def test_a_job_that_lost_its_name_by_a_verdict_and_a_tombstone_is_ended_as_a_start_from_a_snapshot_does() -> None:
-    seat = Seat("a", **NEW)
+    seat = Seat("a")
     seat.job(a_job("j", chips=8))
     seat.round()
     seat.job(a_job("j", chips=8, uid="uid-stale"), state="rejected")
@@ -92,7 +81,7 @@ def test_a_job_that_lost_its_name_by_a_verdict_and_a_tombstone_is_ended_as_a_sta
 
 
 def test_a_job_that_has_the_uid_of_one_that_is_over_waits_from_then_on() -> None:
-    seat = an_ending(**NEW)
+    seat = an_ending()
     seat.job(a_job("j", chips=8), state="cancelled")
     seat.job(a_job("j", chips=8, uid="uid-second"))
     seat.job(a_job("k", chips=8, uid="uid-j"))
@@ -107,7 +96,7 @@ def test_a_job_that_has_the_uid_of_one_that_is_over_waits_from_then_on() -> None
 
 
 def test_a_job_that_lost_its_name_and_has_it_again_waits_once_its_attempt_is_over() -> None:
-    seat = an_ending(**NEW)
+    seat = an_ending()
     seat.job(a_job("j", chips=8, uid="uid-stale"), state="rejected")
     seat.job(a_job("j", chips=8))
     pods(seat, "uid-j", PodPhase.SUCCEEDED)

@@ -33,13 +33,12 @@ class Restored(Life):
         *,
         is_placed: bool = False,
         attempt: int = 1,
-        corrections: int = 1,
         recoveries: int = 1,
         replicas: int = 2,
         task: Task | None = None,
     ) -> None:
         self.task = task or Task("worker", replicas, 1)
-        super().__init__(attempt=attempt, corrections=corrections, recoveries=recoveries, is_placed=is_placed)
+        super().__init__(attempt=attempt, recoveries=recoveries, is_placed=is_placed)
 
     def job(self, state: JobState, uid: str = "uid-j", **changes: Any) -> None:  # noqa: ANN401 - fields of the fact
         super().job(state, uid, **{"request": a_job("j", tasks=[self.task]), **changes})
@@ -223,15 +222,6 @@ def test_a_record_that_gives_back_chips_of_pods_that_run_gives_no_places() -> No
     assert due.takes_places
 
 
-def test_without_the_corrections_it_waits_as_before() -> None:
-    life = Restored(corrections=0)
-    life.found(*RUN)
-    assert not life.due()
-    life = Restored(is_placed=True, corrections=0)
-    life.found(*RUN, attempt=2)
-    assert not life.due()
-
-
 def test_a_start_finds_them_too() -> None:
     life = Restored()
     life.found(*RUN)
@@ -368,12 +358,6 @@ def test_an_attempt_that_ends_takes_no_step() -> None:
     life = Restored(is_placed=True)
     life.job("cancelled")
     assert life.carry_out().evictions
-    life.found(*RUN, **moved(1, 0))
-    assert not life.due()
-
-
-def test_without_the_corrections_a_moved_pod_moves_nothing() -> None:
-    life = Restored(is_placed=True, corrections=0)
     life.found(*RUN, **moved(1, 0))
     assert not life.due()
 

@@ -618,7 +618,7 @@ async def test_a_job_larger_than_all_nodes_that_it_may_use_is_told_how_many_chip
 
 
 def test_settings_of_decisions_have_the_defaults_of_the_epoch_record() -> None:
-    assert DecisionConfig().to_settings() == Settings(corrections=1), "what old records do not say was off"
+    assert DecisionConfig().to_settings() == Settings(), "what old records do not say was off"
 
 
 async def test_of_many_small_jobs_those_beyond_the_bound_of_their_namespace_are_rejected_and_no_other() -> None:

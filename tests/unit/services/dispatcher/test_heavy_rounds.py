@@ -28,7 +28,7 @@ def many_tasks(name: str, *, chips: int = 1, first: int = 0) -> JobRequest:
 
 
 async def a_cell(*, shards: int) -> Cell:
-    cell = await Cell(shards=shards, corrections=1).open()
+    cell = await Cell(shards=shards).open()
     await cell.nodes([a_node(f"node-{n:02}", leaf=str(n % 7)) for n in range(NODES)])
     return cell
 

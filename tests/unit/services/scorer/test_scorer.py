@@ -146,7 +146,9 @@ async def test_settings_of_a_new_epoch_are_those_of_the_next_answer() -> None:
     await cell.turns()
     shard = cell.shards[0]
     assert (await ask(shard, 1, cell.dispatcher.state.fold.head)).ready
-    assert shard.scorer.settings == Settings(health_first=True, corrections=1)
+    assert shard.scorer.settings == Settings(
+        health_first=True,
+    )
     await cell.close()
 
 
