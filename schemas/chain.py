@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, body_of, encode, open_envelope
-from berth.schemas.ledger import Epoch, RecordHead, head_of, see_readable
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, body_of, encode, open_envelope, sealed
+from berth.schemas.ledger import Epoch, RecordHead, Round, head_of, see_readable
+from berth.schemas.message import BASELINE
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
@@ -81,6 +82,23 @@ def chained(digest: bytes, sequence: int, envelope: Envelope) -> bytes:
     return hashed.digest()
 
 
+def encode_record(message: Epoch | Round | SnapshotBody, *, chain: bytes = FIRST, sequence: int = 0) -> bytes:
+    """Encode a record or a snapshot.
+
+    Args:
+        message: The record or snapshot.
+        chain: Digest of the chain before the record.
+        sequence: Sequence that the record gets; 0: it gets no chain value, as snapshots and what is only compared.
+
+    Returns:
+        The bytes. They depend on the arguments alone.
+    """
+    envelope = sealed(message)
+    if sequence:
+        envelope = msgspec.structs.replace(envelope, chain=chained(chain, sequence, envelope))
+    return envelope.encode()
+
+
 def follows(digest: bytes, sequence: int, envelope: Envelope) -> bool:
     """Whether a message has the chain value of a record at this sequence, behind the record with a digest."""
     is_version = 0 < envelope.version <= _VERSION_MAX  # of a larger one there is no chain value
@@ -97,7 +115,8 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
 
     Raises:
         DecodeError: It does not decode, and its chain value is right: its writer led.
-        NewerVersionError: Only a newer release reads it, and its chain value is right.
+        VersionError: Only another release reads it, and its chain value is right, or it is of a release before 0.5 and
+            nothing counted before it.
     """
     digest = position.digest
     try:
@@ -107,11 +126,10 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
     if not envelope.kind.startswith(LEDGER):
         return Link(sequence, digest, UNSIGNED if _is_unsigned(envelope) else OTHER_KIND, envelope)
     if not follows(digest, sequence, envelope):
+        if digest == FIRST and 1 <= envelope.version < BASELINE:
+            see_readable(envelope, sequence=sequence)  # a stream of a release before 0.5 begins so
         return Link(sequence, digest, UNCHAINED, envelope)
-    try:
-        see_readable(envelope)
-    except NewerVersionError as error:
-        raise NewerVersionError(envelope, sequence=sequence) from error
+    see_readable(envelope, sequence=sequence)
     return _link(position, sequence, envelope)
 
 
@@ -166,7 +184,7 @@ class ChainReader:
 
         Raises:
             DecodeError: See :func:`link_of`.
-            NewerVersionError: As before.
+            VersionError: As before.
         """
         link = link_of(self.position, sequence, data)
         self.position = self.position.after(link)

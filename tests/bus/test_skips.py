@@ -18,13 +18,12 @@ from berth.runtime.errors import NoStreamError
 from berth.runtime.fsck.ledger_repair import find, repair
 from berth.runtime.history import state_now
 from berth.runtime.ledger_reader import follow_ledger
-from berth.schemas.chain import stored_digest
+from berth.schemas.chain import encode_record, stored_digest
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import encode_record
 from tests.bus.test_backup import delete_all, fact
 from tests.bus.test_continuous_recording import fails, following, reach
 from tests.support.waiting import until
@@ -43,9 +42,7 @@ async def lead(bus: NatsBus) -> int:
     """Begin an epoch; returns its sequence."""
     fold = await folded(bus)
     epoch = Epoch(fold.epoch + 1, fold.base_seq, fold.facts_seq, 1000, "d", CHAINED)
-    return await bus.append(
-        encode_record(epoch, CHAINED, chain=fold.chain, sequence=fold.head + 1), expected_seq=fold.head
-    )
+    return await bus.append(encode_record(epoch, chain=fold.chain, sequence=fold.head + 1), expected_seq=fold.head)
 
 
 async def place(bus: NatsBus, uid: str, known: int, *, chain: bytes = b"") -> int:
@@ -60,7 +57,7 @@ async def place(bus: NatsBus, uid: str, known: int, *, chain: bytes = b"") -> in
     fold = await folded(bus)
     verdict = Verdict("ns", uid, uid, 1, placement_of(["n"], [(0,)], [Run(1, 1)], resource="r"))
     record = Round(fold.epoch, fold.base_seq, known, 2000, fold.rounds + 1, verdicts=[verdict])
-    data = encode_record(record, fold.settings, chain=chain or fold.chain, sequence=fold.head + 1)
+    data = encode_record(record, chain=chain or fold.chain, sequence=fold.head + 1)
     return await bus.append(data, expected_seq=fold.head)
 
 

@@ -13,11 +13,11 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import ConflictError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
+from berth.schemas.chain import encode_record
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import encode_record
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.probes import samples
@@ -97,7 +97,7 @@ def unknown_record(_: LedgerFold) -> bytes:
 def unchained(fold: LedgerFold) -> bytes:
     """What a leader could have written, with the chain value of another history."""
     record = ghost(fold, epoch=fold.epoch)
-    return encode_record(record, fold.settings, chain=bytes(range(16)), sequence=fold.head + 1)
+    return encode_record(record, chain=bytes(range(16)), sequence=fold.head + 1)
 
 
 def zombie(fold: LedgerFold) -> bytes:

@@ -31,7 +31,7 @@ from berth.core.state.superpod_index import BlockInputs, ColocationIndex, Superp
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
-from berth.schemas.chain import Link, state_digest
+from berth.schemas.chain import Link, encode_record, state_digest
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
@@ -48,7 +48,6 @@ from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, Replac
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
-from berth.schemas.versions import encode_record
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 __all__ = ["AppliedFact", "JobKey", "State"]
@@ -173,7 +172,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing of it was applied.
         """
         return self.apply_link(self.fold.link(sequence, data))
@@ -286,7 +285,7 @@ class State:
             digest=state_digest(facts, ledger),
             fold_version=FOLD_VERSION,
         )
-        return encode_record(body, self.fold.settings)
+        return encode_record(body)
 
     def load(self, body: SnapshotBody) -> Loaded:
         """Become what a snapshot holds; only for a state that has applied nothing yet.

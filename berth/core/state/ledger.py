@@ -22,11 +22,10 @@ from berth.core.state.records.record_checks import check_round, draft_of
 from berth.core.state.records.round_steps import fold_round
 from berth.core.state.run_times import RunTime
 from berth.core.state.waiting_dump import WaitingDump
-from berth.schemas.chain import FIRST, Link, Position, link_of
+from berth.schemas.chain import FIRST, Link, Position, encode_record, link_of
 from berth.schemas.envelope import DecodeError, body_of
 from berth.schemas.ledger import RELEASE, Epoch, Round, Settings
 from berth.schemas.status import SnapshotBody
-from berth.schemas.versions import encode_record
 
 __all__ = [
     "Folded",
@@ -63,7 +62,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     nodes_seq: int = 0
     leaving: dict[str, int] = {}
     waiting: WaitingDump | None = None
-    """None in snapshots of releases before 0.4, which do not contain it."""
+    """None in one of a service that does not decide."""
     run_times: list[RunTime] = []
     held: list[Held] = []
     epoch_ms: int = 0
@@ -135,7 +134,7 @@ class LedgerFold:
 
     def encoded(self, record: Epoch | Round) -> bytes:
         """A record as the leader stores it next: with the chain value of the sequence after ``head``."""
-        return encode_record(record, self.settings, chain=self._position.digest, sequence=self.head + 1)
+        return encode_record(record, chain=self._position.digest, sequence=self.head + 1)
 
     @property
     def owners(self) -> ChipOwners:
@@ -154,7 +153,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It does not decode, and may not be passed.
         """
         if sequence != self.head + 1:
@@ -169,7 +168,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: See :meth:`link`.
-            NewerVersionError: See :meth:`link`. Nothing was folded.
+            VersionError: See :meth:`link`. Nothing was folded.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing was folded.
         """
         return self.apply_link(self.link(sequence, data))

@@ -14,13 +14,11 @@ from berth.runtime.backups.checks import DamagedError, check_file
 from berth.runtime.ledger_reader import skips_void
 from berth.runtime.recording import read_file, replacing
 from berth.runtime.stored_snapshots import chunks_of
-from berth.schemas.chain import position_of
+from berth.schemas.chain import encode_record, position_of
 from berth.schemas.envelope import DecodeError, encode
-from berth.schemas.ledger import Settings
 from berth.schemas.recording import BackupHead, BackupStream, Entry, RecordingHead
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName, Subjects
-from berth.schemas.versions import encode_record
 
 _CHUNK_BYTES: Final = 1 << 20
 _SNAPSHOT_CHUNK: Final = 500_000
@@ -291,11 +289,11 @@ def _snapshot(start: SnapshotBody) -> list[tuple[str, bytes]]:
     if not start.ledger:
         return []
     try:
-        settings: Settings = dump_of(start.ledger).settings
+        dump_of(start.ledger)
     except DecodeError as error:
         raise DamagedError(f"the start of the recording: {error}") from error
     chunks, end = chunks_of(
-        encode_record(start, settings),
+        encode_record(start),
         ledger_seq=start.ledger_seq,
         facts_seq=start.facts_seq,
         size=_SNAPSHOT_CHUNK,

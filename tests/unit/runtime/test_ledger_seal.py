@@ -8,12 +8,11 @@ from berth.runtime.bus import ledger_seal
 from berth.runtime.bus.ledger_seal import LedgerSeal
 from berth.runtime.bus.port import Stored
 from berth.runtime.bus.signatures import Signatures, Signed
-from berth.schemas.chain import UNCHAINED, UNSIGNED
+from berth.schemas.chain import UNCHAINED, UNSIGNED, encode_record
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings, Verdict
 from berth.schemas.subjects import Subjects
-from berth.schemas.versions import encode_record
 from tests.support.signing_keys import Signer, signer
 
 SUBJECTS = Subjects("default")
@@ -196,7 +195,7 @@ def test_a_late_record_and_a_forged_one_end_no_reader() -> None:
     stream.epoch(LEADER)
     late, chain = stream.round(), stream.fold.chain
     stream.epoch(NEXT)
-    data = encode_record(late, stream.fold.settings, chain=chain, sequence=stream.next)
+    data = encode_record(late, chain=chain, sequence=stream.next)
     stream.forge(data, LEADER.knowing().headers(SUBJECTS, SUBJECTS.ledger, data, stream.next))
     stream.forge_round()
     stream.rounds(1, NEXT)
@@ -279,7 +278,7 @@ def test_late_records_of_a_leader_that_was_replaced_hide_none_of_its_successor(e
     late = stream.round()
     chain = stream.fold.chain
     stream.epoch(NEXT)
-    data = encode_record(late, stream.fold.settings, chain=chain, sequence=stream.next)
+    data = encode_record(late, chain=chain, sequence=stream.next)
     stream.forge(data, LEADER.knowing().headers(SUBJECTS, SUBJECTS.ledger, data, stream.next))
     result = stream.judged(end=end)
     assert agrees(stream, result)

@@ -7,13 +7,12 @@ import pytest
 from berth.cli.output import CommandError
 from berth.cli.recordings.record import Live
 from berth.formats.shown import Shown, shown
-from berth.schemas.chain import stored_digest
+from berth.schemas.chain import encode_record, stored_digest
 from berth.schemas.envelope import encode, open_envelope
-from berth.schemas.ledger import Round, Settings
+from berth.schemas.ledger import Round
 from berth.schemas.recording import Entry
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import encode_record
 from tests.support.cells import a_node
 from tests.support.stored_cells import GARBAGE, append, grown, stream
 from tests.support.waiting import SLACK, until
@@ -91,7 +90,7 @@ async def test_a_message_that_claims_to_know_facts_to_come_holds_up_nothing() ->
         await live.began.wait()
         await cell.settle()
         foreign = Round(epoch=1, base_seq=head, facts_seq=10**12, at_ms=0, number=9)
-        await append(cell.user, encode_record(foreign, Settings(), sequence=head + 1), GARBAGE)
+        await append(cell.user, encode_record(foreign, sequence=head + 1), GARBAGE)
         await cell.nodes([a_node("c")])
         await until(lambda: len(printed) >= 3, deadline_s=5, what="what is stored is printed")
         printing.cancel()
