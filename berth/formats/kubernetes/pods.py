@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from berth.formats.kubernetes.kept_readings import KeptReadings
+from berth.formats.kept_readings import KeptReadings
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.node_terms import terms_of
 from berth.formats.kubernetes.pod_constraints import constraints_of, meta_read

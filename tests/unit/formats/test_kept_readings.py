@@ -1,6 +1,6 @@
 """What is kept of the texts that were read last."""
 
-from berth.formats.kubernetes.kept_readings import KeptReadings
+from berth.formats.kept_readings import KeptReadings
 
 
 def test_what_was_read_is_kept_until_there_are_too_many() -> None:
