@@ -135,6 +135,7 @@ class NoticeLoop:
     async def run(self) -> None:
         """Write until cancelled."""
         while math.isfinite(self._pause_s):
+            began_s = self._clock.monotonic_s()
             if self._events:
                 writes = await self._try(self._events.popleft())
             elif (notice := self._notices.next(self._clock.monotonic_s())) is not None:
@@ -146,7 +147,8 @@ class NoticeLoop:
             else:
                 await self._wait()
                 continue
-            await asyncio.sleep(self._pause_s * max(writes, 1))  # a look at a pod that is bound counts too
+            took_s = self._clock.monotonic_s() - began_s
+            await asyncio.sleep(max(self._pause_s * max(writes, 1) - took_s, 0))  # a look at a bound pod counts too
 
     async def _wait(self) -> None:
         self._woken.clear()

@@ -34,17 +34,6 @@ DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
             "right: the PodGroup asks for the chips of one pod, and they are free; the pods wait for the same reason",
             (r"before .*: PodGroup \S+: Inqueue instead of Pending",),
         ),
-        Difference(
-            "wrong today: if pods are seen a second late, those are placed that the ReplicaSet is about to delete; the "
-            "others of the decision are then evicted to be placed again",
-            (
-                r"Pod web-\S+ is deleted, and nobody of the recording does it",
-                r"Pod web-\S+ is not (bound|Running)",
-                r"before user: deletes Deployment web .*: pods of .*: .* instead of 6 Running",
-                r"before user: deletes Deployment web .*: PodGroup \S+: Unknown instead of Running",
-            ),
-            is_rare=True,
-        ),
     ),
     "queue-life": (
         Difference(

@@ -24,6 +24,8 @@ class Completeness(Enum):
     """More pods may come."""
     SHORT = "short"
     """More pods must come, or some must go, before those that stay can be requested."""
+    LARGE = "large"
+    """The owner was made smaller after all of its pods came, and its controller is about to delete some."""
 
 
 def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, lookup: LookupResult) -> Completeness:
@@ -59,7 +61,8 @@ def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, look
         if live == (least.size or _declared(gang, group, least.count)):
             return Completeness.COMPLETE
         if live > least.size > 0:
-            return Completeness.SHORT  # the owner was made smaller, and its controller is about to delete some
+            is_sure = all(lookup.read > gang.arrivals.get(uid, lookup.read) for uid in gang.members)
+            return Completeness.LARGE if is_sure else Completeness.SHORT  # else it may be larger by now
     return Completeness.SHORT if live < least.count and not gang.parts else Completeness.OPEN
 
 

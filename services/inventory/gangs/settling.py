@@ -13,6 +13,8 @@ from berth.services.inventory.pace import LONGEST, apart_ms
 
 _PATIENCE: Final = 4
 """Settle times after which a gang that lacks pods is processed though more of them keep coming."""
+_SURPLUS: Final = 10
+"""Settle times in which pods go that are more than the owner has: their deletion may be seen late."""
 
 
 class Settling:
@@ -88,5 +90,7 @@ class Settling:
                 return now_ms
             case Completeness.SHORT:
                 return min(now_ms + self._settle_ms, since_ms + _PATIENCE * self._settle_ms)
+            case Completeness.LARGE:
+                return since_ms + _SURPLUS * self._settle_ms
             case Completeness.OPEN:
                 return since_ms + self._settle_ms

@@ -1,8 +1,9 @@
 """When a gang is processed: at once when it is known to be complete, after the settle time otherwise."""
 
+import msgspec
 import pytest
 
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey
 from berth.services.inventory.effects import PublishMembers, PublishRequest
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, members
 
@@ -138,7 +139,7 @@ def test_more_pods_than_known_settle() -> None:
     assert (world.requests, world.looks) == ({}, [OWNER, OWNER]), "it may be larger by now"
     world.gangs.set_owner(OWNER, facts_of(OWNER, a_spec(1)))
     assert said(world) == 0
-    world.settle(after_s=0.2)
+    world.settle(after_s=2)
     assert world.requests
 
 
@@ -214,3 +215,40 @@ def test_a_clock_that_is_set_back_delays_no_gang() -> None:
         world.now_ms += 200
         world.settle()
     assert list(world.requests) == ["thing.web"]
+
+
+def made_smaller() -> GangWorld:
+    """Four pods of a job of five, which is one of two now; no pod of it was seen to go."""
+    world = a_world()
+    of_job(world, 1)
+    world.settle()
+    world.gangs.set_owner(OWNER, facts_of(OWNER, a_spec(5)))
+    of_job(world, 3, start=1)
+    world.settle()
+    world.settle(after_s=0.2)
+    assert world.hold("job.llm") == "4 of at least 5 pods exist"
+    world.looks.clear()
+    metadata = {"name": "llm", "namespace": "ns"}
+    assert world.gangs.see_owner("Job", msgspec.convert({"metadata": metadata, "spec": a_spec(2)}, OWNER_TYPES["Job"]))
+    world.settle()
+    world.settle(after_s=2)
+    assert world.looks == [OWNER]
+    world.gangs.set_owner(OWNER, facts_of(OWNER, a_spec(2)))
+    assert said(world) == 0
+    return world
+
+
+def test_deployment_too_large_pods_whose_deletion_is_seen_late_are_not_requested() -> None:
+    world = made_smaller()
+    assert said(world, after_s=1) == 0
+    for index in (0, 2):
+        world.gangs.drop_pod(f"uid-llm-{index}")
+    world.settle()
+    assert world.standing("job.llm") == {0: "llm-1", 1: "llm-3"}
+
+
+def test_pods_that_nobody_deletes_keep_the_others_waiting_for_two_seconds_alone() -> None:
+    world = made_smaller()
+    assert said(world, after_s=1.9) == 0
+    world.settle(after_s=0.1)
+    assert world.requests
