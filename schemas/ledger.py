@@ -85,9 +85,6 @@ class Settings(Part, frozen=True):
     decide between nodes with equal scores, unless ``reference_parity`` is set; 3 also says in a placement which volumes
     its claims get, counts these as taken, leaves out what ``UnboundSeen`` names, and names a claim that no pod can
     use."""
-    recoveries: int = 0
-    """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
-    deleted and placed again. Records and snapshots have version 2 from 1 on."""
     grace_over_ms: int = 900_000
     """How long pods of a graceful recovery may take to end; those that are still there then are deleted at once."""
     plan_before_delete: bool = False
@@ -122,14 +119,9 @@ class Settings(Part, frozen=True):
     """Most pods of jobs that wait in one namespace, and of one program."""
 
     @property
-    def recovers(self) -> bool:
-        """Whether faults of placed jobs are handled."""
-        return self.recoveries > 0
-
-    @property
     def holds_places_ms(self) -> int:
         """How long places are held for jobs that start anew; 0 for not at all."""
-        return self.hold_places_ms if self.recovers and not self.reference_parity else 0
+        return 0 if self.reference_parity else self.hold_places_ms
 
     @property
     def corrected(self) -> bool:
@@ -152,6 +144,9 @@ RELEASE: Final = Settings(
     corrections=CORRECTIONS_OF_0_5,
     plain_pods=True,
     constraints=DECIDED_VOLUMES,
+    plan_before_delete=True,
+    hold_places_ms=60_000,
+    fault_settle_ms=200,
 )
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
 :class:`Settings` are those of records that do not have the field."""
@@ -277,11 +272,10 @@ class Round(Message, frozen=True):
     shards: int = 0
     """Number of shards if some are missing; 0 if none is, and in records of releases before 0.4."""
     recoveries: list[Recovery] = []
-    """Only since version 2, which ``Settings.recoveries`` enables."""
     held: list[HeldPlaces] = []
-    """Places of jobs that start anew, as ``recoveries`` only since version 2."""
+    """Places of jobs that start anew."""
     corrections: list[Correction] = []
-    """As ``recoveries`` only since version 2; all chips that they move ranks away from are free before any is given."""
+    """All chips that they move ranks away from are free before any is given."""
     work_max: int = 0
     """Work that the round was bounded to, because one before was late; 0 for the bound of the release. Gangs that it
     left out for their work are refused as ``late``."""
