@@ -12,8 +12,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, body_of, encode, open_envelope
-from berth.schemas.ledger import Epoch, RecordHead, head_of, see_readable
+from berth.schemas.envelope import (
+    LEDGER,
+    DecodeError,
+    Envelope,
+    body_of,
+    encode,
+    open_envelope,
+    see_not_older,
+)
+from berth.schemas.ledger import Epoch, RecordHead, Round, head_of, see_readable
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
@@ -27,6 +35,7 @@ UNCHAINED: Final = "its chain value is missing or wrong"
 PAST_EPOCH: Final = "its writer does not lead"
 OTHER_BASE: Final = "it was decided on another record than the last"
 _RAW: Final = msgspec.Raw()
+_RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _VERSION_MAX: Final = (1 << 32) - 1
 
 
@@ -97,7 +106,8 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
 
     Raises:
         DecodeError: It does not decode, and its chain value is right: its writer led.
-        NewerVersionError: Only a newer release reads it, and its chain value is right.
+        VersionError: Only another release reads it, and its chain value is right; or no record counted before it, and a
+            release before 0.5 wrote it.
     """
     digest = position.digest
     try:
@@ -107,11 +117,11 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
     if not envelope.kind.startswith(LEDGER):
         return Link(sequence, digest, UNSIGNED if _is_unsigned(envelope) else OTHER_KIND, envelope)
     if not follows(digest, sequence, envelope):
+        # Releases before 0.5 may have had no chain: their streams are not passed over.
+        if not position.epoch and envelope.kind in _RECORDS:
+            see_not_older(envelope, sequence=sequence)
         return Link(sequence, digest, UNCHAINED, envelope)
-    try:
-        see_readable(envelope)
-    except NewerVersionError as error:
-        raise NewerVersionError(envelope, sequence=sequence) from error
+    see_readable(envelope, sequence=sequence)
     return _link(position, sequence, envelope)
 
 
@@ -166,7 +176,7 @@ class ChainReader:
 
         Raises:
             DecodeError: See :func:`link_of`.
-            NewerVersionError: As before.
+            VersionError: As before.
         """
         link = link_of(self.position, sequence, data)
         self.position = self.position.after(link)

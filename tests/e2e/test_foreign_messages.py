@@ -97,7 +97,7 @@ def unknown_record(_: LedgerFold) -> bytes:
 def unchained(fold: LedgerFold) -> bytes:
     """What a leader could have written, with the chain value of another history."""
     record = ghost(fold, epoch=fold.epoch)
-    return encode_record(record, fold.settings, chain=bytes(range(16)), sequence=fold.head + 1)
+    return encode_record(record, chain=bytes(range(16)), sequence=fold.head + 1)
 
 
 def zombie(fold: LedgerFold) -> bytes:

@@ -7,7 +7,6 @@ from berth.core.state.ledger import Folded
 from berth.schemas.envelope import decode
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import SnapshotBody
-from berth.schemas.versions import encode_record
 
 
 class Seat:
@@ -61,9 +60,7 @@ class Seat:
 
     def encoded(self, record: Epoch | Round) -> bytes:
         """A record as it is written behind the newest one."""
-        fold = self.state.fold
-        settings = record.settings if isinstance(record, Epoch) else fold.settings
-        return encode_record(record, settings, chain=fold.chain, sequence=fold.head + 1)
+        return self.state.fold.encoded(record)
 
     def stored(self, sequence: int, data: bytes) -> Folded:
         """Take a record that was stored."""

@@ -9,14 +9,14 @@ from berth.core.replay.replay import Replay, Replayed
 from berth.core.state.ledger import LedgerDump
 from berth.formats.recordings.anonymisation import Anonymiser
 from berth.formats.recordings.frames import FramePacker
-from berth.formats.recordings.recording import FORMAT, MAGIC, RecordingError, frames_of, read
+from berth.formats.recordings.recording import FORMAT, MAGIC, frames_of, read
 from berth.schemas.columns import pack_names, unpack_names
-from berth.schemas.envelope import decode, encode, open_envelope
+from berth.schemas.envelope import NewerVersionError, decode, encode, open_envelope, sealed
 from berth.schemas.ledger import Round
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry, RecordingHead
 from berth.schemas.recovery import Recovery
-from tests.replay.histories import HISTORIES, HISTORIES_NEXT, RELEASE
+from tests.replay.histories import HISTORIES, RELEASE, WITH_FAULTS
 from tests.support.chained_records import rechained
 from tests.support.recordings import reading_of
 
@@ -47,12 +47,11 @@ def test_a_stored_recording_comes_out_as_it_was_recorded(path: Path) -> None:
     result = again(head, entries)
     assert result.is_identical, result.found[0]
     assert result.digest == result.recorded_digest
-    assert result.not_compared == 0
     assert result.rounds > 0
 
 
 def test_there_is_a_recording_of_each_history() -> None:
-    assert {path.stem for path in FILES if path.parent.name == RELEASE} == {*HISTORIES, *HISTORIES_NEXT}
+    assert {path.stem for path in FILES if path.parent.name == RELEASE} == {*HISTORIES, *WITH_FAULTS}
     assert {path.parent.name for path in FILES} == {RELEASE}
 
 
@@ -64,7 +63,7 @@ def recoveries_in(entries: list[Entry]) -> list[Recovery]:
 def test_the_recordings_have_all_kinds_of_steps_and_begin_in_the_middle_of_a_recovery() -> None:
     found = [
         one
-        for name in HISTORIES_NEXT
+        for name in WITH_FAULTS
         for path in [FOLDER / RELEASE / f"{name}.berthlog"]
         for one in recoveries_in(loaded(path)[1])
     ]
@@ -138,8 +137,6 @@ def test_a_placement_that_was_exchanged_for_one_as_good_is_caught_at_that_decisi
 
 def test_a_file_of_a_newer_release_is_not_read_by_guess() -> None:
     head, _ = loaded(FOLDER / RELEASE / "refusals.berthlog")
-    newer = encode(msgspec.structs.replace(head, release="9.9.9"), version=2, release="9.9.9")
-    with pytest.raises(
-        RecordingError, match=r"release 9\.9\.9 wrote it with a head of version 2, this one reads version 1"
-    ):
+    newer = msgspec.structs.replace(sealed(head), version=RecordingHead.VERSION + 1, release="9.9").encode()
+    with pytest.raises(NewerVersionError, match=r"recording\.head of version \d+ needs Berth 9\.9 or later"):
         reading_of(MAGIC + bytes([FORMAT]) + FramePacker().frame(newer, len(newer)))

@@ -7,7 +7,7 @@ import msgspec
 from berth.runtime.bus.port import Bus
 from berth.schemas.chain import FIRST, chained, position_of
 from berth.schemas.envelope import LEDGER, open_envelope
-from berth.schemas.ledger import RELEASE, Epoch, Round
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
@@ -24,7 +24,7 @@ class ChainedRecords:
     def encoded(self, record: Epoch | Round) -> bytes:
         """The next record."""
         self.head += 1
-        data = encode_record(record, RELEASE, chain=self._digest, sequence=self.head)
+        data = encode_record(record, chain=self._digest, sequence=self.head)
         self._digest = open_envelope(data).chain
         return data
 
@@ -32,7 +32,7 @@ class ChainedRecords:
 async def append(bus: Bus, record: Epoch | Round) -> int:
     """Append a record behind the newest one that is stored; its sequence."""
     head, digest = await _end(bus)
-    return await bus.append(encode_record(record, RELEASE, chain=digest, sequence=head + 1), expected_seq=head)
+    return await bus.append(encode_record(record, chain=digest, sequence=head + 1), expected_seq=head)
 
 
 async def _end(bus: Bus) -> tuple[int, bytes]:

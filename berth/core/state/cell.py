@@ -173,7 +173,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing of it was applied.
         """
         return self.apply_link(self.fold.link(sequence, data))
@@ -292,7 +292,7 @@ class State:
             digest=state_digest(facts, ledger),
             fold_version=FOLD_VERSION,
         )
-        return encode_record(body, self.fold.settings)
+        return encode_record(body)
 
     def load(self, body: SnapshotBody) -> Loaded:
         """Become what a snapshot holds; only for a state that has applied nothing yet.

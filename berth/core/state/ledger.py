@@ -63,7 +63,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     nodes_seq: int = 0
     leaving: dict[str, int] = {}
     waiting: WaitingDump | None = None
-    """None in snapshots of releases before 0.4, which do not contain it."""
+    """None in one of a service that does not decide."""
     run_times: list[RunTime] = []
     held: list[Held] = []
     epoch_ms: int = 0
@@ -135,7 +135,7 @@ class LedgerFold:
 
     def encoded(self, record: Epoch | Round) -> bytes:
         """A record as the leader stores it next: with the chain value of the sequence after ``head``."""
-        return encode_record(record, self.settings, chain=self._position.digest, sequence=self.head + 1)
+        return encode_record(record, chain=self._position.digest, sequence=self.head + 1)
 
     @property
     def owners(self) -> ChipOwners:
@@ -154,7 +154,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It does not decode, and may not be passed.
         """
         if sequence != self.head + 1:
@@ -169,7 +169,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: See :meth:`link`.
-            NewerVersionError: See :meth:`link`. Nothing was folded.
+            VersionError: See :meth:`link`. Nothing was folded.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing was folded.
         """
         return self.apply_link(self.link(sequence, data))

@@ -196,7 +196,7 @@ def test_a_late_record_and_a_forged_one_end_no_reader() -> None:
     stream.epoch(LEADER)
     late, chain = stream.round(), stream.fold.chain
     stream.epoch(NEXT)
-    data = encode_record(late, stream.fold.settings, chain=chain, sequence=stream.next)
+    data = encode_record(late, chain=chain, sequence=stream.next)
     stream.forge(data, LEADER.knowing().headers(SUBJECTS, SUBJECTS.ledger, data, stream.next))
     stream.forge_round()
     stream.rounds(1, NEXT)
@@ -279,7 +279,7 @@ def test_late_records_of_a_leader_that_was_replaced_hide_none_of_its_successor(e
     late = stream.round()
     chain = stream.fold.chain
     stream.epoch(NEXT)
-    data = encode_record(late, stream.fold.settings, chain=chain, sequence=stream.next)
+    data = encode_record(late, chain=chain, sequence=stream.next)
     stream.forge(data, LEADER.knowing().headers(SUBJECTS, SUBJECTS.ledger, data, stream.next))
     result = stream.judged(end=end)
     assert agrees(stream, result)

@@ -20,7 +20,7 @@ from berth.schemas.chain import (
     position_of,
     state_digest,
 )
-from berth.schemas.envelope import NewerVersionError, encode, open_envelope
+from berth.schemas.envelope import NewerVersionError, encode, open_envelope, sealed
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
@@ -84,15 +84,15 @@ def other_kind(_: Ledger) -> bytes:
 
 
 def no_value(ledger: Ledger) -> bytes:
-    return encode_record(ledger.place("b", 1), ledger.fold.settings)
+    return encode_record(ledger.place("b", 1))
 
 
 def wrong_value(ledger: Ledger) -> bytes:
-    return encode_record(ledger.place("b", 1), ledger.fold.settings, chain=b"x" * 16, sequence=ledger.next)
+    return encode_record(ledger.place("b", 1), chain=b"x" * 16, sequence=ledger.next)
 
 
 def other_sequence(ledger: Ledger) -> bytes:
-    return encode_record(ledger.place("b", 1), Settings(), chain=ledger.fold.chain, sequence=ledger.next + 1)
+    return encode_record(ledger.place("b", 1), chain=ledger.fold.chain, sequence=ledger.next + 1)
 
 
 def one_bit(ledger: Ledger) -> bytes:
@@ -102,11 +102,11 @@ def one_bit(ledger: Ledger) -> bytes:
 
 
 def undecodable_body(_: Ledger) -> bytes:
-    return msgspec.msgpack.encode((Round.KIND, 3, [1], "0.5", b"x" * 16))
+    return msgspec.msgpack.encode((Round.KIND, Round.VERSION, [1], "0.5", b"x" * 16))
 
 
 def version_0(ledger: Ledger) -> bytes:
-    return encode(ledger.place("b", 1), version=0)
+    return msgspec.structs.replace(sealed(ledger.place("b", 1)), version=0).encode()
 
 
 def past_epoch(ledger: Ledger) -> bytes:

@@ -10,7 +10,7 @@ from berth.runtime.fsck.ledger_repair import RepairError, find, repair
 from berth.runtime.history import state_now
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import Heartbeat, LeaseHeld, Skip
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import encode_record
@@ -148,11 +148,11 @@ async def test_a_ledger_without_its_beginning_and_without_a_snapshot_is_not_skip
 async def test_a_deleted_message_that_a_later_leader_passed_over_is_skipped_whatever_else_was_void(cell: Cell) -> None:
     bus = cell.user
     first = await append(bus, GARBAGE)
-    foreign = await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(), sequence=first + 1))
+    foreign = await append(bus, encode_record(Round(1, first, 0, 0, 9), sequence=first + 1))
     await cell.start_dispatcher()  # it passes over both
     await cell.dispatcher.stop()
     remove(cell, first)
-    await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(), sequence=foreign + 1))
+    await append(bus, encode_record(Round(1, first, 0, 0, 9), sequence=foreign + 1))
     found = await find(bus, cell.clock, by="me")
     assert [(one.sequence, one.last_seq) for one in found.skips] == [(first, first)]
 
@@ -160,7 +160,7 @@ async def test_a_deleted_message_that_a_later_leader_passed_over_is_skipped_what
 async def test_a_deleted_message_before_one_that_may_follow_it_is_not_skipped(cell: Cell) -> None:
     bus = cell.user
     first = await append(bus, GARBAGE)
-    await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(), sequence=first + 1))
+    await append(bus, encode_record(Round(1, first, 0, 0, 9), sequence=first + 1))
     remove(cell, first)
     with pytest.raises(RepairError, match=f"record {first + 1} does not follow without record {first}"):
         await find(bus, cell.clock, by="me")
