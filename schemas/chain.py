@@ -12,9 +12,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, body_of, encode, open_envelope, sealed
+from berth.schemas.envelope import (
+    LEDGER,
+    DecodeError,
+    Envelope,
+    body_of,
+    encode,
+    open_envelope,
+    sealed,
+    see_not_older,
+)
 from berth.schemas.ledger import Epoch, RecordHead, Round, head_of, see_readable
-from berth.schemas.message import BASELINE
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
@@ -28,6 +36,7 @@ UNCHAINED: Final = "its chain value is missing or wrong"
 PAST_EPOCH: Final = "its writer does not lead"
 OTHER_BASE: Final = "it was decided on another record than the last"
 _RAW: Final = msgspec.Raw()
+_RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _VERSION_MAX: Final = (1 << 32) - 1
 
 
@@ -115,8 +124,8 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
 
     Raises:
         DecodeError: It does not decode, and its chain value is right: its writer led.
-        VersionError: Only another release reads it, and its chain value is right, or it is of a release before 0.5 and
-            nothing counted before it.
+        VersionError: Only another release reads it, and its chain value is right; or no record counted before it, and a
+            release before 0.5 wrote it.
     """
     digest = position.digest
     try:
@@ -126,8 +135,9 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
     if not envelope.kind.startswith(LEDGER):
         return Link(sequence, digest, UNSIGNED if _is_unsigned(envelope) else OTHER_KIND, envelope)
     if not follows(digest, sequence, envelope):
-        if digest == FIRST and 1 <= envelope.version < BASELINE:
-            see_readable(envelope, sequence=sequence)  # a stream of a release before 0.5 begins so
+        # Releases before 0.5 may have had no chain: their streams are not passed over.
+        if not position.epoch and envelope.kind in _RECORDS:
+            see_not_older(envelope, sequence=sequence)
         return Link(sequence, digest, UNCHAINED, envelope)
     see_readable(envelope, sequence=sequence)
     return _link(position, sequence, envelope)

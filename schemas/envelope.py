@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from berth.schemas.message import BASELINE_RELEASE, Message, msgpack_decoder
+from berth.schemas.message import BASELINE, BASELINE_RELEASE, Message, msgpack_decoder
 
 M = TypeVar("M", bound=Message)
 _REASON_MAX: Final = 1_000
@@ -143,6 +143,15 @@ def see_version(envelope: Envelope, known: int, *, sequence: int = 0) -> None:
     """
     if envelope.version > known:
         raise NewerVersionError(envelope, sequence=sequence)
+    see_not_older(envelope, known, sequence=sequence)
+
+
+def see_not_older(envelope: Envelope, known: int = BASELINE, *, sequence: int = 0) -> None:
+    """See that no release before 0.5 wrote a message; see :func:`see_version`.
+
+    Raises:
+        OlderVersionError: One did.
+    """
     if 1 <= envelope.version < known:
         where = f"record {sequence}: " if sequence else ""
         raise OlderVersionError(f"{where}{_cut(envelope.kind, _KIND_MAX)} of version {envelope.version}")

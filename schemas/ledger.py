@@ -57,9 +57,6 @@ class Settings(Part, frozen=True):
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: int = 86_400_000
     """Assumed run time of a gang that declares none, before a similar gang has run."""
-    recoveries: int = 0
-    """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
-    deleted and placed again. Records and snapshots have version 2 from 1 on."""
     grace_over_ms: int = 900_000
     """How long pods of a graceful recovery may take to end; those that are still there then are deleted at once."""
     plan_before_delete: bool = False
@@ -94,17 +91,16 @@ class Settings(Part, frozen=True):
     """Most pods of jobs that wait in one namespace, and of one program."""
 
     @property
-    def recovers(self) -> bool:
-        """Whether faults of placed jobs are handled."""
-        return self.recoveries > 0
-
-    @property
     def holds_places_ms(self) -> int:
         """How long places are held for jobs that start anew; 0 for not at all."""
-        return self.hold_places_ms if self.recovers and not self.reference_parity else 0
+        return 0 if self.reference_parity else self.hold_places_ms
 
 
-RELEASE: Final = Settings()
+RELEASE: Final = Settings(
+    plan_before_delete=True,
+    hold_places_ms=60_000,
+    fault_settle_ms=200,
+)
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
 :class:`Settings` are those of records that do not have the field."""
 

@@ -23,7 +23,6 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
-from berth.schemas.chain import encode_record
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Settings
@@ -303,7 +302,7 @@ class Dispatcher:
                 return False
             recorded = self.scheduler.record(choice)
             fold = self.state.fold
-            data = encode_record(recorded.round, chain=fold.chain, sequence=fold.head + 1)
+            data = fold.encoded(recorded.round)
             self._sent = _Sent(recorded, data, fold.head)
         finally:
             if self._sent is None and self.scheduler.turn is not None:

@@ -10,7 +10,6 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ConflictError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
-from berth.schemas.chain import encode_record
 from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.leadership import Progress
@@ -167,7 +166,7 @@ class Standby:
             settings=settings,
             resumes=self.is_exact and settings == fold.settings,
         )
-        data = encode_record(record, chain=fold.chain, sequence=fold.head + 1)
+        data = fold.encoded(record)
         self._faults.hit("epoch.before")
         sequence = await self._bus.append(data, expected_seq=fold.head)
         self._faults.hit("epoch.after")

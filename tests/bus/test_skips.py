@@ -42,7 +42,7 @@ async def lead(bus: NatsBus) -> int:
     """Begin an epoch; returns its sequence."""
     fold = await folded(bus)
     epoch = Epoch(fold.epoch + 1, fold.base_seq, fold.facts_seq, 1000, "d", CHAINED)
-    return await bus.append(encode_record(epoch, chain=fold.chain, sequence=fold.head + 1), expected_seq=fold.head)
+    return await bus.append(fold.encoded(epoch), expected_seq=fold.head)
 
 
 async def place(bus: NatsBus, uid: str, known: int, *, chain: bytes = b"") -> int:

@@ -615,7 +615,6 @@ def _settings() -> Settings:
         reserve_chips=32,
         reserve_depth=8,
         unknown_run_ms=3_600_000,
-        recoveries=1,
         grace_over_ms=600_000,
         plan_before_delete=True,
         fault_wait_ms=30_000,

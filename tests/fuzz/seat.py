@@ -4,7 +4,6 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards, Opening, Recorded
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
-from berth.schemas.chain import encode_record
 from berth.schemas.envelope import decode
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import SnapshotBody
@@ -61,8 +60,7 @@ class Seat:
 
     def encoded(self, record: Epoch | Round) -> bytes:
         """A record as it is written behind the newest one."""
-        fold = self.state.fold
-        return encode_record(record, chain=fold.chain, sequence=fold.head + 1)
+        return self.state.fold.encoded(record)
 
     def stored(self, sequence: int, data: bytes) -> Folded:
         """Take a record that was stored."""

@@ -83,7 +83,7 @@ class Desk:
         self.request = request
         job = JobSeen(self.namespace, JOB, request.uid, "accepted", 1, 1, request=request)
         await self.bus.publish(self.bus.subjects.fact_job(self.namespace, JOB), encode(job))
-        await self.append(Epoch(1, 0, 0, 0, "me", Settings(recoveries=1)))
+        await self.append(Epoch(1, 0, 0, 0, "me", Settings()))
         placement = a_placement(["n0", "n1", "n2"], [(0, 1)] * 3)
         await self.record(verdicts=[Verdict(self.namespace, JOB, request.uid, 1, placement)])
         await self.tell_status("placed")

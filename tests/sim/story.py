@@ -216,7 +216,7 @@ def _decisions(chance: Random) -> dict[str, Any]:
 def _faults(chance: Random) -> dict[str, Any]:
     if chance.random() < 0.4:
         return {}
-    found: dict[str, Any] = {"enabled": True, "plan_before_delete": chance.random() < 0.5}
+    found: dict[str, Any] = {"plan_before_delete": chance.random() < 0.5}
     rare: dict[str, tuple[Any, ...]] = {
         "fault_wait_ms": (0, 5_000),
         "hold_places_ms": (0, 5_000),

@@ -85,7 +85,7 @@ class Story:
         """The gang runs."""
         await self.make(*range(4))
         gang = self.gang
-        await self.cell.append(Epoch(1, 0, 0, 0, "me", Settings(recoveries=1)))
+        await self.cell.append(Epoch(1, 0, 0, 0, "me", Settings()))
         await self.record(verdicts=[Verdict(gang.namespace, gang.name, gang.uid, 1, gang.placement)])
         await self.until_outcome(0, bound=4)
         await self.publish_pods({})

@@ -23,7 +23,6 @@ class Life:
     Args:
         attempt: As above.
         attempts_max: Setting.
-        recoveries: Setting.
         is_placed: Whether it is; otherwise its job waits, and no record knows of it.
     """
 
@@ -32,7 +31,6 @@ class Life:
         *,
         attempt: int = 1,
         attempts_max: int = 3,
-        recoveries: int = 0,
         is_placed: bool = True,
     ) -> None:
         self.state = State(keeps=True)
@@ -41,7 +39,7 @@ class Life:
         """Time of the next record."""
         self.to_examine: dict[str, None] = {}
         """Gangs that the facts and records so far ask to be examined."""
-        epoch = Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, recoveries=recoveries))
+        epoch = Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max))
         self.to_examine.update(self.state.apply_record(1, self.state.fold.encoded(epoch)).changes.gangs_to_examine)
         self.job("accepted")
         if is_placed:

@@ -25,7 +25,7 @@ class OneJob:
     def __init__(self) -> None:
         self.state = State(keeps=True)
         self.source = JobEvents(self.state)
-        self.settings = Settings(recoveries=1)
+        self.settings = Settings()
         self.record(Epoch(1, 0, 0, 0, "h", self.settings))
 
     def fact(self, kind: str, message: Message, *, name: str = "j") -> list[JobEvent]:

@@ -90,7 +90,7 @@ class RecoveringGangs:
     """A state with some jobs."""
 
     def __init__(self, jobs: Sequence[Job], **changes: object) -> None:
-        self.settings = Settings(recoveries=1, attempts_max=2, **changes)  # type: ignore[arg-type]  # fields
+        self.settings = Settings(attempts_max=2, **changes)  # type: ignore[arg-type]  # fields
         self.state = State(keeps=True)
         self.jobs = {job.name: job for job in jobs}
         self.to_examine: dict[str, None] = {}

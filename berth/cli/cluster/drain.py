@@ -80,7 +80,7 @@ def drain(
         if options.json:
             emit(result)
         else:
-            for line in sentences(result, now_ms, moves=state.fold.settings.recovers):
+            for line in sentences(result, now_ms):
                 print_result(line)
 
     return run(work)
@@ -205,13 +205,12 @@ def still_drained(state: State, target: Target) -> str:
     return f"{listed(rest)}, which other drains concern" if rest else ""
 
 
-def sentences(result: DrainRow, now_ms: int, *, moves: bool) -> list[str]:
+def sentences(result: DrainRow, now_ms: int) -> list[str]:
     """What a drain does.
 
     Args:
         result: The drain.
         now_ms: The time.
-        moves: Jobs that are there are moved.
     """
     nodes = f", {len(result.nodes)} nodes," if result.kind != "node" else ""
     begin = f"{_named((result.kind, result.name))}{nodes} accepts no new work {since_words(result.since_ms, now_ms)}"
@@ -219,12 +218,12 @@ def sentences(result: DrainRow, now_ms: int, *, moves: bool) -> list[str]:
         begin += "; until then only jobs start there that are expected to end in time"
     if not result.jobs:
         return [begin, "no job is there"]
-    stay = [job for job in result.jobs if moves and job.unowned and not result.force]
+    stay = [job for job in result.jobs if job.unowned and not result.force]
     leave = [job for job in result.jobs if job not in stay]
     lines = [begin]
     if leave:
         jobs = listed(map(ranks_words, leave), most=8)
-        lines.append(f"jobs there {'are moved then' if moves else 'run on until they end'}: {jobs}")
+        lines.append(f"jobs there are moved then: {jobs}")
     if stay:
         jobs = listed(map(ranks_words, stay), most=8)
         lines.append(f"jobs there run on, because no controller makes their pods anew (--force ends them): {jobs}")

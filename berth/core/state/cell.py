@@ -45,7 +45,7 @@ from berth.schemas.facts import (
     TopologySeen,
 )
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
-from berth.schemas.ledger import Round, Settings
+from berth.schemas.ledger import Round
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
@@ -187,14 +187,13 @@ class State:
         Raises:
             LedgerBrokenError: See :meth:`apply_record`.
         """
-        before = self.fold.settings
-        return self._follow(self.fold.apply_link(link, record), before)
+        return self._follow(self.fold.apply_link(link, record))
 
-    def _follow(self, folded: Folded, before: Settings) -> Folded:
-        """Bring the columns in line with a record that was folded; ``before`` are the settings before it."""
+    def _follow(self, folded: Folded) -> Folded:
+        """Bring the columns in line with a record that was folded."""
         found = ChangesBuilder()
-        if folded.epoch:
-            self._begin(before, found)
+        if folded.epoch and self.fold.settings.reference_parity != self.leaf_occupancy.parity:
+            found.add(self._count_leaves(self.leaves))
         if self._owns is not None:
             forget_idle(self.fold, folded.gangs)
         found.add(self._occupancy.follow(folded))
@@ -215,15 +214,6 @@ class State:
         changes = found.build(applied=1)
         self.applied += changes.applied
         return changes
-
-    def _begin(self, before: Settings, found: ChangesBuilder) -> None:
-        """Bring in line with the settings of an epoch what does not follow from facts and holdings alone."""
-        settings = self.fold.settings
-        if settings.reference_parity != self.leaf_occupancy.parity:
-            found.add(self._count_leaves(self.leaves))
-        if self._owns is None and settings.recoveries != before.recoveries:
-            self.faults.begin()
-            found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
 
     def _count_leaves(self, leaves: LeafTable) -> Changes:
         return self._occupancy.set_leaves(leaves, parity=self.fold.settings.reference_parity)
@@ -330,7 +320,7 @@ class State:
         check_nodes(fact)
         check_subject(self._subject, "node", fact.domain)
         if self._owns is None or self._owns(fact.domain):
-            before = self.faults.readiness(fact.domain) if self.faults.decides else {}
+            before = self.faults.readiness(fact.domain) if self._owns is None else {}
             found.add(self.table.apply_nodes(fact))
             self.shares.learn(self.table.rows_of_domain(fact.domain))
             if self._owns is None:

@@ -125,11 +125,10 @@ async def test_a_drain_is_listed_with_its_nodes_and_the_jobs_there(capsys: pytes
     (job,) = first.jobs
     assert (job.namespace, job.name, job.attempt, job.ranks, job.nodes) == ("default", "llm", 1, [0, 1], ["n0", "n1"])
     assert (second.kind, second.nodes, second.jobs) == ("node", ["n3"], [])
-    lines = sentences(first, now_ms, moves=False)
+    lines = sentences(first, now_ms)
     assert lines[0].startswith("leaf switch leaf0, 2 nodes, accepts no new work since ")
-    assert lines[1] == "jobs there run on until they end: default/llm (ranks 0, 1)"
-    assert sentences(first, now_ms, moves=True)[1] == "jobs there are moved then: default/llm (ranks 0, 1)"
-    planned = sentences(second, now_ms, moves=True)
+    assert lines[1] == "jobs there are moved then: default/llm (ranks 0, 1)"
+    planned = sentences(second, now_ms)
     assert planned[0].endswith(" on; until then only jobs start there that are expected to end in time")
     assert planned[1] == "no job is there"
     capsys.readouterr()
@@ -138,7 +137,7 @@ async def test_a_drain_is_listed_with_its_nodes_and_the_jobs_there(capsys: pytes
     assert "leaf switch  leaf0" in out
     assert "default/llm (ranks 0, 1)" in out
     assert "new optics" in out
-    show(FaultsRow([], [], restarts_jobs=False, drains=[first]), now_ms)
+    show(FaultsRow([], [], drains=[first]), now_ms)
     assert "leaf switch  leaf0" in capsys.readouterr().out
     nodes = rows_of(cell.dispatcher.state)
     assert {node.name: node.drained_ms for node in nodes} == {
@@ -223,10 +222,9 @@ def test_jobs_whose_pods_have_no_controller_are_named_with_what_ends_them() -> N
         for name in ("alone", "made")
     ]
     row = DrainRow("node", "n0", 1, 0, "", "", 1, ["n0"], jobs)
-    assert sentences(row, 2, moves=True)[1:] == [
+    assert sentences(row, 2)[1:] == [
         "jobs there are moved then: default/made (rank 0)",
         "jobs there run on, because no controller makes their pods anew (--force ends them): default/alone (rank 0)",
     ]
-    forced = sentences(msgspec.structs.replace(row, force=True), 2, moves=True)[1:]
+    forced = sentences(msgspec.structs.replace(row, force=True), 2)[1:]
     assert forced == ["jobs there are moved then: default/alone (rank 0), default/made (rank 0)"]
-    assert len(sentences(row, 2, moves=False)) == 2

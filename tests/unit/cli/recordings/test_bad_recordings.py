@@ -55,9 +55,9 @@ def with_adoption() -> bytes:
     reading = read([STORED])
     entries = list(reading)
     index = next(index for index, entry in enumerate(entries) if not entry.subject and entry.sequence == 2)
-    kind, version, record, *_ = msgspec.msgpack.decode(entries[index].data)
+    kind, version, record, *more = msgspec.msgpack.decode(entries[index].data)
     record[8] = [["default", "strange", "uid-strange", [b"\0\1n", bytes(4), [[1, 1, 0, 0]], b"\x80"]]]
-    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, record)))
+    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, record, *more)))
     return b"".join(frames_of(reading.head, rechained(entries)))
 
 

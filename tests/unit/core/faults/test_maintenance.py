@@ -132,14 +132,6 @@ def test_an_undrain_before_its_time_moves_nothing() -> None:
     assert ground.wait(2_000) == []
 
 
-def test_without_recoveries_nothing_moves() -> None:
-    ground = a_cell(recoveries=0)
-    ground.run(a_job("j", chips=8), labels=GRACE)
-    drain(ground, ground.node_of("j", 0))
-    assert ground.turns() == []
-    assert ground.phase("j") == "placed"
-
-
 def test_a_fault_goes_before_a_drain() -> None:
     ground = a_cell()
     ground.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "fault-scheduling": "force"})

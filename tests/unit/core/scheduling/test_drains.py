@@ -253,7 +253,7 @@ def test_a_reader_of_a_snapshot_and_a_follower_decide_alike() -> None:
     opening = ground.scheduler.open(ground.now_ms).opening
     assert opening is not None
     recorded = ground.scheduler.decide(opening)
-    data = encode(recorded.round)
+    data = ground.state.fold.encoded(recorded.round)
     ground.scheduler.adopt(recorded, ground.folded(recorded.round))
     follow_record(other, state.fold.link(state.fold.head + 1, data))
     assert state.dump(other.dump()) == ground.state.dump(ground.scheduler.dump())

@@ -351,13 +351,6 @@ def test_the_place_of_a_lost_backup_pod_is_free_though_its_rank_is_faulty_and_wa
     assert step.placement.names() == ["c"]
 
 
-def test_without_the_setting_no_backup_pod_is_placed() -> None:
-    cell = a_cell(recoveries=0)
-    cell.back_up("j", {1: "backup-1"})
-    assert cell.turns() == []
-    assert owned(cell) == {"a": 0xFF, "b": 0xFF}
-
-
 def test_a_snapshot_in_the_middle_of_a_switch_goes_on() -> None:
     cell = a_cell()
     backed_up(cell)

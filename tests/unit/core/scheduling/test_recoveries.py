@@ -20,14 +20,6 @@ def a_cell(nodes: str = "abcd", **settings: object) -> FaultCell:
     return FaultCell([a_node(name) for name in nodes], **settings)
 
 
-def test_without_the_setting_nothing_happens() -> None:
-    cell = a_cell(recoveries=0)
-    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
-    cell.break_chip("a")
-    assert cell.turns() == []
-    assert cell.phase("j") == "placed"
-
-
 @pytest.mark.parametrize("labels", [{}, {"fault-scheduling": "off"}, {"fault-scheduling": "grace|force"}])
 def test_without_a_label_that_means_something_nothing_happens(labels: dict[str, str]) -> None:
     cell = a_cell()
@@ -350,7 +342,7 @@ def test_nodes_that_are_gone_do_not_count_in_the_first_second_of_an_epoch() -> N
     cell.run(a_job("j", chips=8, replicas=2))
     del cell.nodes["b"]
     cell.publish()
-    cell.begin(recoveries=1)
+    cell.begin()
     assert cell.turns() == []
     cell.run(a_job("k", chips=8))  # a record of the epoch does not end its first second
     assert cell.wait(900) == []
@@ -802,7 +794,7 @@ def test_a_rank_without_a_place_gets_one_once_the_shards_answer_again() -> None:
 def test_a_gang_that_the_settings_of_a_new_epoch_forbid_gets_no_places() -> None:
     cell = a_cell("abc", strict_label_values=False)
     cell.run(a_job("j", chips=8, replicas=2, labels={"subHealthyStrategy": "stranger"}))
-    cell.begin(recoveries=1, strict_label_values=True)
+    cell.begin(strict_label_values=True)
     cell.wait(1_000)
     name = cell.node_of("j", 1)
     del cell.nodes[name]
@@ -827,6 +819,6 @@ def test_an_epoch_with_other_settings_looks_at_all_placed_gangs() -> None:
     cell.run(a_job("j", chips=8), labels=GRACE)
     cell.lose(cell.node_of("j", 0), way="unready")
     assert cell.wait(60_000) == []
-    cell.begin(recoveries=1)
+    cell.begin()
     assert cell.turns() == []
     assert [step.kind for step in cell.wait(60_000)] == ["NodeUnhealthy"]

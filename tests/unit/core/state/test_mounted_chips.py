@@ -26,8 +26,8 @@ HALF = Share(50, 1024, "elastic")
 class Node(Life):
     """Node a with jobs of one pod each beside the gang, and a pod of another scheduler."""
 
-    def __init__(self, recoveries: int = 1) -> None:
-        super().__init__(recoveries=recoveries)
+    def __init__(self) -> None:
+        super().__init__()
         self.jobs = 1
 
     def hold(self, name: str, *chips: int, share: Share | None = None) -> None:

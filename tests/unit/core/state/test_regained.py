@@ -33,12 +33,11 @@ class Restored(Life):
         *,
         is_placed: bool = False,
         attempt: int = 1,
-        recoveries: int = 1,
         replicas: int = 2,
         task: Task | None = None,
     ) -> None:
         self.task = task or Task("worker", replicas, 1)
-        super().__init__(attempt=attempt, recoveries=recoveries, is_placed=is_placed)
+        super().__init__(attempt=attempt, is_placed=is_placed)
 
     def job(self, state: JobState, uid: str = "uid-j", **changes: Any) -> None:  # noqa: ANN401 - fields of the fact
         super().job(state, uid, **{"request": a_job("j", tasks=[self.task]), **changes})

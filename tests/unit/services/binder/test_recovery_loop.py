@@ -93,7 +93,7 @@ class Desk(Binder):
         self.cluster = RecoveringCluster()
         self.cluster.said = self.outcomes
         self.loop._cluster = self.cluster
-        self.work.fold.settings = Settings(recoveries=1)
+        self.work.fold.settings = Settings()
         self.cluster.answer = BindResult(3)
 
     async def open(self) -> "Desk":

@@ -27,7 +27,7 @@ class History:
         self.work = Work()
         self.last: Recovery | None = None
         self.sequence = 1
-        self.work.apply_record(1, self.work.fold.encoded(Epoch(1, 0, 0, 0, "me", Settings(recoveries=1))))
+        self.work.apply_record(1, self.work.fold.encoded(Epoch(1, 0, 0, 0, "me", Settings())))
         self.round(verdicts=[Verdict("ns", "job", "u", 1, places("n0", "n1", "n2"))])
         if bound:
             self.outcome(bound=3)
