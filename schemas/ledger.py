@@ -121,11 +121,6 @@ class Settings(Part, frozen=True):
         return self.recoveries > 0 or self.chain > 0
 
     @property
-    def holds_places_ms(self) -> int:
-        """How long places are held for jobs that start anew; 0 for not at all."""
-        return self.hold_places_ms if self.recovers and not self.reference_parity else 0
-
-    @property
     def enforces_constraints(self) -> bool:
         """Whether the constraints of pods are enforced."""
         return self.constraints > 0
