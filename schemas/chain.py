@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, body_of, encode, open_envelope
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, body_of, encode, open_envelope
 from berth.schemas.ledger import Epoch, RecordHead, Settings, head_of, see_readable
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
@@ -101,7 +101,7 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
 
     Raises:
         DecodeError: It does not decode, and either nothing is chained yet, or its chain value is right: its writer led.
-        NewerVersionError: Only a newer release reads it, and the same holds.
+        VersionError: Only another release reads it, and the same holds.
     """
     digest = position.digest
     try:
@@ -114,10 +114,7 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
         return Link(sequence, digest, UNSIGNED if _is_unsigned(envelope) else OTHER_KIND, envelope)
     if position.in_force and not follows(digest, sequence, envelope):
         return Link(sequence, digest, UNCHAINED, envelope)
-    try:
-        see_readable(envelope)
-    except NewerVersionError as error:
-        raise NewerVersionError(envelope, sequence=sequence) from error
+    see_readable(envelope, sequence=sequence)
     return _link(position, sequence, envelope)
 
 
@@ -175,7 +172,7 @@ class ChainReader:
 
         Raises:
             DecodeError: See :func:`link_of`.
-            NewerVersionError: As before.
+            VersionError: As before.
         """
         link = link_of(self.position, sequence, data)
         self.position = self.position.after(link)

@@ -5,8 +5,8 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope
-from berth.schemas.message import Message, Part
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope, see_version
+from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import Refusal
@@ -144,7 +144,7 @@ class Epoch(Message, frozen=True):
     """A dispatcher became leader. Every waiting gang is tried again, unless it resumes."""
 
     KIND: ClassVar[str] = "ledger.epoch"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = BASELINE
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
@@ -155,7 +155,7 @@ class Epoch(Message, frozen=True):
     settings: Settings
     resumes: bool = False
     """The leader followed the history before, and has the settings of the epoch before: gangs wait as they did, and
-    those that were refused are not tried again for the epoch alone. Never in records before 0.5."""
+    those that were refused are not tried again for the epoch alone."""
 
 
 class Verdict(Part, frozen=True):
@@ -240,7 +240,7 @@ class Round(Message, frozen=True):
     """
 
     KIND: ClassVar[str] = "ledger.round"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = BASELINE
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
@@ -258,13 +258,12 @@ class Round(Message, frozen=True):
     doubted: list[int] = []
     """Shards of ``missing`` whose answers were not used for gangs with switch affinity, but for others."""
     shards: int = 0
-    """Number of shards if some are missing; 0 if none is, and in records of releases before 0.4."""
+    """Number of shards if some are missing; 0 if none is."""
     recoveries: list[Recovery] = []
-    """Only since version 2, which ``Settings.recoveries`` enables."""
     held: list[HeldPlaces] = []
-    """Places of jobs that start anew, as ``recoveries`` only since version 2."""
+    """Places of jobs that start anew."""
     corrections: list[Correction] = []
-    """As ``recoveries`` only since version 2; all chips that they move ranks away from are free before any is given."""
+    """All chips that they move ranks away from are free before any is given."""
     work_max: int = 0
     """Work that the round was bounded to, because one before was late; 0 for the bound of the release. Gangs that it
     left out for their work are refused as ``late``."""
@@ -283,15 +282,22 @@ _HEAD: Final = msgspec.msgpack.Decoder(RecordHead)
 _KINDS: Final[dict[str, type[Message]]] = {Epoch.KIND: Epoch, Round.KIND: Round}
 
 
-def see_readable(envelope: Envelope) -> bool:
+def see_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
     """Whether a message of the ledger's stream is a record; a message of another kind is void for every reader.
+
+    Args:
+        envelope: The message.
+        sequence: Its sequence; 0 where that is not known.
 
     Raises:
         NewerVersionError: Only a newer release reads the record: its kind or its version is unknown.
+        OlderVersionError: A release before 0.5 wrote the record.
     """
     kind = _KINDS.get(envelope.kind)
-    if envelope.version > kind.VERSION if kind is not None else envelope.kind.startswith(LEDGER):
-        raise NewerVersionError(envelope)
+    if kind is not None:
+        see_version(envelope, kind.VERSION, sequence=sequence)
+    elif envelope.kind.startswith(LEDGER):
+        raise NewerVersionError(envelope, sequence=sequence)
     return kind is not None
 
 
@@ -300,7 +306,7 @@ def record_head(envelope: Envelope) -> RecordHead | None:
 
     Raises:
         DecodeError: They do not decode, or there is no such version.
-        NewerVersionError: Only a newer release reads the record.
+        VersionError: Only another release reads the record.
     """
     return head_of(envelope) if see_readable(envelope) else None
 
@@ -324,7 +330,7 @@ def facts_known(data: bytes) -> int:
 
     Raises:
         DecodeError: It does not decode.
-        NewerVersionError: Only a newer release reads the record.
+        VersionError: Only another release reads the record.
     """
     head = record_head(open_envelope(data))
     return head.facts_seq if head is not None else 0

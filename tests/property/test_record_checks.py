@@ -24,10 +24,10 @@ from berth.services.binder.work import Work
 
 STORED = Path(__file__).parents[1] / "replay"
 STORIES = (
-    "v0.4/switches-2.0",
-    "v0.4/superpods",
-    "v0.4/chips",
-    "v0.4/restarts",
+    "v0.5/switches-2.0",
+    "v0.5/superpods",
+    "v0.5/chips",
+    "v0.5/restarts",
     "v0.5/recoveries-below-leaves",
     "v0.5/recoveries-in-racks",
     "v0.5/recoveries-with-silent-shards",

@@ -174,7 +174,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing of it was applied.
         """
         return self.apply_link(self.fold.link(sequence, data))

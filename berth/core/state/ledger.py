@@ -62,7 +62,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     nodes_seq: int = 0
     leaving: dict[str, int] = {}
     waiting: WaitingDump | None = None
-    """None in snapshots of releases before 0.4, which do not contain it."""
+    """None in one of a service that does not decide."""
     run_times: list[RunTime] = []
     held: list[Held] = []
     epoch_ms: int = 0
@@ -153,7 +153,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It does not decode, and may not be passed.
         """
         if sequence != self.head + 1:
@@ -168,7 +168,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: See :meth:`link`.
-            NewerVersionError: See :meth:`link`. Nothing was folded.
+            VersionError: See :meth:`link`. Nothing was folded.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing was folded.
         """
         return self.apply_link(self.link(sequence, data))

@@ -35,8 +35,6 @@ _COMPARED: Final = (
     "held",
 )
 """Fields of a folded ledger that follow from its records alone."""
-_SINCE_FOLD_VERSION: Final = frozenset({"epoch_ms"})
-"""Those that releases did not store whose snapshots have no version of the fold (before 0.5)."""
 _RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _STOPS: Final = frozenset({"deleted-record", "broken-record"})
 _STOP_THERE: Final = "; services that read it stop there"
@@ -220,7 +218,7 @@ class LedgerWalk:
             skip: Its skip, if there is one.
 
         Raises:
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             SnapshotNeededError: The walk goes on from a snapshot that it does not have.
         """
         if not self.has_start or sequence <= self._fold.head:
@@ -302,12 +300,10 @@ class LedgerWalk:
 
     def _differences(self, one: Snapshot) -> list[str]:
         """Fields in which a snapshot is not what the ledger folds to."""
-        if one.fold_version not in {0, FOLD_VERSION}:
+        if one.fold_version != FOLD_VERSION:
             return []  # by other rules
         own = _fields_of(self._fold.dump())
         left_out = {"chain"} if not one.is_chained else set()
-        if one.fold_version == 0:
-            left_out |= _SINCE_FOLD_VERSION
         fields = zip(_COMPARED, own, one.fields, strict=True)
         return [name for name, mine, its in fields if name not in left_out and mine != its]
 

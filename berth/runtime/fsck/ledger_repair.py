@@ -60,7 +60,7 @@ async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = fro
 
     Raises:
         RepairError: A skip would not repair it.
-        NewerVersionError: Only a newer release reads a record or the newest snapshot.
+        VersionError: Only another release reads a record or the newest snapshot.
         TransientError: The bus did not answer.
     """
     return (await _search(bus, clock, by, without))[0]
