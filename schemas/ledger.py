@@ -90,11 +90,6 @@ class Settings(Part, frozen=True):
     waiting_pods_max: int = 1_000_000
     """Most pods of jobs that wait in one namespace, and of one program."""
 
-    @property
-    def holds_places_ms(self) -> int:
-        """How long places are held for jobs that start anew; 0 for not at all."""
-        return 0 if self.reference_parity else self.hold_places_ms
-
 
 RELEASE: Final = Settings(
     plan_before_delete=True,

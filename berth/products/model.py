@@ -88,7 +88,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         node_label: Label and value that a node must carry.
         one_pod_label: Label and value with which a job may have one pod with chips only.
         strict_shape: The setting ``strict_job_shape`` applies: up to ``chips_max`` chips one pod, above it all of them.
-        own_health_key: Unhealthy chips lower the score only outside ``reference_parity``; the reference reads the
+        own_health_key: Unhealthy chips lower the score by decision 310p-health-key; the reference reads the
             list of another product.
         decisions: Documented decisions in which Berth departs from the reference for this form.
         variant: How nodes are chosen in SuperPoDs or groups of levels; empty for a form without.

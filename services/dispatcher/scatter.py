@@ -275,7 +275,7 @@ class Scatter:
     def _contradicts(self, offer: Offer) -> bool:
         """Whether a shard has other leaf states from the same ledger and leaf switches; its answer is then not used."""
         occupancy = self._state.leaf_occupancy
-        if occupancy.parity or offer.leaf_states == occupancy.bits().tobytes():
+        if occupancy.follows_pods or offer.leaf_states == occupancy.bits().tobytes():
             return False
         self._log.error("shard reports different leaf states, offer rejected", shard=offer.shard, round=offer.round)
         return True

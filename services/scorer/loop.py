@@ -138,9 +138,9 @@ class Shard:
         return offer_of(table, found, usable=usable, packed=packed)
 
     def _leaf_states(self, request: ScoreRequest) -> bytes:
-        """What the ledger makes of the leaves. Under parity that depends on pods, which a shard does not follow."""
+        """What the ledger makes of the leaves. If that depends on pods, a shard does not know it."""
         occupancy = self.state.leaf_occupancy
-        if occupancy.parity or not any(ask.shape.tor_affinity for ask in request.asks):
+        if occupancy.follows_pods or not any(ask.shape.tor_affinity for ask in request.asks):
             return b""
         return occupancy.bits().tobytes()
 

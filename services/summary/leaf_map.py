@@ -118,7 +118,7 @@ def leaf_map(state: State, jobs: NodeJobs) -> str | None:
 
 def _occupancy(state: State) -> LeafOccupancy:
     """Jobs by leaf switch, counted from the decision, even where decisions follow the reference implementation."""
-    if not state.leaf_occupancy.parity:
+    if not state.leaf_occupancy.follows_pods:
         return state.leaf_occupancy
     occupancy = LeafOccupancy(state.leaves)
     for key, job in state.leaf_occupancy.jobs().items():

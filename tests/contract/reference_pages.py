@@ -1,4 +1,4 @@
-"""Pages of the reference that follow from the code: commands, settings, job file, messages.
+"""Pages that follow from the code: commands, settings, job file, messages, and the table of differences.
 
 ``python -m tests.contract.reference_pages`` writes them anew. The page of the metrics has a generator of its own,
 ``tests.contract.monitoring_files``. Longer than 400 lines because each kind of page has its tables here.
@@ -22,6 +22,7 @@ from berth.schemas.programs.job_file import JobFile, JobMetadata, JobSpec, JobTa
 from berth.schemas.subjects import StreamSpec, Subjects
 from tests.contract.command_page import commands_page
 from tests.contract.monitoring_files import anchor
+from tests.contract.parity_table import PAGE, parity_page
 from tests.contract.struct_tables import (
     WRITTEN,
     as_markdown,
@@ -316,6 +317,7 @@ def wanted() -> dict[Path, str]:
         FOLDER / "settings.md": settings_page(),
         FOLDER / "job-file.md": job_file_page(),
         FOLDER / "messages.md": messages_page(),
+        PAGE: parity_page(),
     }
 
 

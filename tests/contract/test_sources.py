@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.contract.parity_table import decision_index
 from tests.golden.harness import ALLOWED
 
 ROOT: Final = Path(__file__).parents[2]
@@ -95,12 +96,6 @@ def decisions_named(text: str) -> set[str]:
     flat = " ".join(text.split())
     named = {name.strip("`") for names in NAMED.findall(flat) for name in re.split(", | and ", names)}
     return named | set(NUMBERED.findall(flat))
-
-
-def decision_index(text: str) -> dict[str, str]:
-    """Page of each decision, from the tables of the index."""
-    rows = re.findall(r"^\| (`[^|]+`) \| \[[^]]+\]\(([\w.-]+)\) \|$", text, re.MULTILINE)
-    return {name: page for names, page in rows for name in re.findall(r"`([^`]+)`", names)}
 
 
 def lacking_parts(text: str) -> list[str]:

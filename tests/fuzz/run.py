@@ -148,7 +148,7 @@ class Checks:
         if (
             missing_shards.missing
             and missing_shards.doubted
-            and (not asked or self.world.seat.state.leaf_occupancy.parity)
+            and (not asked or self.world.seat.state.leaf_occupancy.follows_pods)
         ):
             return
         see_same(record, shards.record(self.world.seat, opening, missing_shards), shards.count)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from berth.core.parity import OWN, REFERENCE
 from berth.core.rescheduling.block_history import DisruptedGang, PodFate
 from berth.core.superpods.limits import RACK_NODES
 from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool
@@ -58,15 +59,17 @@ def plan_faults(eligible: CandidatePool, demand: BlockDemand, rules: BlockRules,
     Args:
         eligible: Candidates that the gang looks at.
         demand: What it asks.
-        rules: With ``parity`` ranks may lack nodes and blocks may have more than ranks need.
+        rules: In plans of the reference ranks may lack nodes and blocks may have more than ranks need.
         plan: The plan.
     """
-    faults = node_faults(plan.rows.tolist(), eligible.rows.tolist(), demand.replicas, may_lack=rules.parity)
+    faults = node_faults(
+        plan.rows.tolist(), eligible.rows.tolist(), demand.replicas, may_lack=rules.differs is REFERENCE
+    )
     home = dict(zip(eligible.rows.tolist(), pods_of(eligible), strict=True))
     placed = [rank for rank, row in enumerate(plan.rows.tolist()) if row in home]
     faults += differ("plan", [home[int(plan.rows[rank])] for rank in placed], [int(plan.pods[rank]) for rank in placed])
-    faults += size_faults(plan.allocations, demand, is_exact=not rules.parity)
-    if not rules.parity:
+    faults += size_faults(plan.allocations, demand, is_exact=rules.differs is OWN)
+    if rules.differs is OWN:
         faults += differ("plan", sizes_of(plan.allocations), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
         faults += differ(
             "plan", sorted(plan.block_ids.tolist()), plan.block_ids.tolist(), "ranks walk the blocks by number"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from berth.core.parity import REFERENCE, differs
 from berth.core.superpods.model import BlockDemand, BlockRules, CandidatePool
 from berth.core.superpods.racks import BlockNodes, rack_decisions
 from berth.products.catalogue import NODE_PRODUCTS
@@ -76,9 +77,9 @@ def rack_differences(line: Line, settings: Settings) -> Differences:
         rack_block=line["ra_block_npu"] // chips,
         ub_memory=line.get("note") == UB_MEMORY,
     )
-    rules = BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity)
+    rules = BlockRules(line["reserve"], line["super_pod_size"], differs(settings))
     serves = bool(line.get("infer", {}).get("inferserviceid"))
-    active = () if serves or rules.parity else rack_decisions(pool, demand, rules)
+    active = () if serves or rules.differs is REFERENCE else rack_decisions(pool, demand, rules)
     return differences_of(line, pool, demand, blocks_of(line, placement, pool), rules, active)[0]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
+from berth.core.parity import REFERENCE
 from berth.core.placement.replacements import NoPlaces
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial, replacement_decisions
 from berth.core.switches.occupancy.leaf_table import LeafTable
@@ -174,7 +175,7 @@ def answer_of(loss: Loss, settings: Settings) -> tuple[dict[str, Any], tuple[str
     got |= placed_by_round(loss, scene, settings)
     if isinstance(found, Plan):
         got["switch_after"] = states_known(pool, found.after)
-    return got, () if rules.parity else replacement_decisions(demand, rules)
+    return got, () if rules.differs is REFERENCE else replacement_decisions(demand, rules)
 
 
 def placed_by_round(loss: Loss, scene: Scene, settings: Settings) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from berth.core.parity import OWN, REFERENCE, differs
 from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockRules, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
 from berth.core.superpods.rack_inference import place_service
@@ -34,15 +35,15 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
         rack_block=shape.rack_block,
         ub_memory=is_ub,
     )
-    rules = BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity)
+    rules = BlockRules(line["reserve"], line["super_pod_size"], differs(settings))
     serves = bool(line.get("infer", {}).get("inferserviceid"))
     found = place_service(pool, demand, ()) if serves else place(Racks(candidates(pool, demand)), all_of(demand), rules)
-    active = () if serves or rules.parity else rack_decisions(pool, demand, rules)
+    active = () if serves or rules.differs is REFERENCE else rack_decisions(pool, demand, rules)
     differences, decided = differences_of(line, pool, demand, found, rules, active)
     eligible = candidates(pool, demand)
     if not isinstance(found, NoBlocks):
-        differences += rack_faults(eligible, demand, found, is_service=serves, is_exact=not rules.parity)
-    if not rules.parity:
+        differences += rack_faults(eligible, demand, found, is_service=serves, is_exact=rules.differs is OWN)
+    if rules.differs is OWN:
         has_room = holds_racks(eligible, demand, is_service=serves)
         differences += differ("plan", has_room, not isinstance(found, NoBlocks), "room for the gang")
     return Answer(differences, () if line["stable"] else ("unstable",), decided=decided)
@@ -74,7 +75,7 @@ def differences_of(
         return differences, ()
     block_ids = (
         said["by_vid"]
-        if rules.parity
+        if rules.differs is REFERENCE
         else [[renumbered(block_id, demand), *rest] for block_id, *rest in said["by_vid"]]
     )
     differences += differ("by_vid", canonical(block_ids), by_vid_of(pool, allocations))

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from berth.core.parity import OWN, REFERENCE, differs
 from berth.core.placement.replacements import NoPlaces
 from berth.core.rescheduling.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
 from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
@@ -49,7 +50,7 @@ def scene_of(line: Line, settings: Settings) -> Scene:
     return Scene(
         pool_of_line(line),
         BlockDemand(variant, line["sp_block"], line["tasks"], soft=line["affinity"] == SOFT),
-        BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity),
+        BlockRules(line["reserve"], line["super_pod_size"], differs(settings)),
     )
 
 
@@ -71,7 +72,7 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
     eligible, whole = candidates(scene.pool, scene.demand), scene.demand._replace(soft=False)
     faults = differ("plan", holds_gang(eligible, whole), isinstance(found, BlockPlan), "room for the gang")
     if isinstance(found, BlockPlan):
-        faults += plan_faults(eligible, whole, scene.rules._replace(parity=False), found)
+        faults += plan_faults(eligible, whole, scene.rules._replace(differs=OWN), found)
     if unstable(line):
         return Answer(differences + faults, skipped=("unstable",))
     if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, preference):
@@ -117,9 +118,9 @@ def compare_resched(line: Line, settings: Settings) -> Answer:
         faults += differ("plan", said_of(planned, failure), said_of(live, failure), "places that a round gives")
         found = live if isinstance(live, BlockPlan) else planned
     differences = differences_of(line, scene.pool, by_id(found))
-    active = () if scene.rules.parity else decisions_after(scene.pool, scene.demand, scene.rules, failure)
+    active = () if scene.rules.differs is REFERENCE else decisions_after(scene.pool, scene.demand, scene.rules, failure)
     if isinstance(found, BlockPlan):
-        faults += move_faults(scene.pool, scene.demand, failure, found, parity=scene.rules.parity)
+        faults += move_faults(scene.pool, scene.demand, failure, found, parity=scene.rules.differs is REFERENCE)
     decided: tuple[str, ...] = ()
     if any(field == "ok" for field, _ in differences) and copies_ok(line):
         decided = tuple(name for name in active if is_owed(name, line, scene, failure, found))
@@ -208,7 +209,7 @@ def setback_of(line: Line, scene: Scene) -> DisruptedGang:
         return PodRecord(task["rank"], block_ids[node], home[first[block_ids[node]]], rows[node], fate)
 
     return DisruptedGang(
-        restored([word(task) for task in job["fault_tasks"]], scene.demand, parity=scene.rules.parity),
+        restored([word(task) for task in job["fault_tasks"]], scene.demand, scene.rules.differs),
         is_pod_level(
             scene.demand.variant,
             job["scheduling_tasks"],

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from berth.core.parity import REFERENCE, differs
 from berth.core.superpods import planner
 from berth.core.superpods.model import (
     BlockAllocation,
@@ -45,10 +46,10 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
         )
     pool = pool_of_line(line)
     demand = BlockDemand(request.variant, shape.block, shape.replicas, soft=line["affinity"] == SOFT)
-    rules = BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity)
+    rules = BlockRules(line["reserve"], line["super_pod_size"], differs(settings))
     found = planner.plan_blocks(pool, demand, rules)
     faults = faults_of(pool, demand, rules, found)
-    active = () if rules.parity else planner.block_decisions(pool, demand, rules)
+    active = () if rules.differs is REFERENCE else planner.block_decisions(pool, demand, rules)
     if "D-1" in active and not expected["ok"]:
         return Answer(faults, decided=("D-1",))
     differences = differences_of(line, pool, found)
@@ -67,7 +68,7 @@ def faults_of(pool: CandidatePool, demand: BlockDemand, rules: BlockRules, found
     """What the reference page forbids, whatever the reference answers; with decisions also whether there is a plan."""
     eligible = planner.candidates(pool, demand)
     faults = plan_faults(eligible, demand, rules, found) if isinstance(found, BlockPlan) else ()
-    if rules.parity:
+    if rules.differs is REFERENCE:
         return faults
     if isinstance(found, BlockPlan):
         faults += piece_faults(eligible, demand, found)

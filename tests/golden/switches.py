@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from berth.core.parity import REFERENCE, differs
 from berth.core.requests.job_validation import validate
 from berth.core.switches.occupancy.leaf_bits import STATE, UNHEALTHY
 from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
@@ -88,7 +89,7 @@ def scene_of(line: Line, settings: Settings) -> Scene:
     check_topology(fact)
     table = leaf_table(fact)
     settings = settings_of(line, settings)
-    occupancy = LeafOccupancy(table, parity=settings.reference_parity)
+    occupancy = LeafOccupancy(table, differs(settings))
     for job in line.get("existing", []):
         occupancy.put((job["job"], 0), leaf_job(job["type"], job["nodes"], job["annotations"], job["status"]))
     return Scene(table, occupancy, switch_rules(settings, is_single_layer=table.is_single_layer))
@@ -184,13 +185,13 @@ def compare_job(
         expected: The reference's answer.
         states: What decisions demand of the states of leaves before the plan; None for what the reference says.
     """
-    valid = validate(request_of(job), Settings(reference_parity=scene.rules.parity))
+    valid = validate(request_of(job), Settings(reference_parity=scene.rules.differs is REFERENCE))
     if isinstance(valid, Refusal):
         return Answer((*differ("ok", expected["ok"], got=False), *differ("error", class_of(expected), valid.field)))
     demand = Demand(valid.chip_pods, valid.chip_pods, valid.tor_affinity)
     found = plan(pool, demand, scene.rules)
     wanted = expected if states is None else {**expected, "switch_before": states}
-    active = () if scene.rules.parity else switch_decisions(pool, demand, scene.rules)
+    active = () if scene.rules.differs is REFERENCE else switch_decisions(pool, demand, scene.rules)
     decided = []
     for name in active:
         before, wanted = wanted, DEMANDS[name](scenery, wanted, demand.replicas)

@@ -164,7 +164,7 @@ class History:
             other = shard.state
             assert (other.nodes_seq, other.fold.head) == (state.nodes_seq, state.fold.head)
             assert (other.leaves.names, other.leaves.node_names) == (state.leaves.names, state.leaves.node_names)
-            if not state.leaf_occupancy.parity:
+            if not state.leaf_occupancy.follows_pods:
                 assert other.leaf_occupancy.bits().tolist() == state.leaf_occupancy.bits().tolist()
 
     def _advance(self) -> bytes:

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
+from berth.core.parity import REFERENCE
 from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate
 from berth.core.rescheduling.superpods import StuckBlocks, decisions_after, plan_again
 from berth.core.superpods.inference import AffinityPreference, mindie_allocations, plan_service, service_allocations
@@ -134,7 +135,7 @@ def test_blocks_are_stuck_only_where_their_superpod_lacks_nodes(loss: Loss) -> N
 def test_without_a_documented_decision_the_reference_gives_the_same_nodes(loss: Loss) -> None:
     assume(not decisions_after(*loss))
     corrected = plan_again(*loss)
-    copied = plan_again(*loss._replace(rules=loss.rules._replace(parity=True)))
+    copied = plan_again(*loss._replace(rules=loss.rules._replace(differs=REFERENCE)))
     assert isinstance(corrected, BlockPlan) == isinstance(copied, BlockPlan)
     if isinstance(corrected, BlockPlan) and isinstance(copied, BlockPlan):
         assert taken_of(corrected) == taken_of(copied)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from berth.core.parity import OWN, REFERENCE
 from berth.core.superpods.block_selection import select
 from berth.core.superpods.model import (
     BlockAllocation,
@@ -44,7 +45,7 @@ def wants(draw: st.DrawFn) -> BlockDemand:
     return BlockDemand(draw(st.sampled_from(["a3", "850"])), block, block * blocks, soft=draw(st.booleans()))
 
 
-RULES = st.builds(BlockRules, st.integers(0, 12), st.integers(9, 40), parity=st.just(value=False))
+RULES = st.builds(BlockRules, st.integers(0, 12), st.integers(9, 40))
 
 
 def left_before(pool: CandidatePool, allocations: tuple[BlockAllocation, ...]) -> list[list[int]]:
@@ -121,7 +122,7 @@ def test_healthy_nodes_of_a_superpod_go_first(
     rules: BlockRules,
     parity: bool,  # noqa: FBT001 - given by hypothesis
 ) -> None:
-    plan = plan_blocks(pool, demand, rules._replace(parity=parity))
+    plan = plan_blocks(pool, demand, rules._replace(differs=REFERENCE if parity else OWN))
     if isinstance(plan, NoBlocks):
         return
     used = np.isin(pool.rows, plan.rows)
@@ -146,7 +147,7 @@ def test_other_names_in_the_same_order_only_rename_the_answer(
     parity: bool,  # noqa: FBT001 - given by hypothesis
     step: int,
 ) -> None:
-    rules = rules._replace(parity=parity)
+    rules = rules._replace(differs=REFERENCE if parity else OWN)
     found = plan_blocks(pool, demand, rules)
     assert answer(found) == answer(plan_blocks(pool, demand, rules))
     new = np.cumsum(np.arange(len(pool.rows)) % step + 1)
@@ -185,7 +186,7 @@ def test_without_a_decision_in_force_the_answer_is_the_references(
 ) -> None:
     if not block_decisions(pool, demand, rules):
         assert answer(plan_blocks(pool, demand, rules)) == answer(
-            plan_blocks(pool, demand, rules._replace(parity=True))
+            plan_blocks(pool, demand, rules._replace(differs=REFERENCE))
         )
 
 
@@ -270,7 +271,7 @@ def counts_up_to(most: int) -> st.SearchStrategy[list[int]]:
 def test_parity_is_the_text_of_the_reference_page_word_for_word(
     counts: list[int], demand: BlockDemand, reserve: int
 ) -> None:
-    rules = BlockRules(reserve, max([*counts, demand.block]), parity=True)
+    rules = BlockRules(reserve, max([*counts, demand.block]), differs=REFERENCE)
     array: npt.NDArray[np.int64] = np.array(counts, np.int64)
     found = select([str(pod) for pod in range(len(counts))], array, open_blocks_of(demand), rules)
     if sum(count // demand.block for count in counts) < demand.blocks and not demand.soft:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.parity import OWN, REFERENCE
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
@@ -97,7 +98,7 @@ def test_a_torn_gang_is_planned_on_every_sound_topology(scene: Scene) -> None:
     opened = open_places(pool, demand, rules, left).places
     found = plan_partial(pool, demand, rules, left, names)
     check(scene, found, opened.reshape(-1), demand.replicas)
-    if rules.policy == "1.0" and not rules.parity and isinstance(found, Plan):
+    if rules.policy == "1.0" and rules.differs is OWN and isinstance(found, Plan):
         slices = pool.slices.reshape(-1)
         at = Counter(slices[[*(cell for cell in left.cells if cell >= 0), *found.cells]].tolist())
         new = set(slices[found.cells].tolist())
@@ -141,7 +142,11 @@ class TestPositionsBeyondTheLongestList:
     ) -> None:
         pool, names = self.pool(*usable), self.table.node_names
         found = plan_partial(
-            pool, Demand(1, 2, NORMAL), SwitchRules("1.0", parity=parity), PartialGang([names.index(lives)], [1]), names
+            pool,
+            Demand(1, 2, NORMAL),
+            SwitchRules("1.0", differs=REFERENCE if parity else OWN),
+            PartialGang([names.index(lives)], [1]),
+            names,
         )
         assert isinstance(found, Plan)
         assert [names[cell] for cell in found.cells] == [node]

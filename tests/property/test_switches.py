@@ -9,6 +9,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.parity import OWN
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
@@ -76,7 +77,7 @@ def test_a_plan_has_a_usable_node_of_its_own_for_each_rank(
 
 @given(boards(), st.integers(1, 30), RULES)
 def test_a_padding_job_never_lies_below_two_leaves(pool: LeafPool, replicas: int, rules: SwitchRules) -> None:
-    found = plan(pool, Demand(replicas, min(replicas, 3), LARGE), rules._replace(parity=False))
+    found = plan(pool, Demand(replicas, min(replicas, 3), LARGE), rules._replace(differs=OWN))
     if isinstance(found, Plan):
         assert len(set(leaves_of(pool, found.cells))) == 1
     else:
@@ -217,7 +218,7 @@ def test_lost_pods_get_open_places_of_their_own(
         return
     assert len(found.cells) == len(set(found.cells)) == len(found.states) == demand.replicas
     assert opened.reshape(-1)[found.cells].all()
-    if rules.policy == "1.0" and not rules.parity:
+    if rules.policy == "1.0" and rules.differs is OWN:
         at = Counter(pool.slices.reshape(-1)[found.cells].tolist())
         before = Counter(pool.slices.reshape(-1)[[cell for cell in lives if cell >= 0]].tolist())
         assert all((at + before)[position] <= -(-pods // pool.places) for position in at)

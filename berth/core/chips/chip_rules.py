@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of
 from berth.core.chips.meshes import keeps_mesh
 from berth.core.chips.picking import pick_chips
+from berth.core.parity import differs
 from berth.products.model import Form, Weights
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
@@ -264,7 +265,7 @@ def compile_rule(form: Form, *, chips: int, distributed: bool, settings: Setting
         form: A form that this release places, except soft share.
         chips: Number of chips that the pod requests, at least 1.
         distributed: The job has more than one pod with chips.
-        settings: Only ``health_first`` and ``reference_parity`` are read.
+        settings: Only ``health_first`` and the differences from the reference are read.
 
     Raises:
         ValueError: ``chips`` is below 1.
@@ -272,9 +273,9 @@ def compile_rule(form: Form, *, chips: int, distributed: bool, settings: Setting
     if chips < 1:
         raise ValueError(f"a rule for {chips} chips: at least 1 is needed")
     weights = form.weights if form.rule != "mesh" or keeps_mesh(chips) else form.loose
-    if settings.reference_parity and form.own_health_key:
+    if form.own_health_key and not differs(settings).one_health_key:
         weights = Weights(weights.base, weights.health, 0, weights.affinity, weights.free, weights.asked)
-    if settings.health_first and not settings.reference_parity:
+    if settings.health_first and differs(settings).health_first:
         health = weights.health + HEALTH_STEP
         weights = Weights(weights.base, health, weights.unhealthy, weights.affinity, weights.free, weights.asked)
     return _compiled(form, weights, chips, distributed)

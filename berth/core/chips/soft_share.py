@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.core.parity import differs
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
 from berth.schemas.refusal import NodeReason
@@ -70,7 +71,7 @@ def evaluate_share(
         columns: The nodes, n rows.
         share: Quota of one pod.
         gang_pods: Number of pods of the gang, at least 1.
-        settings: Under ``reference_parity`` the score also counts chips of another policy, as the reference does.
+        settings: Decide whether the score counts chips of another policy (decision softshare-self-compare).
         own: Use by the gang's own pods.
 
     Returns:
@@ -93,7 +94,7 @@ def evaluate_share(
     reasons[np.bitwise_count(columns.free) > CHIP_IDS] = NodeReason.TOO_MANY_CHIPS
     reasons[columns.free == 0] = NodeReason.NO_CHIP_LIST
 
-    joined = listed & fits & (used if settings.reference_parity else same)
+    joined = listed & fits & (same if differs(settings).same_share_policy else used)
     filled = np.where(joined, columns.core + np.int16(share.aicore + _FULLEST), 0).max(axis=1).astype(np.int32)
     scores = SCORE_WEIGHT * np.where(joined.any(axis=1), filled, used.sum(axis=1, dtype=np.int32)).astype(np.int32)
     scores[reasons != NodeReason.FITS] = 0

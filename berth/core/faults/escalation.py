@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
 from berth.core.faults.scopes import GangShape, Rung, block_of, ladder
+from berth.core.parity import differs
 from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import How, Recovery, Scope
@@ -287,7 +288,7 @@ class _Step(NamedTuple):
     @property
     def _plans_first(self) -> bool:
         """Whether healthy pods leave for places only."""
-        return self.settings.plan_before_delete and not self.settings.reference_parity
+        return self.settings.plan_before_delete and differs(self.settings).places_before_deletion
 
     def _kept(self, grown: Wanted) -> Wanted:
         """A larger step, that waits for places of all its ranks where places are planned first."""
@@ -302,7 +303,7 @@ class _Step(NamedTuple):
         if progress.leaving:
             return 0
         times = [progress.step_ms, progress.freed_ms]
-        if not self.settings.reference_parity:
+        if differs(self.settings).clock_of_new_pods:
             waiting_ms = [since_ms for rank, since_ms in progress.waiting.items() if rank in progress.unplaced]
             if not waiting_ms:
                 return 0

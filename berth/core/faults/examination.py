@@ -19,6 +19,7 @@ from berth.core.faults.maintenance import diagnose_drained, drained_since, setti
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
 from berth.core.faults.scopes import GangShape
+from berth.core.parity import differs
 from berth.core.requests.gangs import Gang, gang_of, is_unowned
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of
@@ -322,7 +323,7 @@ class _View:
         lost = faults.lost.get(name)
         if lost is not None and lost.moves:
             return self._is_past(lost.unready_ms + MOVE_MS)
-        if settings.reference_parity or not settings.fault_settle_ms or lost is None:
+        if lost is None or not settings.fault_settle_ms or not differs(settings).settled_losses:
             return True
         due_ms = faults.lost.settled_ms(name, settings.fault_settle_ms)
         if due_ms > self._at_ms:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from berth.core.faults.confirmation import CONFIRMED, sources_of
 from berth.core.faults.examination import Faulty, examine_faults
 from berth.core.faults.model import PodFaultKind
+from berth.core.parity import differs
 from berth.core.state.cell import State
 from berth.schemas.ledger import Settings
 
@@ -78,7 +79,7 @@ def within_limits(state: State, faulty: Sequence[Faulty], *, at_ms: int) -> Limi
         at_ms: The moment.
     """
     settings = state.fold.settings
-    if settings.reference_parity or not any(map(restarts, faulty)):
+    if not differs(settings).limited_restarts or not any(map(restarts, faulty)):
         return Limited(list(faulty), [])
     restarting = _restarting(state)
     of_kind = _by_kind(restarting)

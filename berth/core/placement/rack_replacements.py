@@ -96,7 +96,7 @@ class _Planner:
             scope: The scope.
         """
         blocks, pods = self._blocks, self._pods
-        ending = blocks.rules.parity and any(
+        ending = not blocks.rules.differs.racks_at_once and any(
             leaves and not pods.is_released(number) for number, leaves in enumerate(pods.moving)
         )
         given_up: set[int] = set()

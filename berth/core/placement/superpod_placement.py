@@ -8,6 +8,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.levels.model import NoLevels, Tree
 from berth.core.levels.planner import plan_levels
+from berth.core.parity import differs
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
@@ -58,7 +59,7 @@ class BlockRound:
         self._superpods = inputs.superpods
         self._levels = inputs.levels
         self._colocation = inputs.colocation
-        self.rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
+        self.rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, differs(settings))
         self._placed: list[tuple[Gang, Placement]] = []
         self._usable = TouchedMarks(scorer, int)  # marks are by row
 

@@ -65,7 +65,7 @@ class _Planner:
         )
         while True:
             pool = self._blocks.pool(usable, pods.demand, self._states)
-            if not rules.parity:
+            if rules.differs.failed_nodes_last:
                 pool = pool.with_last(self._own.avoided)
             found = plan_again(pool, pods.demand, rules, gang)
             if isinstance(found, StuckBlocks):
@@ -92,7 +92,7 @@ class _Planner:
             PodRecord(number, block_id, pods.superpods[number], pods.rows[number], self._fate(number, homes))
             for number, block_id in enumerate(pods.block_ids)
         ]
-        return restored(records, pods.demand, parity=self._blocks.rules.parity)
+        return restored(records, pods.demand, self._blocks.rules.differs)
 
     def _fate(self, number: int, homes: Mapping[int, int]) -> PodFate:
         pods = self._pods

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from berth.core.levels.model import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
+from berth.core.parity import differs
 from berth.core.superpods.inference import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
 from berth.core.superpods.model import VARIANTS
 from berth.core.superpods.validation import (
@@ -39,7 +40,7 @@ def mixes_freely(settings: Settings) -> bool:
 
     See decision plain-pods.
     """
-    return not settings.reference_parity
+    return differs(settings).mixed_pods
 
 
 def requested_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:

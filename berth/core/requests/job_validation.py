@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.form_selection import FormChoice, choose_form
+from berth.core.parity import differs
 from berth.core.requests.block_requests import mixes_freely, requested_blocks
 from berth.core.requests.constraint_checks import check_constraints
 from berth.core.requests.fault_rules import rules_of
@@ -254,7 +255,7 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
         case "blocks" | "levels":
             pass  # the block request is checked as a whole in `block_requests`
     refusal = refusal or _check_one_pod(form, request)
-    if refusal is None and form.strict_shape and settings.strict_job_shape and not settings.reference_parity:
+    if refusal is None and form.strict_shape and settings.strict_job_shape and differs(settings).job_shape:
         return _check_shape(form, request, settings)
     return refusal
 
@@ -347,7 +348,7 @@ def _check_shape(form: Form, request: JobRequest, settings: Settings) -> Refusal
 
 def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
     """Check labels with a fixed set of values."""
-    is_strict = settings.strict_label_values and not settings.reference_parity
+    is_strict = settings.strict_label_values and differs(settings).label_values
     for label, values in LABEL_VALUES.items():
         value = request.labels.get(label, values[0])
         if value not in values and (is_strict or label == TOR_AFFINITY):

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from berth.core.parity import OWN, Differences
 from berth.core.superpods.model import BlockDemand, Variant
 
 WHOLE_JOB_SESSIONS: Final = 12
@@ -113,7 +114,7 @@ def is_pod_level(
     return pending != replicas
 
 
-def restored(records: Sequence[PodRecord], demand: BlockDemand, *, parity: bool = False) -> list[HeldBlock]:
+def restored(records: Sequence[PodRecord], demand: BlockDemand, differs: Differences = OWN) -> list[HeldBlock]:
     """Blocks restored from the annotations of their pods.
 
     A rank without a record returns to block ``rank div B`` if that has fewer than B nodes; otherwise it is open. The
@@ -122,12 +123,12 @@ def restored(records: Sequence[PodRecord], demand: BlockDemand, *, parity: bool 
     Args:
         records: Records of pods, one per rank, in the order in which they were found.
         demand: Request of the gang.
-        parity: Follow the reference.
+        differs: Which documented decisions go Berth's way.
     """
     blocks: dict[int, list[PodRecord]] = {}
-    for record in records if parity else sorted(records):
+    for record in sorted(records) if differs.order_by_rank else records:
         blocks.setdefault(record.block_id, []).append(record)
-    if not parity:
+    if differs.order_by_rank:
         _return_unknown(blocks, demand)
     return [
         HeldBlock(

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from berth.core.parity import OWN
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
@@ -148,7 +149,7 @@ def recover_racks(
     eligible = pool.without(np.isin(pool.rows, placed.rows[~moving]))
     if ending:
         return rack_shortage(Racks(eligible), OpenRackBlocks(demand, (), int(moving.sum())), "wait")
-    rules = rules._replace(parity=False)
+    rules = rules._replace(differs=OWN)
     found: BlockPlan | NoBlocks
     if scope == "job" and parts:
         found = plan_racks(eligible, demand, rules, unlinked=unlinked)

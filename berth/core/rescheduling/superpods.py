@@ -2,7 +2,7 @@
 
 A running pod never moves. If a block with running pods cannot get a node for a lost pod in its SuperPoD, the plan
 states it: its pods have to be deleted before the block can move. The reference lists other nodes for them instead
-(decision D-10), which ``parity`` restores.
+(decision D-10).
 
 Source: docs/reference/superpods.md, "Places after a fault" and "Where Berth decides otherwise".
 """
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.parity import REFERENCE
 from berth.core.rescheduling.block_history import NOWHERE, DisruptedGang, HeldBlock, PodFate
 from berth.core.rescheduling.free_nodes import FreeNodes
 from berth.core.superpods.block_selection import OpenBlocks, select, selection_decisions
@@ -63,7 +64,7 @@ class _FirstPass(NamedTuple):
         settled: Blocks with decided nodes, by id.
         rest: Candidates that are left.
         open_blocks: Blocks and nodes that are still to be found.
-        is_overdrawn: Parity only: a block with running pods took the nodes of a whole block (decision D-10).
+        is_overdrawn: Only without decision D-10: a block with running pods took the nodes of a whole block.
     """
 
     settled: dict[int, _DecidedBlock]
@@ -82,7 +83,7 @@ def plan_again(
     Args:
         pool: Candidates. The nodes of running pods are not among them; those of returning pods may be.
         demand: Request of the gang.
-        rules: Reserve, size, and whether the reference is followed in documented decisions.
+        rules: Reserve, size, and which documented decisions go Berth's way.
         failure: Blocks of the gang, and what happened to their pods.
     """
     found = _first_pass(pool, demand, rules, failure)
@@ -93,7 +94,7 @@ def plan_again(
         allocations = select(pool.ids, found.rest.counts, found.open_blocks, rules)
     if isinstance(allocations, NoBlocks):
         return allocations
-    return _reference_plan(found, demand, allocations) if rules.parity else _corrected_plan(found, demand, allocations)
+    return (_own_plan if rules.differs.running_pods_stay else _reference_plan)(found, demand, allocations)
 
 
 def decisions_after(
@@ -105,11 +106,12 @@ def decisions_after(
     nodes are taken than are missing, or a piece moves though its SuperPoD has room for it. D-8: a new piece has the id
     of a block that stays. The others are those of the selection.
     """
-    reference = _first_pass(pool, demand, rules._replace(parity=True), failure)
+    by_reference = rules._replace(differs=REFERENCE)
+    reference = _first_pass(pool, demand, by_reference, failure)
     if not isinstance(reference, _FirstPass):
         return ()
     names = dict.fromkeys(selection_decisions(pool.ids, reference.rest.counts, reference.open_blocks, rules))
-    allocations = select(pool.ids, reference.rest.counts, reference.open_blocks, rules._replace(parity=True))
+    allocations = select(pool.ids, reference.rest.counts, reference.open_blocks, by_reference)
     if not isinstance(allocations, NoBlocks):
         if sum(allocation.nodes for allocation in allocations) > reference.open_blocks.missing:
             names["D-5"] = None
@@ -133,15 +135,12 @@ def _first_pass(
     pending = demand.replicas - failure.runs
     if len(pool.rows) < pending and not (failure.runs and len(pool.rows)):
         return not_enough_nodes(pool, demand._replace(replicas=pending))
+    moves = not rules.differs.running_pods_stay
     if not failure.is_pod_level and failure.waited_ms < RELEASE_WAIT_MS:
-        late = [row for row in _healthy(failure.held, with_running=rules.parity) if not free_nodes.is_free(row)]
+        late = [row for row in _healthy(failure.held, with_running=moves) if not free_nodes.is_free(row)]
         if late:
             return _none("wait", pool, demand, failure.held, nodes=(len(late), 0))
-    return (
-        _reference_pass(free_nodes, demand, failure, pending)
-        if rules.parity
-        else _corrected_pass(free_nodes, demand, failure, pending)
-    )
+    return (_reference_pass if moves else _own_pass)(free_nodes, demand, failure, pending)
 
 
 def _healthy(held: Iterable[HeldBlock], *, with_running: bool) -> Iterable[int]:
@@ -167,7 +166,7 @@ def _take_own_nodes(free_nodes: FreeNodes, held: HeldBlock) -> list[int]:
     ]
 
 
-def _corrected_pass(
+def _own_pass(
     free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
 ) -> _FirstPass | StuckBlocks:
     """Blocks that stay. Blocks with running pods come first, because they cannot move."""
@@ -315,7 +314,7 @@ def _reference_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequenc
     return plan._replace(allocations=(*_kept_allocations(found), *allocations))
 
 
-def _corrected_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> BlockPlan:
+def _own_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> BlockPlan:
     """Plan in which blocks that stay keep their ranks; other blocks get the open ranks by id."""
     allocations = _trimmed(found, demand, allocations)
     rows, block_ids, pods = _nodes_of(found, allocations)

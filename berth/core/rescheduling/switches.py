@@ -165,7 +165,7 @@ def _open_v1(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: P
     if demand.kind == "padding":
         return OpenPlaces(np.zeros_like(pool.usable), "whole-gang")
     used = _slices_used(pool, partial_gang)
-    if rules.parity:
+    if not rules.differs.lacking_position:
         is_open = np.arange(len(used)) == (np.flatnonzero(used)[-1] if used.any() else 0)
     else:
         is_open = used < _most_at_one(pool, demand)
@@ -192,7 +192,7 @@ def _open_single(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_ga
     Source: docs/reference/switches.md, "Replacement on a single layer".
     """
     used = np.bincount(_leaves_above(pool, partial_gang), minlength=len(pool.names)) > 0
-    is_open = used[:, None] | (rules.parity or not used.any())
+    is_open = used[:, None] | (not rules.differs.own_leaf or not used.any())
     return OpenPlaces(np.broadcast_to(is_open, pool.usable.shape), "own-leaf")
 
 
@@ -215,7 +215,7 @@ def _plan_v1(
     cells = np.flatnonzero(pool.usable).tolist()
     if len(cells) < demand.replicas:
         return _no_plan(pool, demand, rules.policy, "open-places")
-    if rules.parity:
+    if not rules.differs.lacking_position:
         chosen = sorted(cells, key=node_names.__getitem__)[: demand.replicas]
         return Plan(cells=chosen, rule="replacement", states=bytes(len(chosen)))
     found = _by_position(pool, demand, partial_gang, sorted(cells, key=node_names.__getitem__))
@@ -265,9 +265,11 @@ def _plan_v2(
             return msgspec.structs.replace(refused, lack=msgspec.structs.replace(refused.lack, have=found))
         after, new = found
     choice = _choice(pool, leaves, after, new, node_names)
-    numbered = choice.numbered if rules.parity else []
-    # The reference gives new and own exclusive leaves the same score, and shared leaves a lower one.
-    tier = {cell: tier & 1 for cell, tier in choice.tier.items()} if rules.parity else choice.tier
+    numbered: list[int] = []
+    tier = choice.tier
+    if not rules.differs.own_leaves_first:
+        # The reference gives new and own exclusive leaves the same score, and shared leaves a lower one.
+        numbered, tier = choice.numbered, {cell: tier & 1 for cell, tier in choice.tier.items()}
     cells = _assign_ranks(partial_gang.ranks, numbered, tier, node_names)
     return Plan(
         cells=cells, rule="replacement", states=_state_bytes(pool, leaves, partial_gang, after, cells), after=after
@@ -294,7 +296,7 @@ def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
 def _own_state(leaves: _Leaves, leaf: int, state: int) -> int:
     """State byte of an own leaf that a plan makes shared or exclusive; an unhealthy leaf stays unhealthy.
 
-    A free leaf can be unhealthy only under ``reference_parity``.
+    A free leaf can be unhealthy only without the decision order-free-merge.
     """
     return state | int(leaves.state[leaf]) & UNHEALTHY
 

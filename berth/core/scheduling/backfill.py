@@ -297,8 +297,8 @@ class Backfill:
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
             revisions = (state.table.revision, state.nodes_seq, state.constraints.revision)
-            made_for = (*revisions, state.leaf_occupancy.parity, is_late, ends, silent)
-            if made_for != memory.made_for or state.leaf_occupancy.parity:
+            made_for = (*revisions, state.leaf_occupancy.follows_pods, is_late, ends, silent)
+            if made_for != memory.made_for or state.leaf_occupancy.follows_pods:
                 memory.made_for = made_for
                 memory.reservations = {}
         for gang, placement in self._placed:

@@ -11,6 +11,7 @@ from berth.core.errors import guarded
 from berth.core.faults.escalation import Wanted
 from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.faults.scopes import LEVEL_STEPS
+from berth.core.parity import differs
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.queue_policy import QueuePolicy
 from berth.core.placement.replacements import (
@@ -167,7 +168,7 @@ class _Tried(NamedTuple):
 def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: list[Unplaced]) -> Recovery | None:
     """The first step that has what it needs; with ``plan_before_delete`` the one that costs least."""
     settings = parts.nodes.scorer.settings
-    if settings.plan_before_delete and not settings.reference_parity:
+    if settings.plan_before_delete and differs(settings).places_before_deletion:
         tried = _cheapest(parts, faulty, missing, unplaced)
     else:
         found = (_tried(parts, faulty, option, missing, unplaced) for option in faulty.options)

@@ -134,8 +134,9 @@ class AvailabilityProfile:
         take_step(after, recovery)
         table, owned, reserved = self._state.table, owned_by(after), after.reserved()
         held, holds = Counter(self._state.held_by(before.key)), Counter([*owned, *reserved.values()])
-        parity = self._state.leaf_occupancy.parity
-        leaf = leaf_job(after, owned, reserved, parity=parity, seen=self._state.pods_seen(before) if parity else None)
+        follows_pods = self._state.leaf_occupancy.follows_pods
+        seen = self._state.pods_seen(before) if follows_pods else None
+        leaf = leaf_job(after, owned, reserved, follows_pods=follows_pods, seen=seen)
         self._now.move(
             gang,
             recovery,

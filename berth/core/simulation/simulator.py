@@ -344,8 +344,8 @@ class Simulation:
                 self._too_large[gang.uid] = gang.refusal
 
     def _start(self, holding: Holding) -> None:
-        if self.plan.settings.reference_parity:
-            self._pods(holding, PodPhase.RUNNING)  # with reference_parity a job counts only once it runs
+        if self._state.leaf_occupancy.follows_pods:
+            self._pods(holding, PodPhase.RUNNING)  # a job counts on its leaves only once it runs
         planned = self._planned.get(holding.uid)
         if planned is not None:
             self._push(

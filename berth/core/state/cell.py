@@ -15,6 +15,7 @@ from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey, merg
 from berth.core.cluster.drains import check_drain
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
+from berth.core.parity import differs
 from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
@@ -192,7 +193,7 @@ class State:
     def _follow(self, folded: Folded) -> Folded:
         """Bring the columns in line with a record that was folded."""
         found = ChangesBuilder()
-        if folded.epoch and self.fold.settings.reference_parity != self.leaf_occupancy.parity:
+        if folded.epoch and differs(self.fold.settings) is not self.leaf_occupancy.differs:
             found.add(self._count_leaves(self.leaves))
         if self._owns is not None:
             forget_idle(self.fold, folded.gangs)
@@ -216,7 +217,7 @@ class State:
         return changes
 
     def _count_leaves(self, leaves: LeafTable) -> Changes:
-        return self._occupancy.set_leaves(leaves, parity=self.fold.settings.reference_parity)
+        return self._occupancy.set_leaves(leaves, differs(self.fold.settings))
 
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
@@ -367,7 +368,7 @@ class State:
         found.pods_changed[fact.namespace, fact.gang] = found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
         found.add(self.constraints.note_pods((fact.namespace, fact.gang)))
-        if self.leaf_occupancy.parity:
+        if self.leaf_occupancy.follows_pods:
             found.add(self._occupancy.note_leaves((fact.uid, fact.attempt)))
         return "folded"
 
@@ -400,7 +401,7 @@ class State:
             found.gangs_to_examine[key[0]] = None
             if self.pods_seen(self.fold.holdings[key]) is None:
                 found.add(self._occupancy.unmark(key))
-                if self.leaf_occupancy.parity:
+                if self.leaf_occupancy.follows_pods:
                     found.add(self._occupancy.note_leaves(key))
 
     def _constraint(self, envelope: Envelope, found: ChangesBuilder) -> Effect:

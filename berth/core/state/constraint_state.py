@@ -25,6 +25,7 @@ from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
 from berth.core.constraints.volumes import Volumes, has_failed
+from berth.core.parity import differs
 from berth.core.requests.gangs import Profiles
 from berth.core.state.decided_claims import DecidedClaims
 from berth.core.state.fact_checks import check_subject
@@ -364,7 +365,7 @@ class ConstraintState:
 
     def profiles(self, namespace: str, request: JobRequest) -> Profiles:
         """Labels and constraints of the pods of each task of a request."""
-        prefers = not self._fold.settings.reference_parity
+        prefers = differs(self._fold.settings).preferred_terms
         pods = tuple(
             PodProfile(
                 namespace,

@@ -9,6 +9,7 @@ from typing import Final
 
 from berth.core.changes import JobKey
 from berth.core.cluster.node_table import NodeTable
+from berth.core.parity import differs
 from berth.core.state.holdings.holding import Holding, pods_at
 from berth.core.state.ledger import LedgerFold
 from berth.schemas.facts import JobSeen
@@ -67,7 +68,9 @@ def no_longer_held(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], at_ms: int)
 def _hold_ms(fold: LedgerFold, holding: Holding) -> int:
     """How long places of an attempt are held that ends; 0 for not at all."""
     is_planned = any(move.is_restart for move in holding.moves)
-    return fold.settings.holds_places_ms or (PLANNED_MS if is_planned else 0)
+    settings = fold.settings
+    hold_ms = settings.hold_places_ms if settings.recovers and differs(settings).held_places else 0
+    return hold_ms or (PLANNED_MS if is_planned else 0)
 
 
 def _waits(fold: LedgerFold, job: JobSeen | None, uid: str) -> bool:

@@ -18,7 +18,7 @@ def leaf_job(
     pods: Sequence[PodShare],
     reserved: Mapping[int, PodShare],
     *,
-    parity: bool,
+    follows_pods: bool,
     seen: PodsSeen | None,
 ) -> LeafJob:
     """Job on leaf switches of a held attempt; it is also where places are reserved for it.
@@ -27,14 +27,14 @@ def leaf_job(
         holding: The attempt.
         pods: Chips that each of its ranks owns now.
         reserved: Places that are reserved for ranks.
-        parity: Pods without chips count too, and the progress of the job decides what counts.
-        seen: Its pods in the cluster; only read under ``parity``.
+        follows_pods: Pods without chips count too, and the progress of the job decides what counts.
+        seen: Its pods in the cluster; only read if ``follows_pods``.
     """
-    gone = set(holding.gone) if parity else set()
-    ranks = [rank for rank, pod in enumerate(pods) if pod.mask or (parity and rank not in gone)]
-    phase = _stage(holding, seen) if parity else JobPhase.DECIDED
+    gone = set(holding.gone) if follows_pods else set()
+    ranks = [rank for rank, pod in enumerate(pods) if pod.mask or (follows_pods and rank not in gone)]
+    phase = _stage(holding, seen) if follows_pods else JobPhase.DECIDED
     job = _job(holding.placement, pods, ranks, phase=phase, is_part=holding.foreign)
-    places = [rank for rank, pod in reserved.items() if pod.mask or parity]
+    places = [rank for rank, pod in reserved.items() if pod.mask or follows_pods]
     if not places:
         return job
     states = job.states or bytes(len(job.nodes))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
+from berth.core.parity import Differences
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import rows_of
 from berth.core.state.leaf_occupancy import leaf_job
@@ -238,15 +239,15 @@ class Occupancy:
             self.table.mark_releasing(found, row, pods[rank].mask, releasing=False)
         return found.build()
 
-    def set_leaves(self, leaves: LeafTable, *, parity: bool) -> Changes:
+    def set_leaves(self, leaves: LeafTable, differs: Differences) -> Changes:
         """Count all jobs on leaf switches again: the leaves, or the rules of counting, changed.
 
         Args:
             leaves: The leaf switches.
-            parity: Count as the reference does.
+            differs: Which decisions about counting go Berth's way.
         """
         self.leaves = leaves
-        self.leaf_occupancy = LeafOccupancy(leaves, parity=parity)
+        self.leaf_occupancy = LeafOccupancy(leaves, differs)
         found = ChangesBuilder()
         for key in sorted(self._owned):
             found.add(self.note_leaves(key))
@@ -258,10 +259,10 @@ class Occupancy:
         holding = self._fold.holdings.get(key)
         if holding is None or key not in self._owned or not len(self.leaves):
             return NO_CHANGES
-        parity = self.leaf_occupancy.parity
-        seen = self.pods_seen(holding) if parity else None
-        job = leaf_job(holding, self._owned[key], self.reserved(key), parity=parity, seen=seen)
+        follows_pods = self.leaf_occupancy.follows_pods
+        seen = self.pods_seen(holding) if follows_pods else None
+        job = leaf_job(holding, self._owned[key], self.reserved(key), follows_pods=follows_pods, seen=seen)
         has_opened = self.leaf_occupancy.put(key, job)
-        if parity:  # there, what pods do changes their leaves, and no row
+        if follows_pods:  # there, what pods do changes their leaves, and no row
             return Changes(leaf_opened=has_opened, nodes_changed=True)
         return _LEAF_OPENED if has_opened else NO_CHANGES

@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
+from berth.core.parity import OWN, REFERENCE, Differences
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockRules,
@@ -25,13 +27,14 @@ from berth.core.superpods.model import (
     closest,
 )
 
-CORRECTIONS: Final = ("D-1", "D-3", "D-4", "D-5", "D-6")
-"""Documented decisions that differ from the reference.
-
-D-1: a SuperPoD may be larger than ``super-pod-size``. D-3: reserves are used until no block changes, the blocks of a
-hard gang are never split, and a plan without a node for every pod is no plan. D-4: pieces are taken until no node is
-missing. D-5: no piece is larger than the number of missing nodes. D-6: pieces come first from the SuperPoD with the
-most nodes left."""
+_DECISIONS: Final = {
+    "D-1": "large_superpods",
+    "D-3": "whole_blocks",
+    "D-4": "pieces_until_complete",
+    "D-5": "small_pieces",
+    "D-6": "large_pieces_first",
+}
+"""Documented decisions of a selection, and their fields in :class:`Differences`."""
 
 
 class OpenBlocks(NamedTuple):
@@ -67,11 +70,11 @@ class _Table(NamedTuple):
 class _Decision:
     """State of one selection: nodes left in each SuperPoD, open blocks, and allocations so far."""
 
-    def __init__(self, counts: Counts, open_blocks: OpenBlocks, reserve: int, corrections: frozenset[str]) -> None:
+    def __init__(self, counts: Counts, open_blocks: OpenBlocks, reserve: int, differs: Differences) -> None:
         """Start without allocations."""
         self.open_blocks = open_blocks
         self.reserve = reserve
-        self.corrections = corrections
+        self.differs = differs
         self.left: list[int] = counts.tolist()
         self.need = deque(open_blocks.open_ids)
         self.next_id = open_blocks.next_id
@@ -126,7 +129,7 @@ class _Decision:
 
         The reference does not repeat it (decision D-3).
         """
-        while self._give_reserves(table) and "D-3" in self.corrections:
+        while self._give_reserves(table) and self.differs.whole_blocks:
             pass
 
     def _give_reserves(self, table: _Table) -> bool:
@@ -145,7 +148,7 @@ class _Decision:
 
         The reference does not repeat it (decision D-4).
         """
-        while self._give_pieces(table) and "D-4" in self.corrections:
+        while self._give_pieces(table) and self.differs.pieces_until_complete:
             pass
 
     def _give_pieces(self, table: _Table) -> bool:
@@ -159,7 +162,7 @@ class _Decision:
             if nodes < block and self.open_blocks.variant == "850" and not self.open_blocks.soft:
                 self.next_open()  # the reference consumes the id and takes nothing
             else:
-                self.give(pod, min(nodes, self.missing) if "D-5" in self.corrections else nodes, "pieces")
+                self.give(pod, min(nodes, self.missing) if self.differs.small_pieces else nodes, "pieces")
         return len(self.allocations) > before
 
     def _left_of(self, table: _Table) -> Counts:
@@ -167,7 +170,7 @@ class _Decision:
 
     def _order_of_pieces(self, table: _Table, left: Counts) -> Rows:
         """SuperPoDs by nodes left, the most first; the reference sorts by remainder, those below the reserve last."""
-        if "D-6" in self.corrections:
+        if self.differs.large_pieces_first:
             order = np.argsort(-left, kind="stable")
         else:
             low = table.remainder < min(self.open_blocks.block, self.reserve)
@@ -185,12 +188,12 @@ def select(
         ids: SuperPoDs in their order, for a refusal.
         counts: ``int64[SuperPoDs]``, candidate nodes of each.
         open_blocks: Blocks to place.
-        rules: Reserve and size.
+        rules: Reserve, size, and which decisions go Berth's way.
 
     Returns:
         Allocations in the order of the decision, or what is missing.
     """
-    return _select(ids, counts, open_blocks, rules, frozenset() if rules.parity else frozenset(CORRECTIONS))
+    return _select(ids, counts, open_blocks, rules, rules.differs)
 
 
 def selection_decisions(
@@ -200,33 +203,32 @@ def selection_decisions(
 
     A decision counts if the selection changes when it alone is applied, or when it alone is left out.
     """
-    everything = frozenset(CORRECTIONS)
-    corrected = _select(ids, counts, open_blocks, rules, everything)
-    reference = _select(ids, counts, open_blocks, rules, frozenset())
+    own = _select(ids, counts, open_blocks, rules, OWN)
+    reference = _select(ids, counts, open_blocks, rules, REFERENCE)
     return tuple(
         name
-        for name in CORRECTIONS
-        if _select(ids, counts, open_blocks, rules, everything - {name}) != corrected
-        or _select(ids, counts, open_blocks, rules, frozenset({name})) != reference
+        for name, field in _DECISIONS.items()
+        if _select(ids, counts, open_blocks, rules, msgspec.structs.replace(OWN, **{field: False})) != own
+        or _select(ids, counts, open_blocks, rules, msgspec.structs.replace(REFERENCE, **{field: True})) != reference
     )
 
 
 def _select(
-    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules, corrections: frozenset[str]
+    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules, differs: Differences
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
-    if "D-1" not in corrections and _overflows(counts, open_blocks, rules):
+    if not differs.large_superpods and _overflows(counts, open_blocks, rules):
         return _none("size", ids, counts, open_blocks, limit=rules.size)
     capacity = int((counts // open_blocks.block).sum())
     if capacity < len(open_blocks.open_ids) and (not open_blocks.soft or open_blocks.is_partial):
         return _none("blocks", ids, counts, open_blocks)
-    decision = _Decision(counts, open_blocks, rules.reserve, corrections)
+    decision = _Decision(counts, open_blocks, rules.reserve, differs)
     table = _table(counts, open_blocks, rules.reserve)
     decision.fits(table)
     decision.larger(table)
     decision.take_reserves(table)
-    if open_blocks.soft or "D-3" not in corrections:
+    if open_blocks.soft or not differs.whole_blocks:
         decision.take_pieces(table)
-    if decision.missing > 0 and "D-3" in corrections:
+    if decision.missing > 0 and differs.whole_blocks:
         return _none("incomplete", ids, counts, open_blocks, found=open_blocks.missing - decision.missing)
     return tuple(decision.allocations)
 

@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.parity import OWN, Differences
+
 Rows = npt.NDArray[np.int64]
 """Nodes by their row in the caller's node table."""
 Counts = npt.NDArray[np.int64]
@@ -167,12 +169,12 @@ class BlockRules(NamedTuple):
     Attributes:
         reserve: R, number of nodes that a SuperPoD keeps while another can give nodes; 0 or more.
         size: S, number of nodes of a physical SuperPoD.
-        parity: Follow the reference in documented decisions.
+        differs: Which documented decisions go Berth's way.
     """
 
     reserve: int = RESERVE_DEFAULT
     size: int = SIZE_DEFAULT
-    parity: bool = False
+    differs: Differences = OWN
 
 
 class BlockAllocation(NamedTuple):
@@ -233,7 +235,7 @@ class BlockPlan(NamedTuple):
     """Place of each rank. The arrays have shape (replicas,).
 
     Attributes:
-        rows: Row of each rank; -1 if the plan has no node for it, which only parity allows.
+        rows: Row of each rank; -1 if the plan has no node for it, which only the reference allows.
         block_ids: Block of each rank, or -1.
         pods: Index of the SuperPoD of each rank in :attr:`CandidatePool.ids`, or -1.
         allocations: Nodes of each block, in the order of the decision.

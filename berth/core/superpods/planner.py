@@ -29,7 +29,7 @@ def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> 
     Args:
         pool: SuperPoDs with the candidates of the gang.
         demand: Request of the gang; ``replicas`` is a multiple of ``block``.
-        rules: Reserve, size and parity.
+        rules: Reserve, size, and which decisions go Berth's way.
 
     Raises:
         InvariantError: The gang requests racks, which :mod:`berth.core.superpods.racks` plans.

@@ -78,7 +78,7 @@ def plan_rack_service(
         hosts: SuperPoD and rack of each pod of other jobs of the service.
     """
     allocated = place_service(pool, demand, hosts)
-    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, parity=False)
+    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand)
 
 
 def place_service(

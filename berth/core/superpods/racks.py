@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from berth.core.parity import OWN, Differences
 from berth.core.superpods.limits import RACK_NODES
 from berth.core.superpods.model import (
     BlockAllocation,
@@ -163,11 +164,11 @@ def plan_racks(
     Args:
         pool: SuperPoDs with the candidates of the gang, and their racks.
         demand: Request of the gang.
-        rules: Size and parity.
+        rules: Size, and which decisions go Berth's way.
         unlinked: Rows of nodes with chips that the network does not reach; a plan on several SuperPoDs cannot use them.
     """
     allocated = place(Racks(candidates(pool, demand)), all_of(demand), rules, unlinked=unlinked)
-    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, parity=rules.parity)
+    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, rules.differs)
 
 
 def all_of(demand: BlockDemand) -> OpenRackBlocks:
@@ -177,7 +178,7 @@ def all_of(demand: BlockDemand) -> OpenRackBlocks:
 
 def oversized_lack(racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules) -> NoBlocks | None:
     """Refusal of the reference if a SuperPoD has more free nodes than its configured size (decision D-1), or None."""
-    if not rules.parity or racks.free.max(initial=0) <= rules.size:
+    if rules.differs.large_superpods or racks.free.max(initial=0) <= rules.size:
         return None
     return rack_shortage(racks, open_blocks, "size", limit=rules.size)
 
@@ -195,7 +196,7 @@ def place(
     Args:
         racks: Racks; nodes that are taken are removed from them.
         open_blocks: Blocks to place. With piece nodes only several SuperPoDs are tried.
-        rules: Size and parity.
+        rules: Size, and which decisions go Berth's way.
         unlinked: See :func:`plan_racks`.
     """
     lack = oversized_lack(racks, open_blocks, rules)
@@ -324,7 +325,7 @@ def _superpods(
         return allocated
     if int(racks.left.sum()) < missing:
         return rack_shortage(racks, open_blocks, "nodes", have=len(allocated))
-    new_ids = count(open_blocks.demand.replicas, -1) if rules.parity else count(open_blocks.next_id)
+    new_ids = count(open_blocks.next_id) if rules.differs.new_ids_of_pieces else count(open_blocks.demand.replicas, -1)
     return [*allocated, *_pieces(racks, order, missing, chain(open_blocks.open_ids[len(allocated) :], new_ids))]
 
 
@@ -354,7 +355,7 @@ def _split_blocks(rows: Rows, ids: Sequence[int], pod: int, block: int, phase: P
     return (BlockNodes(block_id, pod, rows[at * block : (at + 1) * block], phase) for at, block_id in enumerate(ids))
 
 
-def ranked(allocated: Sequence[BlockNodes], demand: BlockDemand, *, parity: bool) -> BlockPlan:
+def ranked(allocated: Sequence[BlockNodes], demand: BlockDemand, differs: Differences = OWN) -> BlockPlan:
     """Node of each rank. Ranks are numbered block after block by block id.
 
     The reference gives rank ``r`` the node ``r mod B`` of block ``r div B``, so that some ranks have no node if there
@@ -364,7 +365,7 @@ def ranked(allocated: Sequence[BlockNodes], demand: BlockDemand, *, parity: bool
     lengths = np.array([len(take.rows) for take in walk], np.int64)
     block_ids = np.repeat(np.array([take.block_id for take in walk], np.int64), lengths)
     ranks = np.arange(len(block_ids))
-    if parity:
+    if not differs.new_ids_of_pieces:
         ranks = block_ids * demand.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
     kept = ranks < demand.replicas
     found = np.full((3, demand.replicas), -1, np.int64)

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from berth.core.parity import OWN, Differences
 from berth.core.switches.occupancy.leaf_states import LARGE_PODS_MIN, NORMAL, Bits
 from berth.core.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
@@ -62,12 +63,12 @@ class SwitchRules(NamedTuple):
     Attributes:
         policy: One of the three policies.
         shared_max: 2.0: most shared leaves of a job.
-        parity: Follow the reference in documented decisions.
+        differs: Which documented decisions go Berth's way.
     """
 
     policy: Policy
     shared_max: int = 2
-    parity: bool = False
+    differs: Differences = OWN
 
 
 class Demand(NamedTuple):

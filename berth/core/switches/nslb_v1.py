@@ -34,8 +34,8 @@ POLICY: Final[Policy] = "1.0"
 def plan_v1(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
     """Plan of a gang under policy 1.0.
 
-    A padding job with more pods than a leaf has places is never placed; under ``reference_parity`` it is placed below
-    several leaves.
+    A padding job with more pods than a leaf has places is never placed; without the decision
+    fill-crosses-leaf it is placed below several leaves.
     """
     marked = pool.usable
     excluded = closed_leaves(pool, demand, counts_of(marked))
@@ -52,10 +52,10 @@ def plan_v1(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan
             return _plan(pool, demand, leaf_by_leaf(marked, order[at : at + 1], replicas), "best-fit")
     elif pool.places:  # all lists may be empty, and a leaf without places is not a whole leaf
         last = (replicas - 1) // pool.places
-        is_wide = last > 0 and is_padding and not rules.parity
+        is_wide = last > 0 and is_padding and rules.differs.padding_below_one_leaf
         if last < np.count_nonzero(counts == pool.places) and not is_wide:
             return _plan(pool, demand, leaf_by_leaf(marked, order[: last + 1], replicas), "complete-leaves")
-    if is_padding and (replicas < pool.places or not rules.parity):
+    if is_padding and (replicas < pool.places or rules.differs.padding_below_one_leaf):
         return NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
     found = logical_rows(marked[order], order, replicas, pool.places)
     if found is not None:

@@ -134,8 +134,8 @@ def on_shared(pool: LeafPool, counts: Counts, order: Indexes, need: int, most: i
 def plan_v2(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
     """Plan of a gang under policy 2.0.
 
-    A padding job with more pods than a leaf has places is never placed; under ``reference_parity`` it is placed below
-    several leaves.
+    A padding job with more pods than a leaf has places is never placed; without the decision
+    fill-crosses-leaf it is placed below several leaves.
     """
     classes = classes_of(pool.bits, counts_of(pool.usable))
     if demand.replicas < pool.places:
@@ -145,7 +145,9 @@ def plan_v2(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan
         if demand.kind == "padding":
             return NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
     wide = _below_many(pool, demand, rules, classes)
-    if demand.kind != "padding" or rules.parity or (isinstance(wide, Plan) and is_below_one(wide, pool)):
+    if demand.kind != "padding" or not rules.differs.padding_below_one_leaf:
+        return wide
+    if isinstance(wide, Plan) and is_below_one(wide, pool):
         return wide
     return _below_one(pool, demand, classes) or NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
 

@@ -10,6 +10,7 @@ Source: docs/reference/switches.md, "Jobs and policies", "Partitions of idle nod
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from berth.core.parity import differs
 from berth.core.switches.model import (
     TOR_AFFINITY,
     UNINVOLVED,
@@ -59,7 +60,7 @@ def switch_rules(settings: Settings, *, is_single_layer: bool) -> SwitchRules:
     policy: Policy = "2.0" if settings.nslb_version == "2.0" else "1.0"
     if is_single_layer:
         policy = "single-layer"
-    return SwitchRules(policy, settings.shared_tor_num, settings.reference_parity)
+    return SwitchRules(policy, settings.shared_tor_num, differs(settings))
 
 
 def is_annotated(rules: SwitchRules) -> bool:
@@ -69,7 +70,7 @@ def is_annotated(rules: SwitchRules) -> bool:
 
     Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
     """
-    return rules.policy == "2.0" or (rules.policy == "1.0" and not rules.parity)
+    return rules.policy == "2.0" or (rules.policy == "1.0" and rules.differs.annotations_in_1_0)
 
 
 def switch_decisions(pool: LeafPool, demand: Demand, rules: SwitchRules) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Jobs on each leaf switch (ToR) and the resulting state of the leaf. Every event updates the counts incrementally.
 
-A job counts from its decision until its last pod has ended. Under ``reference_parity`` it counts as in the reference:
-for most rules only when it runs, and also without chips. The states that pods report for a leaf are merged
+A job counts from its decision until its last pod has ended; without the decision busy-from-decision it counts as in the
+reference: for most rules only when it runs, and also without chips. The states that pods report for a leaf are merged
 independently of their order: a leaf is unhealthy if any pod marks it so; it is shared if it is unhealthy or any pod
 marks it shared; otherwise it is exclusive if any pod marks it so. In the reference an unhealthy leaf is not shared: it
 stays free or exclusive, and no rule of 2.0 then takes it.
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.parity import OWN, Differences
 from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.core.switches.occupancy.leaf_table import LeafTable
 
@@ -95,19 +96,24 @@ class LeafOccupancy:
 
     Args:
         table: The leaves.
-        parity: Count as the reference does.
+        differs: Which documented decisions about counting go Berth's way.
     """
 
-    def __init__(self, table: LeafTable, *, parity: bool = False) -> None:
+    def __init__(self, table: LeafTable, differs: Differences = OWN) -> None:
         self.table = table
-        self.parity = parity
+        self.differs = differs
         self._counts = np.zeros((len(_Count), len(table)), np.int32)
-        self._bits_of = _bits_by_counts(parity=parity)
+        self._bits_of = _bits_by_counts(merged_states=differs.merged_states)
         self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
+
+    @property
+    def follows_pods(self) -> bool:
+        """Whether the progress of pods decides what counts (without the decision busy-from-decision)."""
+        return not self.differs.busy_from_decision
 
     def copy(self) -> "LeafOccupancy":
         """Independent copy."""
-        other = LeafOccupancy(self.table, parity=self.parity)
+        other = LeafOccupancy(self.table, self.differs)
         other._counts = self._counts.copy()
         other._jobs = dict(self._jobs)
         return other
@@ -174,7 +180,7 @@ class LeafOccupancy:
 
     def _parts(self, job: LeafJob) -> _Parts:
         """Contribution of a job to the counts."""
-        if not len(self.table) or not (job.has_chips or self.parity):
+        if not len(self.table) or not (job.has_chips or self.follows_pods):
             return _NOTHING
         leaf_of = self.table.leaf_of
         if len(job.nodes) == 1 and not job.states:
@@ -185,13 +191,15 @@ class LeafOccupancy:
             return _NOTHING
         leaves = np.array(found, np.int64)
         amounts = np.zeros((len(_Count), len(found)), np.int32)
-        if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.phase == JobPhase.RUNNING):
+        if (len(found) > 1 or -1 in above or job.is_marked) and (
+            not self.follows_pods or job.phase == JobPhase.RUNNING
+        ):
             amounts[_Count.CROSS] = 1
             if job.tor_affinity == LARGE and (job.pods >= LARGE_PODS_MIN or job.is_marked):
                 amounts[_Count.LARGE_CROSS] = 1
         if job.tor_affinity != NORMAL:
             amounts[_Count.NOT_NORMAL] = 1
-        if job.states and (not self.parity or (job.has_chips and job.phase != JobPhase.DECIDED)):
+        if job.states and (not self.follows_pods or (job.has_chips and job.phase != JobPhase.DECIDED)):
             place = {leaf: index for index, leaf in enumerate(found)}
             for leaf, state in zip(above, job.states, strict=True):
                 if leaf >= 0 and state:
@@ -207,12 +215,12 @@ class LeafOccupancy:
 
 
 @functools.cache
-def _bits_by_counts(*, parity: bool) -> Bits:
+def _bits_by_counts(*, merged_states: bool) -> Bits:
     """State byte of a leaf by its nonzero counts: bit n of the index is that of ``_Count`` n. Shape (64,)."""
     bits = np.zeros(1 << len(_Count), np.uint8)
     for index in range(len(bits)):
         some = {count for count in _Count if index >> count & 1}
-        is_shared = _Count.SHARED in some or (_Count.UNHEALTHY in some and not parity)
+        is_shared = _Count.SHARED in some or (_Count.UNHEALTHY in some and merged_states)
         state = SHARED if is_shared else EXCLUSIVE if _Count.EXCLUSIVE in some else 0
         marks = sum(_BIT_OF_COUNT[count] for count in _BIT_OF_COUNT if count in some)
         bits[index] = state + marks

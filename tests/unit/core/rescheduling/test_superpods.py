@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
+from berth.core.parity import REFERENCE
 from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate, PodRecord, is_pod_level, restored
 from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
 from berth.core.superpods.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
 from tests.support.superpods import a_pool, blocks, grants_of, nodes_of
 
 RULES = BlockRules(reserve=0)
-PARITY = BlockRules(reserve=0, parity=True)
+PARITY = BlockRules(reserve=0, differs=REFERENCE)
 
 
 class Case(NamedTuple):
@@ -241,7 +242,7 @@ class TestRestored:
             PodRecord(rank, rank // 2, str(rank // 2), 10 * (rank // 2) + rank % 2, PodFate.RUNS)
             for rank in (3, 0, 2, 1)
         ]
-        first, second = restored(records, self.WANT, parity=True)
+        first, second = restored(records, self.WANT, REFERENCE)
         assert (first.rows, second.rows) == ((0, 1), (11, 10))
 
     def test_a_rank_of_which_nothing_is_known_returns_to_its_block(self) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.core.parity import REFERENCE
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial, replacement_decisions
 from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules
@@ -47,8 +48,8 @@ class TestOne:
     def test_the_reference_fills_the_highest_position_in_use(self) -> None:
         pool = a_board("....", ".x..", "xxxx")
         left = partial_gang(pool, "A0 A1 A2 A3 B0 B2 B3", 5)
-        assert opened(pool, left, ONE._replace(parity=True)) == "C3"
-        assert replace(pool, left, ONE._replace(parity=True)) == "C3"
+        assert opened(pool, left, ONE._replace(differs=REFERENCE)) == "C3"
+        assert replace(pool, left, ONE._replace(differs=REFERENCE)) == "C3"
 
     def test_several_pods_go_to_different_positions(self) -> None:
         pool = a_board("....", "xxxx")
@@ -143,7 +144,7 @@ class TestTwo:
     def test_the_reference_takes_the_node_that_is_numbered_like_the_rank(self) -> None:
         pool = a_board(".x.x", bits=(EXCLUSIVE,))
         left = partial_gang(pool, "A0 A2", 3)
-        assert replace(pool, left, TWO._replace(parity=True), NORMAL) == "A3"
+        assert replace(pool, left, TWO._replace(differs=REFERENCE), NORMAL) == "A3"
         assert replace(pool, left, TWO, NORMAL) == "A1"
 
 
@@ -152,7 +153,7 @@ class TestSingle:
         pool = a_board("x...", "xx.x")
         left = partial_gang(pool, "B2", 1)
         assert replace(pool, left, SINGLE) == "B0"
-        assert replace(pool, left, SINGLE._replace(parity=True)) == "A0"
+        assert replace(pool, left, SINGLE._replace(differs=REFERENCE)) == "A0"
         assert replace(a_board("x...", "...."), left, SINGLE) == "open-places"
 
     def test_survivors_whose_leaf_is_not_known_close_nothing(self) -> None:

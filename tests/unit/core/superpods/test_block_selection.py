@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pytest
 
+from berth.core.parity import OWN, REFERENCE
 from berth.core.superpods.block_selection import OpenBlocks, select, selection_decisions
 from berth.core.superpods.model import BlockAllocation, BlockRules, Near, NoBlocks, Variant
 
@@ -25,7 +26,12 @@ def chosen(
     """What is selected for a new gang; SuperPoDs are named by what they have free."""
     counts = list(free)
     open_blocks = OpenBlocks(variant, block, range(blocks), blocks * block, blocks, soft=soft)
-    return select([f"f{count}" for count in counts], np.array(counts), open_blocks, BlockRules(reserve, size, parity))
+    return select(
+        [f"f{count}" for count in counts],
+        np.array(counts),
+        open_blocks,
+        BlockRules(reserve, size, REFERENCE if parity else OWN),
+    )
 
 
 def given(found: tuple[BlockAllocation, ...] | NoBlocks) -> list[tuple[int, int, int, str]]:
@@ -110,7 +116,9 @@ def test_reserves_are_given_up_last(*, parity: bool) -> None:
 @BOTH
 def test_alike_superpods_go_by_their_order(*, parity: bool) -> None:
     open_blocks = OpenBlocks("a3", 8, range(2), 16, 2)
-    found = select(["b", "a", "c"], np.array([12, 12, 12]), open_blocks, BlockRules(2, 48, parity))
+    found = select(
+        ["b", "a", "c"], np.array([12, 12, 12]), open_blocks, BlockRules(2, 48, REFERENCE if parity else OWN)
+    )
     assert given(found) == [(0, 0, 8, "fits"), (1, 1, 8, "fits")]
 
 
@@ -144,11 +152,16 @@ def test_a_refusal_names_the_three_superpods_with_the_most_to_give(*, parity: bo
 @BOTH
 def test_a_soft_gang_whose_pods_partly_run_is_not_split_for_want_of_blocks(*, parity: bool) -> None:
     open_blocks = OpenBlocks("a3", 8, [1, 2], 16, 3, soft=True, is_partial=True)
-    found = select(["a", "b"], np.array([10, 7]), open_blocks, BlockRules(2, 48, parity))
+    found = select(["a", "b"], np.array([10, 7]), open_blocks, BlockRules(2, 48, REFERENCE if parity else OWN))
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.blocks_need, found.blocks_have) == ("blocks", 2, 1)
     whole = open_blocks._replace(is_partial=False)
-    assert len(given(select(["a", "b"], np.array([10, 7]), whole, BlockRules(2, 48, parity=parity)))) > 1
+    assert (
+        len(
+            given(select(["a", "b"], np.array([10, 7]), whole, BlockRules(2, 48, differs=REFERENCE if parity else OWN)))
+        )
+        > 1
+    )
 
 
 @BOTH
@@ -158,7 +171,7 @@ def test_pieces_take_the_open_ids_and_then_new_ones(*, parity: bool) -> None:
     assert [phase for _, _, _, phase in found] == ["reserve", *["pieces"] * (len(found) - 1)]
     assert len(found) > 3
     open_blocks = OpenBlocks("a3", 8, [1], 8, 7, soft=True)
-    later = select(["a", "b"], np.array([5, 3]), open_blocks, BlockRules(2, 48, parity))
+    later = select(["a", "b"], np.array([5, 3]), open_blocks, BlockRules(2, 48, REFERENCE if parity else OWN))
     assert [block_id for block_id, _, _, _ in given(later)] == [1, 7]
 
 
@@ -205,7 +218,7 @@ def test_d3_a_plan_without_a_node_for_some_pod_is_refused(*, soft: bool) -> None
     found = select(["a", "b"], np.array([10, 5]), open_blocks, BlockRules())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.nodes_need, found.nodes_have) == ("incomplete", 20, 15 if soft else 8)
-    copied = select(["a", "b"], np.array([10, 5]), open_blocks, BlockRules(parity=True))
+    copied = select(["a", "b"], np.array([10, 5]), open_blocks, BlockRules(differs=REFERENCE))
     assert isinstance(copied, tuple)
     assert sum(allocation.nodes for allocation in copied) < 20
 
@@ -214,7 +227,7 @@ def test_d4_pieces_are_taken_until_none_is_missing() -> None:
     open_blocks = OpenBlocks("a3", 8, [], 11, 3, soft=True)
     found = select(["a", "b"], np.array([12, 2]), open_blocks, BlockRules())
     assert given(found) == [(3, 0, 8, "pieces"), (4, 1, 2, "pieces"), (5, 0, 1, "pieces")]
-    copied = select(["a", "b"], np.array([12, 2]), open_blocks, BlockRules(parity=True))
+    copied = select(["a", "b"], np.array([12, 2]), open_blocks, BlockRules(differs=REFERENCE))
     assert isinstance(copied, tuple)
     assert sum(allocation.nodes for allocation in copied) == 10
     assert "D-4" in selection_decisions(["a", "b"], np.array([12, 2]), open_blocks, BlockRules())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from berth.core.errors import InvariantError
+from berth.core.parity import OWN, REFERENCE
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
@@ -106,7 +107,7 @@ def test_ranks_beyond_the_nodes_get_none_and_the_plan_says_so() -> None:
 
 def test_the_reference_leaves_ranks_without_a_node_and_ours_does_not() -> None:
     pool, demand = a_pool(26), BlockDemand("a3", 8, 24)
-    copied = planned(pool, demand, BlockRules(reserve=20, parity=True))
+    copied = planned(pool, demand, BlockRules(reserve=20, differs=REFERENCE))
     assert copied.rows.tolist() == [*range(100, 116), *[-1] * 8]
     assert planned(pool, demand, BlockRules(reserve=20)).is_whole
     assert block_decisions(pool, demand, BlockRules(reserve=20)) == ("D-3", "D-4")
@@ -129,10 +130,16 @@ def test_one_pod_goes_where_the_fewest_chips_are_idle() -> None:
 @pytest.mark.parametrize("parity", [False, True])
 def test_one_pod_goes_to_a_healthy_node_of_those_with_the_fewest_idle_chips(*, parity: bool) -> None:
     pool = a_pool(3, 2, sub_healthy=(101, 104), idle=[16, 4, 4, 16, 4])
-    assert planned(pool, BlockDemand("a3", 1, 1), BlockRules(parity=parity)).rows.tolist() == [102]
-    assert planned(pool, BlockDemand("850", 1, 1), BlockRules(parity=parity)).rows.tolist() == [102]
+    assert planned(pool, BlockDemand("a3", 1, 1), BlockRules(differs=REFERENCE if parity else OWN)).rows.tolist() == [
+        102
+    ]
+    assert planned(pool, BlockDemand("850", 1, 1), BlockRules(differs=REFERENCE if parity else OWN)).rows.tolist() == [
+        102
+    ]
     pool = a_pool(3, 2, sub_healthy=(101, 102), idle=[16, 4, 4, 16, 16])
-    assert planned(pool, BlockDemand("a3", 1, 1), BlockRules(parity=parity)).rows.tolist() == [101]
+    assert planned(pool, BlockDemand("a3", 1, 1), BlockRules(differs=REFERENCE if parity else OWN)).rows.tolist() == [
+        101
+    ]
 
 
 def test_health_plays_no_part_for_one_pod_with_racks() -> None:

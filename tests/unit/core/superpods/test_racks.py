@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from berth.core.parity import REFERENCE
 from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, move_scope, recover_racks
 from berth.core.superpods.model import (
     BlockAllocation,
@@ -20,7 +21,7 @@ from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import plan_racks, rack_decisions
 
 RULES = BlockRules(size=64)
-PARITY = BlockRules(size=64, parity=True)
+PARITY = BlockRules(size=64, differs=REFERENCE)
 Nodes = Mapping[tuple[int, int], int]
 """Nodes of each SuperPoD and rack."""
 
@@ -46,7 +47,7 @@ def demand(
 def planned(nodes: Nodes, asked: BlockDemand, rules: BlockRules = RULES) -> BlockPlan:
     found = plan_racks(pool_with(nodes), asked, rules)
     assert isinstance(found, BlockPlan), found
-    assert found.is_whole or rules.parity
+    assert found.is_whole or rules.differs is REFERENCE
     return found
 
 
@@ -187,7 +188,7 @@ def test_a_small_gang_that_shares_memory_goes_as_any_other() -> None:
 def test_an_oversized_superpod_is_used_and_fails_in_parity_only() -> None:
     nodes = {(0, 0): 8, (0, 1): 8, (1, 0): 4}
     assert planned(nodes, demand(4, 4), BlockRules(size=15)).pods.tolist() == [1] * 4
-    found = refused(nodes, demand(4, 4), BlockRules(size=15, parity=True))
+    found = refused(nodes, demand(4, 4), BlockRules(size=15, differs=REFERENCE))
     assert (found.lack, found.limit) == ("size", 15)
     assert rack_decisions(pool_with(nodes), demand(4, 4), BlockRules(size=15)) == ("D-1",)
     assert rack_decisions(pool_with(nodes), demand(4, 4), BlockRules(size=16)) == ()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from berth.core.parity import OWN, REFERENCE
 from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, UNHEALTHY
 from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
@@ -214,7 +215,7 @@ class TestTwo:
         job = LeafJob(NORMAL, 1, ["a0"], bytes([UNHEALTHY]), phase=JobPhase.RUNNING)
         bits = []
         for parity in (True, False):
-            occupancy = LeafOccupancy(table, parity=parity)
+            occupancy = LeafOccupancy(table, REFERENCE if parity else OWN)
             occupancy.put(("job", 1), job)
             bits.append(int(occupancy.bits()[0]))
         assert bits == [UNHEALTHY, SHARED | UNHEALTHY]
@@ -240,13 +241,16 @@ class TestSingle:
 class TestPaddingOfAWholeLeaf:
     def test_the_reference_lets_it_cross_leaves(self, policy: Policy) -> None:
         pool = a_board("xx", "xx")
-        assert spots(pool, the_plan(pool, padding(3), SwitchRules(policy, parity=True))) == "A0 A1 B0"
+        assert spots(pool, the_plan(pool, padding(3), SwitchRules(policy, differs=REFERENCE))) == "A0 A1 B0"
         assert the_lack(pool, padding(3), SwitchRules(policy)).rule == "one-leaf"
 
     def test_as_many_pods_as_places_take_a_whole_leaf(self, policy: Policy) -> None:
         pool = a_board("xx.", "xxx", "xxx")
         for parity in (True, False):
-            assert spots(pool, the_plan(pool, padding(3), SwitchRules(policy, parity=parity))) == "B0 B1 B2"
+            assert (
+                spots(pool, the_plan(pool, padding(3), SwitchRules(policy, differs=REFERENCE if parity else OWN)))
+                == "B0 B1 B2"
+            )
 
 
 @pytest.mark.parametrize("rules", [ONE, TWO, SINGLE])
@@ -268,14 +272,14 @@ class TestAllPolicies:
 
 def test_rules_of_an_epoch() -> None:
     settings = Settings(nslb_version="2.0", shared_tor_num=1, reference_parity=True)
-    assert switch_rules(settings, is_single_layer=False) == SwitchRules("2.0", 1, parity=True)
+    assert switch_rules(settings, is_single_layer=False) == SwitchRules("2.0", 1, differs=REFERENCE)
     assert switch_rules(settings, is_single_layer=True).policy == "single-layer"
-    assert switch_rules(Settings(), is_single_layer=False) == SwitchRules("1.0", 2, parity=False)
+    assert switch_rules(Settings(), is_single_layer=False) == SwitchRules("1.0", 2, differs=OWN)
 
 
 def test_who_writes_states_to_pods() -> None:
     assert [is_annotated(rules) for rules in (ONE, TWO, SINGLE)] == [True, True, False]
-    assert [is_annotated(rules._replace(parity=True)) for rules in (ONE, TWO, SINGLE)] == [False, True, False]
+    assert [is_annotated(rules._replace(differs=REFERENCE)) for rules in (ONE, TWO, SINGLE)] == [False, True, False]
 
 
 def test_decisions_that_may_matter() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.parity import OWN, REFERENCE
 from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL, JobPhase, LeafJob, LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
@@ -15,7 +16,7 @@ def a_table() -> LeafTable:
 
 
 def an_occupancy(*jobs: LeafJob, parity: bool = False) -> LeafOccupancy:
-    occupancy = LeafOccupancy(a_table(), parity=parity)
+    occupancy = LeafOccupancy(a_table(), REFERENCE if parity else OWN)
     for number, job in enumerate(jobs):
         occupancy.put((f"job{number}", 1), job)
     return occupancy
@@ -166,7 +167,7 @@ JOBS = st.builds(
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.none() | JOBS), max_size=12), st.booleans())
 def test_events_leave_what_counting_anew_finds(events: list[tuple[int, LeafJob | None]], parity: bool) -> None:  # noqa: FBT001 - drawn
-    occupancy = LeafOccupancy(a_table(), parity=parity)
+    occupancy = LeafOccupancy(a_table(), REFERENCE if parity else OWN)
     left: dict[tuple[str, int], LeafJob] = {}
     for number, job in events:
         key = (f"job{number}", 1)
@@ -176,7 +177,7 @@ def test_events_leave_what_counting_anew_finds(events: list[tuple[int, LeafJob |
         else:
             occupancy.put(key, job)
             left[key] = job
-    anew = LeafOccupancy(a_table(), parity=parity)
+    anew = LeafOccupancy(a_table(), REFERENCE if parity else OWN)
     for key in sorted(left, reverse=True):
         anew.put(key, left[key])
     assert occupancy.bits().tolist() == anew.bits().tolist()
