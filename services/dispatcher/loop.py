@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from berth.core.faults.storms import HeldBack
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
-from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded
+from berth.core.scheduling.turn import Asking, Choice, OffersExhaustedError, Opening, Recorded
 from berth.core.state.cell import JobKey, State
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
@@ -28,12 +28,13 @@ from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Settings
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.heavy_scoring import HeavyScoring
 from berth.services.dispatcher.intake import Intake
 from berth.services.dispatcher.job_waits import JobWaits
 from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.old_jobs import OldJobs
-from berth.services.dispatcher.scatter import Offers, Scatter
+from berth.services.dispatcher.scatter import Scatter
 from berth.services.dispatcher.snapshots import Snapshots
 from berth.services.dispatcher.standby import FencedError, Standby
 from berth.services.dispatcher.views import Views
@@ -91,6 +92,7 @@ class Dispatcher:
         self.scatter = Scatter(
             bus, clock, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
         )
+        self.heavy = HeavyScoring(clock, self.scheduler, timeout_s=config.gather_timeout_s, log=instruments.log)
         self.views = Views(bus, clock, self.state, instruments, WaitingReasons(clock, self.scheduler))
         self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
         self.old_jobs = OldJobs(bus, clock, self.state, self.views, self.snapshots, config, instruments)
@@ -311,7 +313,7 @@ class Dispatcher:
         self._faults.hit("append.before")
         is_stored = await self._settle(self._sent)
         self._metrics.round_took.observe(self.clock.monotonic_s() - began_s)
-        self.scatter.rest_after(opening, began_s)
+        self.heavy.rest_after(opening, began_s)
         return is_stored
 
     async def _settle(self, sent: _Sent) -> bool:
@@ -342,14 +344,11 @@ class Dispatcher:
         asking = Asking(opening)
         choice: Choice | None = None
         while choice is None:
-            offers: Offers = await self.scatter.gather(self.scheduler.scorer, asking.asks, opening)
-            if offers.are_heavy_late:
-                opening = self.scheduler.leave_out(opening, [gang.uid for gang in opening.gangs])
-                asking = Asking(opening)
-                late = [gang.namespaced_name for gang in opening.late[:_NAMED_MAX]]
-                self._log.warning("left out, too many different tasks", count=len(opening.late), jobs=late)
-            missing_shards = MissingShards(self.config.shards, offers.missing, offers.doubted)
-            choose = functools.partial(self.scheduler.choose, opening, offers.views, asking.asks, missing_shards)
+            offers = await self.scatter.gather(self.scheduler.scorer, asking.asks, opening)
+            left, views = await self.heavy.beside(offers, opening, asking.asks)
+            if left is not opening:
+                opening, asking = left, Asking(left)
+            choose = functools.partial(self.scheduler.choose, opening, views, asking.asks, offers.missing_shards)
             try:
                 choice = asking.tried(choose)
             except OffersExhaustedError as error:

@@ -1,8 +1,6 @@
 """Offers for a round: from the shards over the bus, or computed in this process when there are none."""
 
-import asyncio
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -10,8 +8,8 @@ from berth.core.cluster.domains import shard_of
 from berth.core.placement.offers import OwnRows, candidates_of, check_possible, merge
 from berth.core.placement.round_demand import ROUND_WORK_MAX
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.scheduling.heavy_gangs import WORK_MAX_LEAST, portions
-from berth.core.scheduling.turn import Opening
+from berth.core.scheduling.heavy_gangs import WORK_MAX_LEAST
+from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus, Gathered
 from berth.runtime.clock import Clock
@@ -22,13 +20,6 @@ from berth.services.dispatcher.late_shards import BRIEF_SHARE, LateShards
 
 _ANSWER_SHARE: Final = 0.8
 """Part of the deadline that a shard may use to reach the sequences."""
-_HEAVY_SHARE: Final = 0.5
-"""Part of the deadline that heavy shapes may take in one round, beside that of the others."""
-_REST: Final = 4.0
-_REST_MAX_S: Final = 10.0
-_REST_LATE_S: Final = 1.0
-"""After a round with heavy gangs they are left out for so many times as long, but no longer than this, or than that if
-they were late: otherwise all gangs would wait for such rounds."""
 _WHOLE_SHARE: Final = 0.9
 """Part of the deadline after which a shard without an answer is late; less means that it has no process. A timer may
 fire a little early."""
@@ -39,22 +30,10 @@ def _is_of(shard: int, shards: int, domain: str) -> bool:
 
 
 class Offers(NamedTuple):
-    """Merged candidates by shape, and the shards without an answer, ascending."""
+    """Merged candidates by shape, and the shards without an answer."""
 
     views: dict[Shape, Candidates]
-    missing: list[int]
-    doubted: list[int]
-    """Shards among them that answered, but whose leaf states contradict the dispatcher's."""
-    are_heavy_late: bool = False
-    """Candidates of heavy shapes took too long; ``views`` has those of the others."""
-
-
-class _Answers(NamedTuple):
-    """Answers of shards to one request."""
-
-    by_shard: dict[int, list[Candidates | None]]
-    """By shape, in the order of the request; None where leaf states contradict the dispatcher's."""
-    missing: list[int]
+    missing_shards: MissingShards
 
 
 class Scatter:
@@ -81,12 +60,6 @@ class Scatter:
         self.shapes_asked = 0
         """Number of shapes for which offers were requested."""
         self._work_max = ROUND_WORK_MAX
-        self._opening: Opening | None = None
-        self._left_s = 0.0
-        """Time that heavy shapes may still take in its turn."""
-        self._rests_until_s = -math.inf
-        """Until then no heavy gang is decided."""
-        self._rest_max_s = _REST_MAX_S
 
     @property
     def work_max(self) -> int:
@@ -97,42 +70,22 @@ class Scatter:
         return self._work_max if self._work_max < ROUND_WORK_MAX else 0
 
     async def gather(self, scorer: Scorer, asks: Mapping[Shape, int], opening: Opening) -> Offers:
-        """Offers for ``asks`` at the state's sequences.
-
-        Heavy shapes of the turn are asked for last, in several requests; in one turn they may take ``_HEAVY_SHARE`` of
-        the deadline.
+        """Offers for ``asks`` at the state's sequences, but for heavy shapes of the turn.
 
         Args:
             scorer: Scoring, for a cell without shards.
-            asks: Candidates by shape.
+            asks: Candidates by shape. If all of these are heavy, shards are asked for none: it tells who answers.
             opening: The turn.
         """
-        self.shapes_asked += len(asks)
-        if self._opening is not opening:
-            self._opening, self._left_s = opening, _HEAVY_SHARE * self._timeout_s
         if not asks:
-            return Offers({}, [], [])
-        first, *rest = portions(asks, opening.heavy, nodes=len(self._state.table))
-        if rest and self._clock.monotonic_s() < self._rests_until_s:
-            found = await self.gather(scorer, first, opening) if first else Offers({}, [], [])
-            return found._replace(are_heavy_late=True)
+            return Offers({}, MissingShards(self._shards))
+        light = {shape: count for shape, count in asks.items() if shape not in opening.heavy}
+        self.shapes_asked += len(light)
         if self._shards:
-            found = await self._ask_shards(first, rest, opening.number)
-        else:
-            found = await self._scored_here(scorer, first, rest)
-        self._rest_max_s = _REST_LATE_S if found.are_heavy_late else _REST_MAX_S
-        return found
-
-    def rest_after(self, opening: Opening, began_s: float) -> None:
-        """Let no heavy gang be decided for a while after a round that decided some.
-
-        Args:
-            opening: Its turn.
-            began_s: When it began.
-        """
-        now_s = self._clock.monotonic_s()
-        if opening.heavy and now_s >= self._rests_until_s:
-            self._rests_until_s = now_s + min(_REST * (now_s - began_s), self._rest_max_s)
+            return await self._ask_shards(light, opening.number)
+        leaves = self._state.leaves
+        views = {shape: scorer.candidates(shape, count, leaves=leaves) for shape, count in light.items()}
+        return Offers(views, MissingShards())
 
     async def advance(self, *, at_ms: int) -> None:
         """Send the shards the sequences up to which they may apply messages between requests."""
@@ -141,81 +94,47 @@ class Scatter:
             named = Advance(fold.epoch, self._state.nodes_seq, fold.head, at_ms)
             await self._bus.send(self._bus.subjects.advance, encode(named))
 
-    async def _scored_here(
-        self, scorer: Scorer, first: Mapping[Shape, int], rest: Sequence[Mapping[Shape, int]]
-    ) -> Offers:
-        leaves = self._state.leaves
-        views = {shape: scorer.candidates(shape, count, leaves=leaves) for shape, count in first.items()}
-        more: dict[Shape, Candidates] = {}
-        for portion in rest:
-            began_s = self._clock.monotonic_s()
-            more |= {shape: scorer.candidates(shape, count, leaves=leaves) for shape, count in portion.items()}
-            await asyncio.sleep(0)  # heartbeats go on
-            if not self._has_time(began_s):
-                return Offers(views, [], [], are_heavy_late=True)
-        return Offers(views | more, [], [])
-
-    def _has_time(self, began_s: float) -> bool:
-        """Whether heavy shapes have time left, after what they have taken since ``began_s``."""
-        self._left_s -= self._clock.monotonic_s() - began_s
-        return self._left_s > 0
-
-    async def _ask_shards(self, first: Mapping[Shape, int], rest: Sequence[Mapping[Shape, int]], number: int) -> Offers:
+    async def _ask_shards(self, asks: Mapping[Shape, int], number: int) -> Offers:
         began_s = self._clock.monotonic_s()
-        found = await self._answers(first, number)  # also without a shape: it tells who answers at all
-        is_late = bool(found.missing) and self._clock.monotonic_s() - began_s >= _WHOLE_SHARE * self._timeout_s
-        self._work_max = (
-            max(self._work_max // 2, WORK_MAX_LEAST) if is_late else min(2 * self._work_max, ROUND_WORK_MAX)
-        )
-        offers = [(first, found)]
-        prompt = [shard for shard in range(self._shards) if shard not in found.missing]
-        for portion in rest if prompt else ():
-            began_s = self._clock.monotonic_s()
-            more = await self._answers(portion, number, shards=prompt, timeout_s=self._left_s)
-            if not self._has_time(began_s) or more.missing:
-                return self._merged(offers[:1], are_heavy_late=True)
-            offers.append((portion, more))
-        if not prompt:
-            offers += [(portion, _Answers({}, found.missing)) for portion in rest]
-        return self._merged(offers)
-
-    async def _answers(
-        self, asks: Mapping[Shape, int], number: int, *, shards: Sequence[int] | None = None, timeout_s: float = 0
-    ) -> _Answers:
-        """Answers of shards to one request; without ``shards`` those of all of them, within the whole deadline."""
         fold = self._state.fold
-        timeout_s = timeout_s or self._timeout_s
         request = ScoreRequest(
             round=number,
             epoch=fold.epoch,
             facts_seq=self._state.nodes_seq,
             ledger_seq=fold.head,
             asks=[Ask(shape, count) for shape, count in asks.items()],
-            wait_ms=int(timeout_s * _ANSWER_SHARE * 1000),
-            keep_ms=max(int(timeout_s * 1000), 1),
+            wait_ms=int(self._timeout_s * _ANSWER_SHARE * 1000),
+            keep_ms=max(int(self._timeout_s * 1000), 1),
         )
-        data = encode(request)
-        gathered = await (self._gathered(data) if shards is None else self._ask(shards, data, timeout_s))
+        gathered = await self._gathered(encode(request))
         read = {shard: self._read(shard, gathered.replies[shard], request) for shard in sorted(gathered.replies)}
         answers = {shard: found for shard, found in read.items() if found is not None}
-        unusable = [shard for shard, found in read.items() if found is None]
-        return _Answers(answers, sorted([*gathered.missing, *unusable]))
+        missing = sorted(shard for shard in range(self._shards) if shard not in answers)
+        is_late = bool(missing) and self._clock.monotonic_s() - began_s >= _WHOLE_SHARE * self._timeout_s
+        self._work_max = (
+            max(self._work_max // 2, WORK_MAX_LEAST) if is_late else min(2 * self._work_max, ROUND_WORK_MAX)
+        )
+        return self._merged(asks, answers, missing)
 
     def _merged(
-        self, offers: Sequence[tuple[Mapping[Shape, int], _Answers]], *, are_heavy_late: bool = False
+        self, asks: Mapping[Shape, int], answers: Mapping[int, list[Candidates | None]], missing: list[int]
     ) -> Offers:
-        """Candidates of all requests of a round; a shard that did not answer the first one answered none."""
+        """Candidates of all shards.
+
+        Args:
+            asks: What was asked for.
+            answers: By shard and shape, in the order of ``asks``; None where leaf states contradict the dispatcher's.
+            missing: Shards without an answer.
+        """
         views: dict[Shape, Candidates] = {}
-        missing = dict.fromkeys(offers[0][1].missing)
         doubted: dict[int, None] = {}
-        for asks, answers in offers:
-            for index, shape in enumerate(asks):
-                parts = {shard: found[index] for shard, found in answers.by_shard.items()}
-                lost = [shard for shard in range(self._shards) if parts.get(shard) is None]
-                doubted.update(dict.fromkeys(shard for shard in lost if shard in answers.by_shard))
-                sound = [part for part in parts.values() if part is not None]
-                views[shape] = merge(self._state.table, sound, missing_nodes=self._nodes_of(lost))
-        return Offers(views, sorted({**missing, **doubted}), sorted(doubted), are_heavy_late)
+        for index, shape in enumerate(asks):
+            parts = {shard: found[index] for shard, found in answers.items()}
+            lost = [shard for shard in range(self._shards) if parts.get(shard) is None]
+            doubted.update(dict.fromkeys(shard for shard in lost if shard in answers))
+            sound = [part for part in parts.values() if part is not None]
+            views[shape] = merge(self._state.table, sound, missing_nodes=self._nodes_of(lost))
+        return Offers(views, MissingShards(self._shards, sorted({*missing, *doubted}), sorted(doubted)))
 
     async def _gathered(self, request: bytes) -> Gathered:
         """Replies of all shards; those that are late get a short deadline of their own, after the others."""

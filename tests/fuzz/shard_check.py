@@ -108,9 +108,10 @@ class Shards:
         asking = Asking(opening)
         found: Decided | None = None
         heard = MissingShards()
+        by_shards = opening._replace(heavy=frozenset())
         while found is None:
-            offers = finished(scatter.gather(seat.scheduler.scorer, asking.asks, opening))
-            heard = MissingShards(self.count, offers.missing, offers.doubted)
+            offers = finished(scatter.gather(seat.scheduler.scorer, asking.asks, by_shards))
+            heard = offers.missing_shards
             decide = functools.partial(seat.scheduler.decisions.on_offers, opening, offers.views, asking.asks, heard)
             try:
                 found = asking.tried(decide)

@@ -68,9 +68,10 @@ class Cell:
         name: str = "cell",
         server: FakeServer | None = None,
         faults: FaultsConfig | None = None,
+        clock: ManualClock | None = None,
         **decisions: object,
     ) -> None:
-        self.clock = ManualClock()
+        self.clock = clock if clock is not None else ManualClock()
         self.server = server if server is not None else FakeServer(self.clock)
         self.cell = name
         self.config = DispatcherConfig(

@@ -6,7 +6,7 @@ chip of other work counts as used for soft share.
 Source: docs/reference/nodes-and-chips.md, "Soft share".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -90,6 +90,12 @@ class SoftShareTable:
             node.enabled = enabled
             node.memory_mib = memory_of(labels.get(MEMORY_LABEL, ""))
 
+    def part(self, table: NodeTable, rows: Sequence[int]) -> "SoftShareTable":
+        """A copy for a table that has some of the rows only, in their order."""
+        found = SoftShareTable(table)
+        found.nodes = {index: self.nodes[row] for index, row in enumerate(rows) if row in self.nodes}
+        return found
+
     def hold(self, found: ChangesBuilder, row: int, chip: int, share: Share) -> None:
         """Allocate a quota of a chip to a pod; the changes are added to ``found``.
 
@@ -114,6 +120,7 @@ class SoftShareTable:
         """Release a quota; the changes are added to ``found``."""
         node = self.nodes[row]
         node.remove(chip, share)
+        self._table.note_change(row)
         found.capacity_gained[row] = None
         if not node.pods[chip]:
             self._table.set_shared(found, row, 1 << chip, shared=False)

@@ -45,6 +45,7 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("position", "<i2"),
     ("rack", "<i4"),
     ("rank", "<i4"),
+    ("changed", "<i8"),
 )
 BYTES_PER_NODE: Final = sum(np.dtype(code).itemsize for _, code in _COLUMNS)
 """Bytes of columns a node, name tables apart."""
@@ -53,9 +54,11 @@ _ROWS_MIN: Final = 64
 K = TypeVar("K")
 Mask = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
 Shorts = npt.NDArray[np.int16]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+_NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class NodeColumns:
@@ -98,8 +101,12 @@ class NodeColumns:
     position: Shorts
     rack: Ints
     rank: Ints
+    changed: Longs
+    """Revision at the last change of the row."""
 
     def __init__(self) -> None:
+        self.revision = 0
+        """Rises with every change of a row; equal revisions mean equal columns."""
         self.names: list[str] = []
         self.addresses: list[str] = []
         self.row_of: dict[str, int] = {}
@@ -143,6 +150,24 @@ class NodeColumns:
             self.network_known[row] = True
             self._size += 1
         return row
+
+    def note_change(self, row: int) -> None:
+        """Count one more change of a row."""
+        self.revision += 1
+        self.changed[row] = self.revision
+
+    def changed_since(self, revision: int) -> Longs:
+        """Rows that have changed since an earlier revision, ascending."""
+        return np.flatnonzero(self.changed[self.view()] > revision) if self.revision > revision else _NO_ROWS
+
+    def keep_rows(self, rows: Longs) -> None:
+        """Narrow a copy to some rows, in their order; ties between their scores break as among all rows."""
+        self.ranks()
+        for column, _ in _COLUMNS:
+            setattr(self, column, getattr(self, column)[rows])
+        self.names = [self.names[row] for row in rows.tolist()]
+        self.row_of = {name: row for row, name in enumerate(self.names)}
+        self._size = self._ranked = len(rows)
 
     def superpod_at(self, row: int) -> str:
         """SuperPoD of a row; empty without one, and for a row below 0."""

@@ -57,8 +57,6 @@ class NodeTable(NodeColumns):
 
     def __init__(self) -> None:
         super().__init__()
-        self.revision = 0
-        """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
         """Rises when a node comes, goes, moves, or gets other labels, not when it is cordoned or not ready; equal
         revisions mean equal domains, places and labels."""
@@ -162,7 +160,8 @@ class NodeTable(NodeColumns):
         if self.drains:
             for row in numbers:
                 self._drain(row, ChangesBuilder())
-        self.revision += 2 * len(numbers)  # as often as one by one
+        self.changed[rows] = self.revision + 2 * np.arange(1, len(numbers) + 1)  # as often as one by one
+        self.revision += 2 * len(numbers)
         returned = [row for row, chips in zip(numbers, seen.chips.tolist(), strict=True) if chips]
         chips, is_less = dict.fromkeys(returned), bool(seen.chips_others.any())
         return Changes(dict.fromkeys(numbers), chips_returned=chips, capacity_lost=is_less, nodes_changed=True)
@@ -258,7 +257,7 @@ class NodeTable(NodeColumns):
             self.drained_ms[row] = now
         if now == before:
             return
-        self.revision += 1
+        self.note_change(row)
         found.nodes_changed = True
         if before and (not now or now > before):
             if self.present[row]:
@@ -348,6 +347,7 @@ class NodeTable(NodeColumns):
             return NO_CHANGES
         self.spoken[changed] = spoken
         self.revision += len(changed)
+        self.changed[changed] = self.revision
         gained = dict.fromkeys(changed.tolist()) if spoken else {}
         return Changes(gained, capacity_lost=not spoken, nodes_changed=True)
 
@@ -431,7 +431,7 @@ class NodeTable(NodeColumns):
         is_more = is_more or bool(free & ~before) or idle > idle_before or contradicted < was_contradicted
         self.free[row] = free
         self.idle[row] = idle
-        self.revision += 1
+        self.note_change(row)
         taken = before & ~free
         found.nodes_changed = True
         if is_more and is_present:

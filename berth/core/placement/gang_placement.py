@@ -72,7 +72,7 @@ class PlacementRound:
         blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
         policy: Queue policy; None lets every gang start that finds room.
         constraints: Constraints of pods; None where there are none.
-        counted: Nodes by reason for a shape that names nodes, as offers would have them; None: all nodes are offered.
+        counted: Nodes by reason for a shape, as offers would have them; None: all nodes are offered.
     """
 
     def __init__(

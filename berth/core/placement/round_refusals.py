@@ -22,7 +22,8 @@ class RoundRefusals:
         forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
         by_constraint: The same nodes, for each constraint that names something.
         obstacle: What keeps a shape from all nodes; None without such a thing.
-        counted: Nodes by reason for a shape that names nodes: offers have those of all nodes. None counts all nodes.
+        counted: Nodes by reason for a shape whose offers do not have them: it names nodes, and these have those of all
+            nodes, or they are not counted. None counts all nodes.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class RoundRefusals:
                 that exclude nodes without these pods are left out.
         """
         shape, _ = gang.request_class[index]
-        found = self._counted(shape) if shape.names_nodes else self._views[shape.offered]
+        found = self._views[shape.offered]
+        if shape.names_nodes or not found.is_counted:
+            found = self._counted(shape)
         scorer = self._scorer
         counts = dict(found.counts)
         fit = found.fit

@@ -37,7 +37,7 @@ Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
-_ERROR: Final = 255  # reason of a node class whose evaluation failed with an error
+FAILED: Final = 255  # reason of a node class whose evaluation failed with an error
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
 _SHAPES_MAX: Final = 4096  # upper bound of the cached shapes; a full cache is cleared
@@ -72,6 +72,8 @@ class Candidates(NamedTuple):
     """One mark a row: its node takes a pod; None for shapes with neither SuperPoD affinity nor constraints."""
     error: Exception | None = None
     """Error that ended the scoring of the shape; the other fields are empty then."""
+    is_counted: bool = True
+    """Whether ``total``, ``fit`` and ``counts`` are known; else they are meaningless."""
 
 
 def unscored(error: Exception) -> Candidates:
@@ -106,6 +108,13 @@ class Scorer:
         other = copy.copy(self)
         other.table, other.shares = table, shares
         return other
+
+    def part(self, rows: npt.NDArray[np.int64]) -> "Scorer":
+        """Scoring of some rows of the table alone, as it is now; a row is then its place among them."""
+        table, numbers, drained_ms = copy.copy(self.table), rows.tolist(), self.table.drained_ms
+        table.keep_rows(rows)
+        table.drained_ms = {index: drained_ms[row] for index, row in enumerate(numbers) if row in drained_ms}
+        return self.on(table, self.shares.part(table, numbers))
 
     def rule(self, shape: Shape) -> ChipRule | None:
         """Chip rule of a shape; None for pods without chips and for soft share."""
@@ -339,7 +348,7 @@ class Scorer:
             compiled = self._compiled[shape] = _Compiled(shape, rule, label, shape.names_nodes)
         return compiled
 
-    def _by_class(self, shape: Shape) -> Reasons:
+    def by_class(self, shape: Shape) -> Reasons:
         """Reason of each node class, shape (classes,), at least one entry."""
         known = self._class_reasons.get(shape)
         classes = self.table.classes
@@ -351,11 +360,11 @@ class Scorer:
         return known
 
     def _judged(self, shape: Shape, index: int, key: ClassKey) -> int:
-        """Reason of a node class; ``_ERROR`` when its evaluation fails with an error."""
+        """Reason of a node class; ``FAILED`` when its evaluation fails with an error."""
 
         def failed(error: Exception) -> int:
             self._class_errors.setdefault(shape, {})[index] = error
-            return _ERROR
+            return FAILED
 
         return guarded(lambda: int(self._reason_of(shape, key)), failed)
 
@@ -367,12 +376,12 @@ class Scorer:
         """
         table = self.table
         rows = table.view()
-        reasons: Reasons = self._by_class(shape).take(table.node_class[rows], mode="wrap")
+        reasons: Reasons = self.by_class(shape).take(table.node_class[rows], mode="wrap")
         np.copyto(reasons, int(NodeReason.OTHER_RESOURCE), where=~table.present[rows])
         if without is not None:
             np.copyto(reasons, int(NodeReason.SHARD_MISSING), where=without)
         errors = self._class_errors.get(shape)
-        bad = np.flatnonzero(reasons == _ERROR) if errors else ()
+        bad = np.flatnonzero(reasons == FAILED) if errors else ()
         if errors and len(bad):
             error = min((errors[int(index)] for index in np.unique(table.node_class[bad])), key=brief)
             raise error
@@ -397,9 +406,9 @@ class Scorer:
             return int(NodeReason.OTHER_RESOURCE)
         known = self._reason_lists.get(compiled.shape)
         if known is None or len(known) != len(table.classes):
-            known = self._reason_lists[compiled.shape] = list(map(int, self._by_class(compiled.shape)))
+            known = self._reason_lists[compiled.shape] = list(map(int, self.by_class(compiled.shape)))
         reason = known[table.node_class.item(row)]
-        if reason == _ERROR:
+        if reason == FAILED:
             raise self._class_errors[compiled.shape][table.node_class.item(row)]
         if not reason and not self._places.has(table, compiled.shape, row):
             return int(NodeReason.NO_SUPERPOD)

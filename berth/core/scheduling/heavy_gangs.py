@@ -1,14 +1,15 @@
 """Gangs with many different tasks: each of these is scored on all nodes, so that one gang may take as long as a round.
 
-They have a lane of their own: other gangs wait behind none of them. A round takes some of both, decides them in their
-order, and asks for the shapes of heavy gangs last and in several requests. When these take too long, the round goes on
-without the gangs (refused as ``late``). A heavy gang that is refused is not tried again for a while, whatever changes:
-else it would take most of the time where much changes. That follows from the records alone, as the order does.
+They have a lane of their own: other gangs wait behind none of them. A round takes some of both, and decides them in
+their order. The shapes of heavy gangs are scored last, and not by shards. When these take too long, the round goes on
+without the gangs (refused as ``late``), and their next try with what is scored. A heavy gang that is refused is not
+tried again for a while, whatever changes: else it would take most of the time where much changes. That follows from
+the records alone, as the order does.
 """
 
 import heapq
 import operator
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -21,7 +22,6 @@ from berth.core.placement.round_demand import (
     gangs_of_one_round,
     is_heavy,
     offered_of,
-    work_of_shape,
 )
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue import Queue
@@ -35,14 +35,10 @@ from berth.schemas.refusal import LATE, Refusal
 
 WORK_MAX_LEAST: Final = ROUND_WORK_MAX // 64
 """Least bound of a round after many that were late."""
-_PORTION: Final = ROUND_WORK_MAX // 4
-"""Work of one request for shapes of heavy gangs."""
 _PAUSE_MS: Final = 1_000
-"""First pause after a refusal; it doubles ..."""
-_PAUSE_MAX_MS: Final = 10_000
-"""... up to this for want of room, and ..."""
-_LATE_MAX_MS: Final = 60_000
-"""... up to this for a gang that was late."""
+"""First pause after a refusal; it doubles up to ..."""
+PAUSE_MAX_MS: Final = 10_000
+"""... this."""
 
 
 def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
@@ -119,28 +115,6 @@ def shapes_of(gangs: Iterable[Gang]) -> frozenset[Shape]:
     return frozenset(shape for gang in gangs for shape in offered_of(gang.request_class))
 
 
-def portions(asks: Mapping[Shape, int], heavy: frozenset[Shape], *, nodes: int) -> list[dict[Shape, int]]:
-    """Requests of a round: one for all shapes that are not heavy, then some for those that are.
-
-    Args:
-        asks: Candidates by shape.
-        heavy: Shapes that only heavy gangs need.
-        nodes: Nodes of the cell.
-    """
-    found: list[dict[Shape, int]] = [{shape: count for shape, count in asks.items() if shape not in heavy}]
-    left = 0
-    for shape, count in asks.items():
-        if shape not in heavy:
-            continue
-        work = work_of_shape(count, nodes)
-        if work > left:
-            found.append({})
-            left = _PORTION
-        found[-1][shape] = count
-        left -= work
-    return found
-
-
 def late_of(record: Round) -> list[str]:
     """Gangs (uid) that a round left out because of their work."""
     return [one.uid for one in record.verdicts if one.refusal is not None and one.refusal.code == LATE]
@@ -161,14 +135,14 @@ def with_pauses(state: State, opening: Opening, verdicts: Iterable[Verdict]) -> 
     if not paused and not opening.late:
         return list(verdicts)
 
-    def next_try_ms(gang: Gang, longest_ms: int) -> int:
-        return at_ms + _pause_ms(state.fold.gangs.get(gang.uid), gang.attempt, longest_ms)
+    def next_try_ms(gang: Gang) -> int:
+        return at_ms + _pause_ms(state.fold.gangs.get(gang.uid), gang.attempt)
 
     found: list[Verdict] = []
     for one in verdicts:
         gang = paused.get(one.uid)
         if gang is not None and one.refusal is not None and not one.final:
-            refusal = msgspec.structs.replace(one.refusal, retry_ms=next_try_ms(gang, _PAUSE_MAX_MS))
+            refusal = msgspec.structs.replace(one.refusal, retry_ms=next_try_ms(gang))
             found.append(msgspec.structs.replace(one, refusal=refusal))
         else:
             found.append(one)
@@ -179,15 +153,15 @@ def with_pauses(state: State, opening: Opening, verdicts: Iterable[Verdict]) -> 
             form=gang.form,
             form_because=gang.form_because,
             shapes=len(shapes_of([gang])),
-            retry_ms=next_try_ms(gang, _LATE_MAX_MS),
+            retry_ms=next_try_ms(gang),
         )
         found.append(Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, None, refusal))
     return found
 
 
-def _pause_ms(known: GangRecord | None, attempt: int, longest_ms: int) -> int:
+def _pause_ms(known: GangRecord | None, attempt: int) -> int:
     """Pause of a gang before its next try: twice the one before."""
     before = known.refusal if known is not None and known.attempt == attempt else None
     if known is None or before is None or not before.retry_ms:
         return _PAUSE_MS
-    return min(2 * max(before.retry_ms - known.at_ms, _PAUSE_MS), longest_ms)
+    return min(2 * max(before.retry_ms - known.at_ms, _PAUSE_MS), PAUSE_MAX_MS)

@@ -10,6 +10,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.domains import shard_of
 from berth.core.errors import ReportedError
 from berth.core.faults.examination import Unplaced
+from berth.core.placement.best_rows import BestRows
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import MissingRows
@@ -87,7 +88,7 @@ class Decisions:
             blocks=state.blocks,
             policy=policy,
             constraints=state.constraints.view,
-            counted=lambda shape: self._candidates(shape, 0, self._silent(missing_shards), missing_shards),
+            counted=lambda shape: self.own_candidates(missing_shards)(shape, 0),
         )
         parts, faulty, missing = chooser.parts(), opening.faulty, missing_shards.missing
         steps = take_steps(parts, (one for one in faulty if not one.slots), policy=policy, missing=missing)
@@ -122,11 +123,11 @@ class Decisions:
             OffersExhaustedError: The candidates never reach far enough.
         """
         asking = Asking(opening)
-        silent = self._silent(missing_shards)
+        candidates = self.own_candidates(missing_shards)
 
         def decide() -> Decided:
             asks = asking.asks
-            views = {shape: self._candidates(shape, count, silent, missing_shards) for shape, count in asks.items()}
+            views = {shape: candidates(shape, count) for shape, count in asks.items()}
             return self.on_offers(opening, views, asks, missing_shards)
 
         while (found := asking.tried(decide)) is None:
@@ -170,34 +171,46 @@ class Decisions:
         # Before a planned drain gangs are held that would sleep otherwise.
         waiting = self._queue.waiting_for_room(held=policy == "conservative" or not drained.are_alike)
         others = (drained.applied(gang) for gang in waiting if gang.uid not in tried)
-        silent = self._silent(missing_shards)
+        silent = self.silent(missing_shards)
         return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory, on_error)
 
     def _last_refusal(self, uid: str) -> Refusal | None:
         known = self._state.fold.gangs.get(uid)
         return None if known is None else known.refusal
 
-    def _silent(self, missing_shards: MissingShards) -> MissingRows:
+    def silent(self, missing_shards: MissingShards) -> MissingRows:
         """Rows that silent shards own."""
         missing, shards = missing_shards.missing, missing_shards.shards
         believed = [shard for shard in missing if shard not in missing_shards.doubted]
         return MissingRows(self.rows_of_shards(missing, shards), self.rows_of_shards(believed, shards))
 
-    def _candidates(self, shape: Shape, count: int, silent: MissingRows, missing_shards: MissingShards) -> Candidates:
-        """Candidates of a shape as offers would give them.
+    def own_candidates(self, missing_shards: MissingShards) -> Callable[[Shape, int], Candidates]:
+        """Candidates of a shape, so many at most, as offers would give them.
 
         Args:
-            shape: What is asked.
-            count: How many rows at most.
-            silent: Rows that silent shards own.
             missing_shards: Shards that did not answer.
         """
-        table = self._state.table
-        unheard = len(missing_shards.missing) - (0 if shape.tor_affinity else len(missing_shards.doubted))
-        if missing_shards.shards and unheard == missing_shards.shards:
-            return merge(table, [], missing_nodes=int(table.present[table.view()].sum()))
-        without = silent.by_leaf if shape.tor_affinity else silent.others
-        return self._scorer.candidates(shape, count, leaves=self._state.leaves, without=without)
+        state, silent = self._state, self.silent(missing_shards)
+
+        def candidates(shape: Shape, count: int) -> Candidates:
+            unheard = len(missing_shards.missing) - (0 if shape.tor_affinity else len(missing_shards.doubted))
+            if missing_shards.shards and unheard == missing_shards.shards:
+                table = state.table
+                return merge(table, [], missing_nodes=int(table.present[table.view()].sum()))
+            without = silent.by_leaf if shape.tor_affinity else silent.others
+            return self._scorer.candidates(shape, count, leaves=state.leaves, without=without)
+
+        return candidates
+
+    def best_candidates(self, missing_shards: MissingShards) -> Callable[[Shape, int], Candidates]:
+        """As :meth:`own_candidates`, for many shapes at one state; nodes by reason are not counted.
+
+        Args:
+            missing_shards: Shards that did not answer.
+        """
+        others = BestRows(self._scorer, self.silent(missing_shards).others).candidates
+        by_leaf = self.own_candidates(missing_shards)
+        return lambda shape, count: (by_leaf if shape.tor_affinity else others)(shape, count)
 
 
 def round_of(state: State, choice: Choice) -> Round:

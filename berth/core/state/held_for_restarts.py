@@ -69,7 +69,7 @@ def _hold_ms(fold: LedgerFold, holding: Holding) -> int:
     """How long places of an attempt are held that ends; 0 for not at all."""
     is_planned = any(move.is_restart for move in holding.moves)
     settings = fold.settings
-    hold_ms = settings.hold_places_ms if settings.recovers and differs(settings).held_places else 0
+    hold_ms = settings.hold_places_ms if differs(settings).held_places else 0
     return hold_ms or (PLANNED_MS if is_planned else 0)
 
 

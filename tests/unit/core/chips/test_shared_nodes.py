@@ -47,9 +47,10 @@ def test_a_pod_that_leaves_a_chip_to_others_makes_its_node_better() -> None:
     half = Share(50, GIB, "elastic")
     for _ in range(2):
         node.soft_shares.hold(ChangesBuilder(), 0, 0, half)
-    found = ChangesBuilder()
+    found, before = ChangesBuilder(), node.state.table.revision
     node.soft_shares.let_go(found, 0, 0, half)
     assert list(found.build().capacity_gained) == [0]
+    assert node.state.table.changed_since(before).tolist() == [0]
     assert node.soft_shares.nodes[0].core[0] == 50
 
 

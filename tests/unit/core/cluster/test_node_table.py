@@ -56,6 +56,24 @@ class Facts:
         return int(self.table.free[self.table.row_of[name]])
 
 
+def test_rows_that_have_changed_since_a_revision_are_those_that_a_fact_or_a_hold_changed() -> None:
+    facts = Facts()
+    facts.nodes("d", *(a_node(f"n{number}") for number in range(6)))
+    assert facts.table.changed_since(0).tolist() == list(range(6))
+    before = facts.table.revision
+    assert facts.table.changed_since(before).tolist() == []
+    facts.hold(4, 0b1)
+    facts.health("d", NodeCondition("n2", unhealthy=1))
+    assert facts.table.changed_since(before).tolist() == [2, 4]
+    before = facts.table.revision
+    facts.health("d", NodeCondition("n3", network_unhealthy=1))
+    assert facts.table.changed_since(before).tolist() == [2, 3]
+    before = facts.table.revision
+    facts.let_go(4, 0b1)
+    facts.nodes("e", a_node("more"))
+    assert facts.table.changed_since(before).tolist() == [4, 6]
+
+
 def test_free_is_healthy_minus_used_and_releasing() -> None:
     facts = Facts()
     facts.nodes("d", a_node("a"))

@@ -5,7 +5,6 @@ import pytest
 from berth.core.explain.refusal_text import sentence
 from berth.core.placement.round_demand import ROUND_WORK_MAX, NeedMoreError, first_counts, more_counts, work_of_gang
 from berth.core.scheduling.following import opening_for
-from berth.core.scheduling.heavy_gangs import portions
 from berth.core.scheduling.turn import Opening
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round, Verdict
@@ -70,25 +69,24 @@ def test_a_round_takes_less_when_it_is_bounded_to_less(work_max: int) -> None:
     assert decided(cell, opening).work_max == work_max
 
 
-def test_a_gang_above_the_bound_is_taken_alone_and_asked_for_in_several_requests() -> None:
+def test_a_gang_above_the_bound_is_taken_alone_and_its_shapes_are_heavy() -> None:
     cell = a_cell()
     cell.ask(many_tasks("many", tasks=3_000), a_job("other"))
     opening = opened(cell, work_max=ROUND_WORK_MAX // 8)
     assert [gang.name for gang in opening.gangs] == ["many", "other"]
-    first, *rest = portions(opening.asks, opening.heavy, nodes=NODES)
-    assert len(first) == 1, "the other job"
-    assert len(rest) > 3
-    assert {shape for part in rest for shape in part} == opening.heavy
-    assert sum(map(len, rest)) == 3_000
+    assert len(opening.asks) == 3_001
+    assert len(opening.heavy) == 3_000
+    assert opening.heavy < opening.asks.keys()
 
 
-def test_a_shape_that_others_need_too_is_asked_for_with_theirs() -> None:
+def test_a_shape_that_others_need_too_is_not_heavy() -> None:
     cell = a_cell()
     request = many_tasks("many")
     cell.ask(request, a_job("other", tasks=[Task("t", 1, 1, cpu_milli=1)]), a_job("many-pods", replicas=TASKS))
     opening = opened(cell)
-    asked = portions(opening.asks, opening.heavy, nodes=NODES)
-    assert sum(map(len, asked)) == len(opening.asks)
+    heavy = {shape for gang in opening.gangs if gang.name == "many" for shape, _ in gang.request_class}
+    shared = {shape for gang in opening.gangs if gang.name != "many" for shape, _ in gang.request_class}
+    assert opening.heavy == heavy - shared
 
 
 def test_a_late_gang_is_left_out_by_name_and_the_others_are_decided() -> None:
@@ -124,7 +122,7 @@ def test_a_late_gang_is_tried_again_after_ever_longer_pauses_whatever_changes() 
         assert cell.scheduler.open(cell.now_ms).opening is None
         assert cell.scheduler.next_due_ms == refusal.retry_ms
         cell.now_ms = refusal.retry_ms
-    assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
+    assert pauses == [1_000, 2_000, 4_000, 8_000, *[10_000] * 4]
     assert verdict_of(decided(cell, opened(cell)), "many").placement is not None
 
 

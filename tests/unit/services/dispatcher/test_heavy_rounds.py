@@ -1,21 +1,17 @@
-"""Rounds with gangs whose tasks all differ: asked for in several requests, and left out when these take too long."""
+"""Rounds with gangs whose tasks all differ: scored in several turns, while others are decided."""
 
-import msgspec
 import pytest
 
 from berth.core.replay.replay import replayed
-from berth.runtime.instruments import Instruments
-from berth.schemas.envelope import body_of, decode, encode, open_envelope
+from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
-from berth.schemas.offers import ScoreRequest
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.refusal import NodeReason
 from berth.schemas.subjects import StreamName
-from berth.services.scorer.loop import Shard
-from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 
 TASKS = 400
@@ -27,8 +23,8 @@ def many_tasks(name: str, *, chips: int = 1, first: int = 0) -> JobRequest:
     return a_job(name, tasks=tasks)
 
 
-async def a_cell(*, shards: int) -> Cell:
-    cell = await Cell(shards=shards).open()
+async def a_cell(*, shards: int, clock: ManualClock | None = None) -> Cell:
+    cell = await Cell(shards=shards, clock=clock).open()
     await cell.nodes([a_node(f"node-{n:02}", leaf=str(n % 7)) for n in range(NODES)])
     return cell
 
@@ -56,25 +52,55 @@ async def replay_differs(cell: Cell) -> int:
     return found.differences
 
 
-async def slow_shard(cell: Cell, takes_s: float, *, least: int = 50) -> list[int]:
-    """Replace the last shard by one that takes time for requests with many shapes; returns the sizes of requests."""
+async def sound_shard(cell: Cell) -> None:
+    """Replace the last shard by one that answers."""
     await cell.buses[-1].close()
-    bus = FakeBus(cell.server, cell.cell)
-    cell.buses.append(bus)
-    number, count = cell.config.shards - 1, cell.config.shards
-    shard = Shard(bus, cell.clock, shard=number, shards=count, instruments=Instruments.make(ScorerMetrics))
-    await shard.start()
-    asked: list[int] = []
+    cell.shards.pop()
+    await cell.start_shard(cell.config.shards - 1)
 
-    async def answer(data: bytes) -> bytes | None:
-        request = decode(data, ScoreRequest)
-        asked.append(len(request.asks))
-        if len(request.asks) >= least:
-            cell.clock.advance(takes_s)
-        return await shard.answer(encode(msgspec.structs.replace(request, keep_ms=0)))
 
-    await bus.serve(bus.subjects.score(number), answer, queue=f"shard-{number}")
-    return asked
+class SlowClock(ManualClock):
+    """A clock that goes on by itself whenever the time that passes is read: so scoring takes time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.advance(self.step_s)
+        return super().monotonic_s()
+
+
+async def a_slow_cell(*, shards: int = 2) -> tuple[Cell, SlowClock]:
+    """A cell in which a gang with many tasks takes several rounds to score."""
+    clock = SlowClock()
+    cell = await a_cell(shards=shards, clock=clock)
+    clock.step_s = 0.01
+    return cell, clock
+
+
+async def refusal_of(cell: Cell, name: str) -> str:
+    """Code of the refusal of a job that waits; empty once it is placed."""
+    found = await cell.status(name)
+    assert found is not None
+    assert (found.refusal is None) == (found.phase == "placed")
+    return found.refusal.code if found.refusal is not None else ""
+
+
+async def tries_of(cell: Cell, name: str, *, most: int = 30) -> int:
+    """Let time go by until a job is placed; returns how often it was refused as late."""
+    tries = 0
+    while await refusal_of(cell, name):
+        assert await refusal_of(cell, name) == "late"
+        tries += 1
+        assert tries <= most
+        await cell.submit(a_job(f"beside-{name}-{tries}", chips=1))
+        await cell.turns(2)
+        assert not await refusal_of(cell, f"beside-{name}-{tries}"), "others are placed meanwhile"
+        await cell.pods(f"beside-{name}-{tries}", PodPhase.SUCCEEDED)
+        cell.clock.advance(10.1)
+        await cell.turns(2)
+    return tries
 
 
 @pytest.mark.parametrize("chips", [1, 8], ids=["fits", "larger-than-the-cell"])
@@ -94,73 +120,143 @@ async def test_any_number_of_shards_decides_a_gang_with_many_tasks_alike(chips: 
     assert all(ledger == ledgers[0] for ledger in ledgers[1:])
 
 
-async def test_a_round_goes_on_without_a_gang_for_which_a_shard_takes_too_long() -> None:
-    cell = await a_cell(shards=3)
-    asked = await slow_shard(cell, 1.1)
+@pytest.mark.parametrize("shards", [0, 2])
+async def test_a_gang_that_takes_longer_than_a_round_is_placed_in_the_end_and_others_meanwhile(shards: int) -> None:
+    cell, _ = await a_slow_cell(shards=shards)
     await cell.submit(many_tasks("many"), a_job("other"))
     await cell.turns(2)
-    other, many = await cell.status("other"), await cell.status("many")
-    assert other is not None
-    assert other.phase == "placed"
+    assert not await refusal_of(cell, "other")
+    tries = await tries_of(cell, "many")
+    assert 3 < tries < 20
+    assert not any(record.missing or record.work_max for record in await rounds_of(cell))
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_no_shard_is_asked_for_the_shapes_of_a_gang_with_many_tasks() -> None:
+    cell = await a_cell(shards=2)
+    await cell.submit(many_tasks("many"), a_job("other"))
+    await cell.turns(2)
+    assert not await refusal_of(cell, "many")
+    assert cell.dispatcher.scatter.shapes_asked == 1
+    await cell.close()
+
+
+async def test_nodes_that_change_while_a_gang_is_scored_are_used_as_they_are_then() -> None:
+    cell, _ = await a_slow_cell()
+    await cell.submit(many_tasks("many"))
+    await cell.turns(2)
+    assert await refusal_of(cell, "many") == "late"
+    changed = [a_node(f"node-{n:02}", leaf=str(n % 7), cordoned=n < 10) for n in range(1, NODES)]
+    await cell.nodes([*changed, a_node("new", leaf="0")])
+    await tries_of(cell, "many")
+    many = await cell.status("many")
+    assert many is not None
+    assert many.placement is not None
+    names = set(many.placement.names())
+    assert not names & {f"node-{n:02}" for n in range(10)}
+    assert "new" in names
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_a_gang_that_finds_no_room_when_it_is_scored_is_told_the_nodes_as_they_are_then() -> None:
+    cell, clock = await a_slow_cell()
+    await cell.submit(many_tasks("many"))
+    await cell.turns(2)
+    cordoned = [a_node(f"node-{n:02}", leaf=str(n % 7), cordoned=n < 12) for n in range(NODES)]
+    await cell.nodes(cordoned)
+    for _ in range(30):
+        clock.advance(10.1)
+        await cell.turns(2)
+        if await refusal_of(cell, "many") != "late":
+            break
+    many = await cell.status("many")
     assert many is not None
     assert many.refusal is not None
-    assert many.refusal.code == "late"
-    assert asked[0] <= 1, "the shapes of others come first"
-    assert not any(record.missing or record.work_max for record in await rounds_of(cell))
-    await cell.submit(a_job("next"))
+    assert many.refusal.code == "no-room"
+    counts = {one.reason: one.nodes for one in many.refusal.counts}
+    assert counts[NodeReason.CORDONED] == 12
+    assert sum(counts.values()) + many.refusal.nodes_fit == NODES
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_of_two_gangs_that_take_longer_than_a_round_the_second_is_scored_after_the_first() -> None:
+    cell, _ = await a_slow_cell()
+    await cell.submit(many_tasks("first"))
     await cell.turns(2)
-    following = await cell.status("next")
-    assert following is not None
-    assert following.phase == "placed", "no shard is thought to be late"
+    await cell.submit(many_tasks("second", first=1_000))
+    tries = await tries_of(cell, "first")
+    await cell.pods("first", PodPhase.SUCCEEDED)
+    assert 0 < await tries_of(cell, "second") < 3 * tries
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_a_gang_waits_for_one_that_was_cancelled_no_longer_than_that_may_come_back() -> None:
+    cell, _ = await a_slow_cell()
+    await cell.submit(many_tasks("first"))
+    await cell.turns(2)
+    await cell.cancel("first")
+    await cell.submit(many_tasks("second", first=1_000))
+    await cell.turns(2)
+    assert await refusal_of(cell, "second") == "late"
+    assert await tries_of(cell, "second") < 20
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_after_a_change_of_the_leader_a_gang_is_scored_anew_and_placed() -> None:
+    cell, _ = await a_slow_cell()
+    await cell.submit(many_tasks("many"))
+    await cell.turns(2)
+    for _ in range(3):
+        cell.clock.advance(10.1)
+        await cell.turns(2)
+    await cell.dispatcher.stop()
+    await cell.start_dispatcher()
+    await cell.turns(2)
+    assert await refusal_of(cell, "many") == "late"
+    assert await tries_of(cell, "many") > 3
+    await cell.close()
+
+
+async def test_a_gang_that_is_scored_when_a_shard_falls_silent_is_refused_for_it_and_placed_when_it_answers() -> None:
+    cell, clock = await a_slow_cell()
+    await cell.submit(many_tasks("many", chips=8))
+    await cell.turns(2)
+    assert await refusal_of(cell, "many") == "late"
+    await cell.buses[-1].close()
+    for _ in range(30):
+        clock.advance(10.1)
+        await cell.turns(2)
+        if await refusal_of(cell, "many") != "late":
+            break
+    many = await cell.status("many")
+    assert many is not None
+    assert many.refusal is not None
+    assert (many.refusal.code, many.refusal.missing_shards) == ("no-room", [1])
     assert await replay_differs(cell) == 0
     await cell.close()
 
 
 async def test_after_a_round_with_a_heavy_gang_others_are_decided_without_one_for_a_while() -> None:
-    cell = await a_cell(shards=2)
-    asked = await slow_shard(cell, 0.2)
+    cell = await a_cell(shards=2, clock=(clock := SlowClock()))
+    clock.step_s = 0.001
     await cell.submit(many_tasks("first"))
     await cell.turns(3)
-    first = await cell.status("first")
-    assert first is not None
-    assert first.phase == "placed"
-    assert max(asked) > 1
-    asked.clear()
+    assert not await refusal_of(cell, "first")
+    clock.step_s = 0.0
     await cell.submit(many_tasks("second", first=1_000), a_job("other"))
     await cell.turns(2)
-    other, second = await cell.status("other"), await cell.status("second")
-    assert other is not None
-    assert other.phase == "placed"
-    assert second is not None
-    assert second.refusal is not None
-    assert second.refusal.code == "late"
-    assert max(asked) <= 1
+    assert not await refusal_of(cell, "other")
+    assert await refusal_of(cell, "second") == "late"
     await cell.pods("first", PodPhase.SUCCEEDED)
     await cell.turns(2)
-    cell.clock.advance(2)
+    clock.advance(10.1)
     await cell.turns(3)
-    second = await cell.status("second")
-    assert second is not None
-    assert second.phase == "placed", second.refusal
-    assert await replay_differs(cell) == 0
-    await cell.close()
-
-
-async def test_a_gang_that_was_late_is_placed_when_shards_are_quick_again() -> None:
-    cell = await a_cell(shards=2)
-    asked = await slow_shard(cell, 1.1)
-    await cell.submit(many_tasks("many"))
-    await cell.turns(2)
-    many = await cell.status("many")
-    assert many is not None
-    assert many.refusal is not None
-    assert asked[0] == 0, "who answers at all is asked first"
-    await slow_shard(cell, 0.0)
-    cell.clock.advance(1.5)
-    await cell.turns(3)
-    many = await cell.status("many")
-    assert many is not None
-    assert many.phase == "placed"
+    assert not await refusal_of(cell, "second")
     assert await replay_differs(cell) == 0
     await cell.close()
 
@@ -215,7 +311,7 @@ async def test_a_pod_that_names_a_node_of_a_shard_without_a_process_is_refused_a
 
 async def test_after_a_late_round_the_next_takes_half_until_one_is_in_time() -> None:
     cell = await a_cell(shards=2)
-    asked = await slow_shard(cell, 0.0)
+    asked: list[int] = []
     bounds = []
     for number in range(4):
         bounds.append(cell.dispatcher.scatter.work_max)
@@ -232,7 +328,7 @@ async def test_after_a_late_round_the_next_takes_half_until_one_is_in_time() -> 
 
             await bus.serve(bus.subjects.score(1), never, queue="shard-1")
         elif number == 2:
-            await slow_shard(cell, 0.0)
+            await sound_shard(cell)
             cell.clock.advance(11.0)
         await cell.turns(1)
     most = 4_000_000
