@@ -85,9 +85,6 @@ class Settings(Part, frozen=True):
     decide between nodes with equal scores, unless ``reference_parity`` is set; 3 also says in a placement which volumes
     its claims get, counts these as taken, leaves out what ``UnboundSeen`` names, and names a claim that no pod can
     use."""
-    recoveries: int = 0
-    """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
-    deleted and placed again. Records and snapshots have version 2 from 1 on."""
     grace_over_ms: int = 900_000
     """How long pods of a graceful recovery may take to end; those that are still there then are deleted at once."""
     plan_before_delete: bool = False
@@ -109,9 +106,6 @@ class Settings(Part, frozen=True):
     """If more jobs than these would restart for faults of one kind that sources report of nodes, and they are more than
     so many percent of the running jobs, each of them waits until a second source reports it or a person approves it
     (``ApprovalSeen``)."""
-    drains: int = 0
-    """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
-    to run at or after the moment from which on it is drained."""
     hold_places_ms: int = 0
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0: they are free at once. 0
     under ``reference_parity``."""
@@ -119,28 +113,15 @@ class Settings(Part, frozen=True):
     """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
     that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
     ``reference_parity``."""
-    chain: int = 0
-    """Chain of records: 0 none, as in all records before 0.5; 1 each record has a digest over the one before it, and a
-    message without the right one is void. Records and snapshots have a version of their own from 1 on."""
     waiting_jobs_max: int = 25_000
     """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
     waiting_pods_max: int = 1_000_000
     """Most pods of jobs that wait in one namespace, and of one program."""
 
     @property
-    def recovers(self) -> bool:
-        """Whether faults of placed jobs are handled."""
-        return self.recoveries > 0
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether records may have recoveries: releases that pass over them do not read the records of the epoch."""
-        return self.recoveries > 0 or self.chain > 0
-
-    @property
     def holds_places_ms(self) -> int:
         """How long places are held for jobs that start anew; 0 for not at all."""
-        return self.hold_places_ms if self.recovers and not self.reference_parity else 0
+        return 0 if self.reference_parity else self.hold_places_ms
 
     @property
     def corrected(self) -> bool:
@@ -163,8 +144,9 @@ RELEASE: Final = Settings(
     corrections=CORRECTIONS_OF_0_5,
     plain_pods=True,
     constraints=DECIDED_VOLUMES,
-    drains=1,
-    chain=1,
+    plan_before_delete=True,
+    hold_places_ms=60_000,
+    fault_settle_ms=200,
 )
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
 :class:`Settings` are those of records that do not have the field."""
@@ -329,6 +311,17 @@ def see_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
     elif envelope.kind.startswith(LEDGER):
         raise NewerVersionError(envelope, sequence=sequence)
     return kind is not None
+
+
+def see_not_older(envelope: Envelope, *, sequence: int) -> None:
+    """See that a message is no record of a release before 0.5.
+
+    Raises:
+        OlderVersionError: It is.
+    """
+    kind = _KINDS.get(envelope.kind)
+    if kind is not None and envelope.version < kind.VERSION:
+        see_version(envelope, kind.VERSION, sequence=sequence)
 
 
 def record_head(envelope: Envelope) -> RecordHead | None:

@@ -4,18 +4,15 @@ import msgspec
 
 from berth.schemas.chain import FIRST, chained
 from berth.schemas.envelope import sealed
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import SnapshotBody
 
 
-def encode_record(
-    message: Epoch | Round | SnapshotBody, settings: Settings, *, chain: bytes = FIRST, sequence: int = 0
-) -> bytes:
+def encode_record(message: Epoch | Round | SnapshotBody, *, chain: bytes = FIRST, sequence: int = 0) -> bytes:
     """Encode a record or a snapshot.
 
     Args:
         message: The record or snapshot.
-        settings: Settings of its epoch; of an epoch record its own.
         chain: Digest of the chain before the record.
         sequence: Sequence that the record gets; 0: it gets no chain value, as snapshots and what is only compared.
 
@@ -23,6 +20,6 @@ def encode_record(
         The bytes. They depend on the arguments alone.
     """
     envelope = sealed(message)
-    if settings.chain and sequence:
+    if sequence:
         envelope = msgspec.structs.replace(envelope, chain=chained(chain, sequence, envelope))
     return envelope.encode()

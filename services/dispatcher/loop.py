@@ -303,7 +303,7 @@ class Dispatcher:
                 return False
             recorded = self.scheduler.record(choice)
             fold = self.state.fold
-            data = encode_record(recorded.round, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+            data = encode_record(recorded.round, chain=fold.chain, sequence=fold.head + 1)
             self._sent = _Sent(recorded, data, fold.head)
         finally:
             if self._sent is None and self.scheduler.turn is not None:

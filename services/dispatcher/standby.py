@@ -167,7 +167,7 @@ class Standby:
             settings=settings,
             resumes=self.is_exact and settings == fold.settings,
         )
-        data = encode_record(record, settings, chain=fold.chain, sequence=fold.head + 1)
+        data = encode_record(record, chain=fold.chain, sequence=fold.head + 1)
         self._faults.hit("epoch.before")
         sequence = await self._bus.append(data, expected_seq=fold.head)
         self._faults.hit("epoch.after")

@@ -619,7 +619,6 @@ def _settings() -> Settings:
         corrections=1,
         plain_pods=True,
         constraints=1,
-        recoveries=1,
         grace_over_ms=600_000,
         plan_before_delete=True,
         fault_wait_ms=30_000,
@@ -629,10 +628,8 @@ def _settings() -> Settings:
         not_ready_ms=5_000,
         restarts_at_once=8,
         restart_share_percent=10,
-        drains=1,
         hold_places_ms=45_000,
         fault_settle_ms=150,
-        chain=1,
         waiting_jobs_max=30_000,
         waiting_pods_max=900_000,
     )

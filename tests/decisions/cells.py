@@ -37,7 +37,7 @@ class _FaultyCell(UnreliableCell):
 
 def recordings() -> Iterator[tuple[str, list[str]]]:
     """Name and lines of the history of each recording; of one that begins at a snapshot the history is another's."""
-    for name, (history, from_snapshot) in (recorded.HISTORIES | recorded.WITH_FAULTS).items():
+    for name, (history, from_snapshot) in (recorded.HISTORIES | recorded.HISTORIES_NEXT).items():
         if not from_snapshot or name == "recoveries-in-racks-from-a-snapshot":
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(recorded, "UnreliableCell", _FaultyCell)

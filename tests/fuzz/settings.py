@@ -29,7 +29,6 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "skims_classes": (False,),
     "plain_pods": (False,),
     "constraints": (0, 1, 2),
-    "drains": (0,),
     "queue_policy": ("fifo", "easy", "conservative"),
 }
 """Values besides the default."""

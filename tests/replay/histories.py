@@ -242,7 +242,7 @@ HISTORIES: Final[dict[str, tuple[History, bool]]] = {
     "doubts": (doubts, False),
 }
 """How each recording is made, and whether it begins at a snapshot inside an epoch with most classes asleep."""
-WITH_FAULTS: Final[dict[str, tuple[History, bool]]] = {
+HISTORIES_NEXT: Final[dict[str, tuple[History, bool]]] = {
     "recoveries-below-leaves": (_recoveries("module910bx8"), False),
     "recoveries-in-racks": (_recoveries("superpod950x8", plan_before_delete=False), False),
     "recoveries-in-racks-from-a-snapshot": (_recoveries("superpod950x8"), True),
@@ -295,7 +295,7 @@ def main() -> None:
     configure("histories", LogConfig(level="error"))
     for name, (history, from_snapshot) in HISTORIES.items():
         _write(FOLDER / RELEASE / f"{name}.berthlog", recorded(history, from_snapshot=from_snapshot))
-    for name, (history, from_snapshot) in WITH_FAULTS.items():
+    for name, (history, from_snapshot) in HISTORIES_NEXT.items():
         _write(FOLDER / RELEASE / f"{name}.berthlog", recorded(history, from_snapshot=from_snapshot, recovers=True))
 
 

@@ -16,7 +16,7 @@ from berth.schemas.ledger import Round
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry, RecordingHead
 from berth.schemas.recovery import Recovery
-from tests.replay.histories import HISTORIES, RELEASE, WITH_FAULTS
+from tests.replay.histories import HISTORIES, HISTORIES_NEXT, RELEASE
 from tests.support.chained_records import rechained
 from tests.support.recordings import reading_of
 
@@ -51,7 +51,7 @@ def test_a_stored_recording_comes_out_as_it_was_recorded(path: Path) -> None:
 
 
 def test_there_is_a_recording_of_each_history() -> None:
-    assert {path.stem for path in FILES if path.parent.name == RELEASE} == {*HISTORIES, *WITH_FAULTS}
+    assert {path.stem for path in FILES if path.parent.name == RELEASE} == {*HISTORIES, *HISTORIES_NEXT}
     assert {path.parent.name for path in FILES} == {RELEASE}
 
 
@@ -63,7 +63,7 @@ def recoveries_in(entries: list[Entry]) -> list[Recovery]:
 def test_the_recordings_have_all_kinds_of_steps_and_begin_in_the_middle_of_a_recovery() -> None:
     found = [
         one
-        for name in WITH_FAULTS
+        for name in HISTORIES_NEXT
         for path in [FOLDER / RELEASE / f"{name}.berthlog"]
         for one in recoveries_in(loaded(path)[1])
     ]

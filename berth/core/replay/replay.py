@@ -187,7 +187,7 @@ class Replay:
     def _epoch(self, record: Epoch, folded: Folded) -> None:
         self._epochs += 1
         self.scheduler.begin(folded.changes, resumes=folded.resumes)
-        digested = encode_record(record, record.settings)
+        digested = encode_record(record)
         self._own.update(digested)
         self._recorded.update(digested)
 
@@ -212,11 +212,10 @@ class Replay:
         placed = sum(1 for verdict in record.verdicts if verdict.placement is not None)
         self._placed += placed
         self._refused += len(record.verdicts) - placed
-        settings = self.state.fold.settings
-        mine = encode_record(own.record, settings) if own.record is not None else b""
+        mine = encode_record(own.record) if own.record is not None else b""
         recorded = _unchained(link)
         # A record of another release may lack the last fields; written again, it has them.
-        theirs = recorded if mine == recorded else encode_record(record, settings)
+        theirs = recorded if mine == recorded else encode_record(record)
         self._own.update(mine)
         self._recorded.update(theirs)
         if mine == theirs:

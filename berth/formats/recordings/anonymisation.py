@@ -318,8 +318,7 @@ class Anonymiser:
         except DecodeError:
             return made  # whoever folds it stops there
         except VersionError:
-            if not before.in_force:
-                return made
+            pass  # it stops whoever folds it
         else:
             self._position = before.after(link)
             if link.void or link.digest == before.digest:

@@ -60,6 +60,8 @@ class Order:
         self.facts_seq = start.facts_seq
         self.ledger_seq = start.ledger_seq
         self._known = start.facts_seq
+        self._is_read = True
+        """Whether all records so far were read; what follows one of a newer release is not compared with facts."""
         self.position = _position(start)
 
     def add(self, entry: Entry) -> str:
@@ -83,9 +85,12 @@ class Order:
     def _early_or_late(self, record: Entry) -> tuple[Position, str]:
         """Position after a record, and why it is early or late; empty if it is not."""
         before, wrong = self.position, ""
+        if not self._is_read:
+            return before, ""
         try:
             link = link_of(before, record.sequence, record.data)
         except VersionError:
+            self._is_read = False
             return before, ""  # only a newer release can read which facts it knew
         except DecodeError as error:
             return before, f"record {record.sequence} does not decode: {error}"
@@ -104,7 +109,7 @@ class Order:
 
 
 def _position(start: SnapshotBody) -> Position:
-    """Position in the chain of the ledger at a start; of one that does not decode without a chain."""
+    """Position in the chain of the ledger at a start; the beginning of a chain if it does not decode."""
     try:
         return position_of(start)
     except DecodeError:

@@ -41,11 +41,11 @@ def with_placement(damage: Callable[[list[Any]], None]) -> bytes:
     reading = read([STORED])
     entries = list(reading)
     for index, entry in enumerate(entries):
-        kind, version, record, *_ = msgspec.msgpack.decode(entry.data)
+        kind, version, record, *more = msgspec.msgpack.decode(entry.data)
         placed = [verdict[4] for verdict in record[5] if verdict[4]] if kind == Round.KIND else []
         if placed:
             damage(placed[0])
-            entries[index] = Entry(entry.sequence, msgspec.msgpack.encode((kind, version, record)))
+            entries[index] = Entry(entry.sequence, msgspec.msgpack.encode((kind, version, record, *more)))
             return b"".join(frames_of(reading.head, rechained(entries)))
     raise AssertionError("no placement")
 
@@ -55,9 +55,9 @@ def with_adoption() -> bytes:
     reading = read([STORED])
     entries = list(reading)
     index = next(index for index, entry in enumerate(entries) if not entry.subject and entry.sequence == 2)
-    kind, version, record, *_ = msgspec.msgpack.decode(entries[index].data)
+    kind, version, record, *more = msgspec.msgpack.decode(entries[index].data)
     record[8] = [["default", "strange", "uid-strange", [b"\0\1n", bytes(4), [[1, 1, 0, 0]], b"\x80"]]]
-    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, record)))
+    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, record, *more)))
     return b"".join(frames_of(reading.head, rechained(entries)))
 
 
