@@ -109,8 +109,8 @@ class LeaseHeld(Message, frozen=True):
     epoch: int
     at_ms: UnixMs
     silence_ms: int = 0
-    """How long the holder may send no heartbeat before another takes the lease, in milliseconds. 0: it sends none, as
-    before 0.5, and the lease is free when it expires."""
+    """How long the holder may send no heartbeat before another takes the lease, in milliseconds. 0: it sends none,
+    and the lease is free when it expires."""
     ledger: str = ""
     """Of ``berth restore``: id of the ledger that it makes; empty before there is one."""
     ledger_seq: Sequence = 0
@@ -165,12 +165,11 @@ class DeadLetter(Message, frozen=True):
     """The first 64,000 bytes of the message; empty once it is purged."""
     at_ms: UnixMs
     code: str = ""
-    """Kind of the reason (``berth.core.requests.dead_reasons``); readers take an unknown one for ``other``. Empty in
-    letters before 0.5."""
+    """Kind of the reason (``berth.core.requests.dead_reasons``); readers take an unknown one for ``other``."""
     stored_ms: UnixMs = 0
-    """When the message was stored; 0 in letters before 0.5."""
+    """When the message was stored."""
     size_bytes: int = 0
-    """Bytes of the whole message; 0 in letters before 0.5."""
+    """Bytes of the whole message."""
     headers: dict[str, str] = {}
     """Headers of the message, the first 4,096 characters of them."""
     replay: Replay | None = None

@@ -111,13 +111,14 @@ def write() -> None:
 
 
 def _chart_yaml(version: str) -> str:
+    chart = version.replace(".dev", "-dev")  # Helm wants a semantic version
     return (
         "# Written by make chart; the version is the tag of the image in k8s/base/kustomization.yaml.\n"
         "apiVersion: v2\n"
         "name: berth\n"
         "description: Topology-affine placement of NPU jobs on Kubernetes\n"
         "type: application\n"
-        f"version: {version}\n"
+        f"version: {chart}\n"
         f'appVersion: "{version}"\n'
         'kubeVersion: ">=1.21.0-0"\n'
     )

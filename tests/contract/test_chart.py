@@ -50,9 +50,9 @@ def test_a_file_of_the_chart_says_what_the_manifests_say(name: str) -> None:
 
 def test_one_version_of_the_image_everywhere() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version)
+    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+(\.dev[0-9]+)?", version)
     chart = yaml.safe_load((FOLDER / "Chart.yaml").read_text("utf-8"))
-    assert (chart["version"], chart["appVersion"]) == (version, version)
+    assert (chart["version"], chart["appVersion"]) == (version.replace(".dev", "-dev"), version)
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
     images = {service["image"] for service in compose["services"].values()}
     nats = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))["nats"]["image"]

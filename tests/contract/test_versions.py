@@ -78,6 +78,12 @@ def test_a_fold_stops_at_a_record_of_a_release_before_0_5(kind: str) -> None:
     assert fold.head == 0
 
 
+def test_behind_a_record_that_counts_one_of_such_a_release_is_void() -> None:
+    fold = LedgerFold()
+    fold.apply(1, fold.encoded(Epoch(1, 0, 0, 0, "a", Settings())))
+    assert fold.apply(2, other(Round.KIND, 1, release="")).void
+
+
 @pytest.mark.parametrize("data", [encode(TimerSeen(7)), msgspec.msgpack.encode(("fact.weather", 4, []))])
 def test_a_message_that_is_no_record_is_void_in_the_ledger(data: bytes) -> None:
     fold = LedgerFold()

@@ -1,4 +1,7 @@
-"""Port of the bus: a protocol and plain values, without a client."""
+"""Port of the bus: a protocol and plain values, without a client.
+
+Longer than 400 lines because it is all that a bus does, with what each of it may raise.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

@@ -151,7 +151,7 @@ async def test_nobody_reads_the_ledger_while_skips_do_not_answer(cell: Cell) -> 
 
 
 async def test_a_reader_of_a_cell_without_skips_sees_those_that_come_later(cell: Cell) -> None:
-    """A cell of release 0.4 has no stream of them until a process of a later release starts."""
+    """A cell has no stream of them until a process makes it."""
     bus = cell.user
     first = await append(bus, b"0", b"1")
     await bus.delete_stream(StreamName.SKIPS)

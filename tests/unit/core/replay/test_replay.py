@@ -8,6 +8,7 @@ import pytest
 from berth.cli.recordings.replay import lines_of
 from berth.core.replay.divergence import Difference
 from berth.core.replay.replay import Replay, ReplayError, replayed
+from berth.core.state.ledger import LedgerDump
 from berth.schemas.chain import FIRST
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import NewerVersionError, body_of, decode, encode, open_envelope
@@ -287,7 +288,8 @@ def test_facts_that_do_not_decode_are_counted() -> None:
 def test_a_snapshot_that_does_not_say_who_waits_is_no_start(story: Story) -> None:
     start = story.snapshots[3]
     dump = msgspec.msgpack.decode(start.ledger)
-    lacking = msgspec.structs.replace(start, ledger=msgspec.msgpack.encode(dump[:12]))
+    dump[LedgerDump.__struct_fields__.index("waiting")] = None
+    lacking = msgspec.structs.replace(start, ledger=msgspec.msgpack.encode(dump))
     with pytest.raises(ReplayError, match="the start: the snapshot does not contain the jobs that wait"):
         replayed(lacking, entries_after(story.entries, start))
 

@@ -33,9 +33,7 @@ class History:
         self.cell: Cell
 
     async def begin(self) -> None:
-        self.cell = await Cell(
-            shards=SHARDS, clock=self.clock, skims_classes=True, corrections=1, plain_pods=True
-        ).open()
+        self.cell = await Cell(shards=SHARDS, clock=self.clock).open()
         await self.tell_nodes()
         self.clock.step_s = 0.01
 
