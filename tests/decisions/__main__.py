@@ -1,9 +1,9 @@
 """``python -m tests.decisions FOLDER [--against FILE]``: write decisions as text, and hold them against another text.
 
 ``FOLDER/decisions.txt`` gets the decisions of all families, ``FOLDER/digests.txt`` a line for each: family, histories,
-lines, digest. ``--family`` takes only some; ``--seeds`` fewer seeds, which alone are compared then. Exit 0: written, and
+lines, digest. ``--family`` takes only some; ``--seeds`` fewer seeds, which alone are compared. Exit 0: written, and
 equal to FILE; 1: there are differences; 2: wrong call. ``python -m tests.decisions --store`` writes the digests of the
-small form, which a test compares.
+form that a test compares.
 """
 
 import argparse
