@@ -1,16 +1,18 @@
 """The long run over random histories: how histories are drawn and shortened, and that its checks notice faults."""
 
+import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from berth.core.changes import ChangesBuilder
+from berth.core.changes import NO_CHANGES, ChangesBuilder
 from berth.core.cluster import node_table
 from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints import checks, constraint_round, usage_index
-from berth.core.scheduling import constraint_wakeups
+from berth.core.scheduling import wakeups
+from berth.core.scheduling.constraint_wakeups import ConstraintsEased
 from berth.core.state.cell import State
 from tests.fuzz import tally
 from tests.fuzz.__main__ import again
@@ -18,15 +20,28 @@ from tests.fuzz.batch import command, hush, run_batch
 from tests.fuzz.failure import Failure
 from tests.fuzz.run import FULL, live
 from tests.fuzz.shrinking import shortest
-from tests.fuzz.steps import VERBS, History, Step, draw_history, kept_of, numbers_of, ranges_of
+from tests.fuzz.steps import VERBS, History, Step, Way, draw_history, draw_steps, kept_of, numbers_of, ranges_of
+
+CROWDED = Way(
+    ("superpod850x8",),
+    nodes=6,
+    groups=2,
+    traits=("constraints", "usage", "plain-jobs", "volumes", "simple"),
+    settings=({"queue_policy": "fifo", "unknown_run_ms": 1_000},),
+)
+"""Jobs that wait for one another's constraints more often than in most histories."""
 
 
-def failures(count: int = 60) -> Iterator[str]:
+def crowded(seed: int) -> History:
+    return History(CROWDED, draw_steps(CROWDED, random.Random(seed)))  # noqa: S311  # the same steps each time
+
+
+def failures(count: int = 60, drawn: Callable[[int], History] = draw_history) -> Iterator[str]:
     """What goes wrong in the first histories, one after another: who has seen enough lives through no more of them."""
     hush()
     for seed in range(count):
         try:
-            live(draw_history(seed), seed, Counter())
+            live(drawn(seed), seed, Counter())
         except Failure as failure:
             yield failure.kind
 
@@ -181,6 +196,5 @@ def test_nodes_that_have_more_pods_than_they_take_are_noticed(monkeypatch: pytes
 
 
 def test_jobs_that_constraints_no_longer_keep_waiting_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constraint_wakeups.ConstraintsEased, "helps", lambda *_: False)
-    monkeypatch.setattr(constraint_wakeups, "is_eased", lambda *_: False)
-    assert "sleepers: somebody waits who could be placed" in failures(120)
+    monkeypatch.setattr(wakeups, "ConstraintsEased", lambda state, queue, _: ConstraintsEased(state, queue, NO_CHANGES))
+    assert "sleepers: somebody waits who could be placed" in failures(40, crowded)
