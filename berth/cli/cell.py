@@ -88,6 +88,7 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
     Raises:
         CommandError: The address is invalid, no server answers, the server rejects the connection or does not permit
             what is needed, or it does not have the cell.
+        OlderVersionError: The cell is of a release before 0.5.
     """
     url = common.address
     access = access_of(bus_from_environment(url))
@@ -125,7 +126,7 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
     async with bus:
         try:
             if needs_cell:
-                await bus.state(StreamName.STATUS)
+                await bus.see_format(StreamName.STATUS)
         except TransientError as error:
             if bus.lost.done():
                 raise CommandError(

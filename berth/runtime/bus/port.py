@@ -179,6 +179,15 @@ class Bus(Protocol):
 
         Raises:
             FatalError: A stream exists with a setting that cannot be changed; names stream and field.
+            OlderVersionError: A stream is of a release before 0.5; that of the ledger is looked at first.
+        """
+
+    async def see_format(self, stream: StreamName) -> None:
+        """See that a stream is one of this release, or never had a message.
+
+        Raises:
+            OlderVersionError: It is of a release before 0.5.
+            TransientError: It does not exist, or the server did not answer.
         """
 
     async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
