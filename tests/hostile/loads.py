@@ -214,11 +214,6 @@ async def _large_intake(cell: HostileCell, number: int) -> None:
     await _store(cell, msgspec.structs.replace(request, name=name, uid=f"{TENANT}/{number}"))
 
 
-async def _many_stored(cell: HostileCell, number: int) -> None:
-    """Small valid jobs, more than may wait: 50,000 of them take 200 seconds of this load alone."""
-    await _store(cell, a_job(f"stored-{number}", namespace=TENANT, uid=f"{TENANT}/{number}", chips=8))
-
-
 LOADS: Final = (
     Load("jobs-at-the-bounds", _large_http, _decent_job, 20),
     Load("jobs-beyond-the-bounds", _too_large_http, _decent_job, 40),
@@ -227,5 +222,4 @@ LOADS: Final = (
     Load("broken-nats", _broken_nats, _decent_status, 100),
     Load("many-requests", _many_nats, _decent_status, 400),
     Load("intake", _large_intake, _decent_request, 20),
-    Load("many-stored-jobs", _many_stored, _decent_request, 500),
 )
