@@ -53,7 +53,6 @@ def test_what_cannot_be_judged_is_refused(wanted: PodConstraints, words: str) ->
     found = validate(job, Settings())
     assert isinstance(found, Refusal)
     assert sentence(found) == words
-    assert isinstance(validate(job, Settings()), ValidJob), "not looked at while constraints are off"
 
 
 def test_ports_of_two_addresses_and_protocols_go_together() -> None:
