@@ -17,7 +17,7 @@ from berth.core.state.cell import State
 from berth.core.state.over import ended_name, has_members, is_over
 from berth.runtime.bus.port import Bus, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
-from berth.runtime.errors import ConflictError, PoisonError, TransientError
+from berth.runtime.errors import ConflictError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import DecodeError, decode
@@ -117,10 +117,7 @@ class OldJobs:
         self._settled[stream] = floor
         if floor and is_settled and self._purged.get(stream) != floor and leads():
             self._faults.hit("expire.before")
-            try:
-                await self._bus.purge(stream, keep_from_seq=floor)
-            except PoisonError as error:  # a stream that an earlier release made; what is below the floor stays there
-                self._log.info("old messages are not purged", stream=stream.value, reason=error.reason)
+            await self._bus.purge(stream, keep_from_seq=floor)
             self._purged[stream] = floor
             self._faults.hit("expire.after")
 

@@ -2,12 +2,10 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
-from berth.runtime.errors import PoisonError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 
@@ -59,22 +57,3 @@ async def test_nothing_old_comes_back_when_the_server_is_killed(own_server: Embe
             assert await seen_of(bus, stream) == newest
             assert [await bus.last(stream, name) for name in over] == [None] * len(over)
             assert [stored.data for stored in await bus.read(stream, filters=[over[0]])] == []
-
-
-async def test_a_mirror_of_an_earlier_release_has_a_floor_but_is_not_purged(own_server: EmbeddedServer) -> None:
-    async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
-        await bus.ensure_streams()
-        name = bus.subjects.stream(StreamName.LATEST)
-        config = msgspec.json.decode(await bus.request(f"$JS.API.STREAM.INFO.{name}", b"", timeout_s=5))["config"]
-        answer = await bus.request(
-            f"$JS.API.STREAM.UPDATE.{name}", msgspec.json.encode({**config, "deny_purge": True}), timeout_s=5
-        )
-        assert "error" not in msgspec.json.decode(answer)
-        await bus.ensure_streams()
-        for job in "ab":
-            await bus.publish(bus.subjects.fact_job("ns", job), b"x")
-        await bus.wait_mirror(StreamName.LATEST, at_least=2, timeout_s=_DEADLINE_S)
-        await bus.raise_floor(StreamName.LATEST, 2)
-        with pytest.raises(PoisonError, match="not permitted"):
-            await bus.purge(StreamName.LATEST, keep_from_seq=2)
-        assert [stored.sequence for stored in await bus.read(StreamName.LATEST)] == [2]

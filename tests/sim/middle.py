@@ -18,6 +18,7 @@ from berth.core.requests.gangs import QueueOrder, queue_order
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
+from berth.schemas.chain import Position
 from berth.schemas.intake import JobRequest
 from berth.schemas.recording import BEGINNING
 from berth.schemas.refusal import Refusal
@@ -117,7 +118,9 @@ class Middle:
         until = len(observer.facts)
         while until > facts and observer.facts[until - 1].sequence > observer.known_seq:
             until -= 1
-        entries = entries_of(observer.facts[facts:until], observer.records[records:])
+        fold = self._replay.state.fold
+        position = Position(fold.base_seq, fold.epoch, fold.chain)
+        entries = entries_of(observer.facts[facts:until], observer.records[records:], position)
         before = self._replay.on_offers
         try:
             for entry in entries:

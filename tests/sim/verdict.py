@@ -12,6 +12,7 @@ from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.formats.ascend.pod_annotations import ATTEMPT, GROUP_NAME, JOB_UID
 from berth.runtime.feeds import Feeds
+from berth.schemas.chain import position_of
 from berth.schemas.envelope import decode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -74,7 +75,7 @@ async def see_rest(world: World) -> None:
     count = observer.count
     try:
         check(observer.state)
-        see_same(entries_of(observer.facts, observer.records), observer.base)
+        see_same(entries_of(observer.facts, observer.records, position_of(observer.base)), observer.base)
         count["replay"] += 1
         now_ms = world.cell.clocks["bus"].now_ms()
         see_nobody_sleeps(observer.state.dump(observer.scheduler.dump()), now_ms)

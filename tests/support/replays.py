@@ -6,16 +6,18 @@ from berth.cli.recordings.replay import lines_of
 from berth.core.replay.replay import Replay, Replayed
 from berth.formats.recordings.recording import interleaved
 from berth.runtime.bus.port import Stored
+from berth.schemas.chain import Position
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody
 
 
-def entries_of(facts: Iterable[Stored], records: Iterable[Stored]) -> list[Entry]:
-    """What a cell stored, in the order of recordings."""
+def entries_of(facts: Iterable[Stored], records: Iterable[Stored], position: Position | None = None) -> list[Entry]:
+    """What a cell stored, in the order of recordings; ``position`` is that before the first record."""
     return list(
         interleaved(
             (Entry(fact.sequence, fact.data, fact.subject) for fact in facts),
             (Entry(record.sequence, record.data) for record in records),
+            position,
         )
     )
 

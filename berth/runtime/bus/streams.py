@@ -326,10 +326,9 @@ def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_by
         "allow_msg_ttl": spec.allow_ttl,
         "allow_direct": False,  # a direct read may come from a lagging replica
         "deny_delete": is_undeletable,
+        "deny_purge": is_undeletable and not spec.has_floor,  # what is below a floor is purged
         "metadata": {FORMAT: str(BASELINE)},
     }
-    if not spec.has_floor:  # what is below a floor is purged
-        config["deny_purge"] = is_undeletable
     if spec.is_view and replicas == 1:
         config["persist_mode"] = "async"  # otherwise each message costs a write to disk with sync: always
     if spec.mirror_of is not None:
