@@ -108,7 +108,6 @@ hostile: setup ## Send for SECONDS what tenants should not, at each entrance, an
 SEEDS := 100
 sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; PAGE=1 writes a page, KEPT names a file to go on with
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(if $(PAGE),--page) $(addprefix --kept ,$(KEPT))
-	@$(BIN)/python -m tests.sim.older --seeds 10
 
 SEED := 1
 chaos: setup kube-assets ## Break real cells for SECONDS and account for every job; FAULTS, CELLS and SEED choose, PAGE names a report

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from bench import (
     bind,
-    chain,
     commands,
     fault,
     gang,
@@ -74,7 +73,6 @@ BENCHES: Final = {
     "spine": _bench(spine.run, spine.FULL, spine.SMALL, 12),
     "metrics": _bench(metrics.run, pairs.FULL, pairs.SMALL, 5),
     "tracing": _bench(tracing.run, pairs.FULL, pairs.SMALL, 5),
-    "chain": _bench(chain.run, pairs.FULL, pairs.SMALL, 5),
     "signatures": _bench(signatures.run, pairs.FULL, pairs.SMALL, 5),
     "waiting": _bench(waiting.run, waiting.FULL, waiting.SMALL, 26),
     "reasons": _bench(reasons.run, reasons.FULL, reasons.SMALL, 8),

@@ -35,7 +35,6 @@ _BELOW: Final = 48
 """Nodes of a leaf switch, and of a SuperPoD."""
 _FAULTS: Final = """
 [faults]
-enabled = true
 restarts_at_once = 1000
 restart_share_percent = 100
 """

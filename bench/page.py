@@ -129,7 +129,7 @@ class _Cell:
         self._statuses.note(applied.changes)
 
     def _record(self, message: Epoch | Round) -> None:
-        folded = self.state.apply_record(self.state.fold.head + 1, encode(message))
+        folded = self.state.apply_record(self.state.fold.head + 1, self.state.fold.encoded(message))
         if folded.void:
             raise ValueError(folded.void)
         self.overview.note_record(folded)

@@ -100,7 +100,7 @@ class _Cell:
             self._fact(_SUBJECTS.fact_node(domain), pack_nodes(domain, nodes, at_ms=self._at_ms))
         fold = self._state.fold
         epoch = Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", RELEASE)
-        self._scheduler.begin(self._state.apply_record(fold.head + 1, encode(epoch)).changes)
+        self._scheduler.begin(self._state.apply_record(fold.head + 1, self._state.fold.encoded(epoch)).changes)
         for _ in range(size.nodes):
             self._job(1, cpu_milli=1000)
         while self._round(None):
@@ -152,7 +152,7 @@ class _Cell:
         if opening is None:
             return False
         recorded = self._scheduler.decide(opening)
-        folded = self._state.apply_record(self._state.fold.head + 1, encode(recorded.round))
+        folded = self._state.apply_record(self._state.fold.head + 1, self._state.fold.encoded(recorded.round))
         self._scheduler.adopt(recorded, folded)
         if reasons is not None:
             reasons.adopt(recorded.round)

@@ -62,7 +62,6 @@ async def measure(
     size: Size,
     *,
     has_metrics: bool = True,
-    has_chain: bool = True,
     is_signed: bool = False,
     api: str | None = None,
     at_end: Callable[[], Awaitable[None]] | None = None,
@@ -74,15 +73,11 @@ async def measure(
         sync: Sync mode of the NATS storage.
         size: Size of the run.
         has_metrics: Whether the metrics of the services count.
-        has_chain: Whether records of the ledger have a chain value.
         is_signed: Whether they are signed, and every service checks them.
         api: Further sections of the configuration of ``api``; None: without this service.
         at_end: What is waited for before the services end.
     """
-    decisions = f"[decisions]\nchain = {int(has_chain)}\n"
-    async with cell(
-        shards=shards, sync=sync, decisions=decisions, has_metrics=has_metrics, api=api, is_signed=is_signed
-    ) as running:
+    async with cell(shards=shards, sync=sync, has_metrics=has_metrics, api=api, is_signed=is_signed) as running:
         load = Load(running.bus, size)
         await load.fill()
         lone = [1000 * await load.lone() for _ in range(size.lone)]

@@ -173,7 +173,7 @@ def state_of(nodes: int) -> State:
         domain = f"superpod-{superpod}"
         members = [_node(superpod * _SIZE + index) for index in range(_SIZE)]
         state.apply_fact(said.fact_node(domain), superpod + 1, encode(pack_nodes(domain, members)))
-    state.apply_record(1, encode(Epoch(1, 0, state.facts_seq, 0, "bench", Settings())))
+    state.apply_record(1, state.fold.encoded(Epoch(1, 0, state.facts_seq, 0, "bench", Settings())))
     return state
 
 

@@ -191,10 +191,10 @@ def _state(case: Case) -> State:
     fact = TopologySeen(SWITCHES, leaves, places=_PLACES)
     state.apply_fact(said.fact_topology(SWITCHES), case.leaves + 1, encode(fact))
     settings = Settings(nslb_version=case.policy)
-    state.apply_record(1, encode(Epoch(1, 0, state.facts_seq, 0, "bench", settings)))
+    state.apply_record(1, state.fold.encoded(Epoch(1, 0, state.facts_seq, 0, "bench", settings)))
     if case.filled != "empty":
         verdicts = _half(case.leaves) if case.filled == "half" else _spread(case.leaves)
-        state.apply_record(2, encode(Round(1, 1, state.facts_seq, 0, 1, verdicts=verdicts)))
+        state.apply_record(2, state.fold.encoded(Round(1, 1, state.facts_seq, 0, 1, verdicts=verdicts)))
     return state
 
 

@@ -23,12 +23,11 @@ _NONE: Final = pytest.param(
 class BerthReplay(Protocol):
     """Type of the fixture ``berth_replay``."""
 
-    def __call__(self, path: Path | str, *, shards: int = 0, salvage: bool = False, to_end: bool = True) -> Outcome:
+    def __call__(self, path: Path | str, *, salvage: bool = False, to_end: bool = True) -> Outcome:
         """Replay a recording.
 
         Args:
             path: The file.
-            shards: Number of scorers, for records of releases before 0.4, which do not contain it.
             salvage: Whether to replay the part before a damage of the file.
             to_end: Whether to continue after differences.
 
@@ -70,7 +69,7 @@ def berth_replay() -> BerthReplay:
     from berth.cli.recordings.replay import replay_file  # noqa: PLC0415  # loaded only when the fixture is used
     from berth.runtime.clock import SystemClock  # noqa: PLC0415  # likewise
 
-    def replay(path: Path | str, *, shards: int = 0, salvage: bool = False, to_end: bool = True) -> Outcome:
-        return replay_file(Path(path), SystemClock(), shards=shards, salvage=salvage, to_end=to_end)
+    def replay(path: Path | str, *, salvage: bool = False, to_end: bool = True) -> Outcome:
+        return replay_file(Path(path), SystemClock(), salvage=salvage, to_end=to_end)
 
     return replay

@@ -1,9 +1,8 @@
 """Chain of the ledger: which messages of its stream count, as far as their first fields say.
 
-Each record has a digest over the one before it, its sequence and its bytes. While the setting ``chain`` is in force, a
-message that does not have the right one is void: it moves the head, and changes nothing. So are, with the setting or
-without, records of a past epoch and those that were decided on another record than the last. Void messages are left out
-of the chain. ``docs/decisions/ledger-chain.md`` gives the reasons.
+Each record has a digest over the one before it, its sequence and its bytes. A message that does not have the right one
+is void: it moves the head, and changes nothing. So are records of a past epoch and those that were decided on another
+record than the last. Void messages are left out of the chain. ``docs/decisions/ledger-chain.md`` gives the reasons.
 """
 
 import hashlib
@@ -13,13 +12,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, body_of, encode, open_envelope
-from berth.schemas.ledger import Epoch, RecordHead, Settings, head_of, see_readable
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, body_of, encode, open_envelope
+from berth.schemas.ledger import Epoch, RecordHead, head_of, see_not_older, see_readable
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
 FIRST: Final = bytes(DIGEST_BYTES)
-"""Digest before the first record with one."""
+"""Digest before the first record."""
 UNREADABLE: Final = "it is no message of Berth"
 OTHER_KIND: Final = "it is no record"
 UNSIGNED: Final = "it has no valid signature"
@@ -37,21 +36,18 @@ class Position(NamedTuple):
     Attributes:
         base_seq: Sequence of the last message that it read, void ones included; a record names it.
         epoch: Leading epoch.
-        in_force: Whether messages must be chained.
-        digest: Digest of the last record that counted and had one.
+        digest: Digest of the last record that counted.
     """
 
     base_seq: int = 0
     epoch: int = 0
-    in_force: bool = False
     digest: bytes = FIRST
 
     def after(self, link: "Link") -> "Position":
         """Position after a message."""
         if link.void or link.head is None:
             return self._replace(base_seq=link.sequence)
-        in_force = self.in_force if link.epoch is None else link.epoch.settings.chain > 0
-        return Position(link.sequence, link.head.epoch, in_force, link.digest)
+        return Position(link.sequence, link.head.epoch, link.digest)
 
 
 class Link(NamedTuple):
@@ -100,46 +96,41 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
         data: The message.
 
     Raises:
-        DecodeError: It does not decode, and either nothing is chained yet, or its chain value is right: its writer led.
-        NewerVersionError: Only a newer release reads it, and the same holds.
+        DecodeError: It does not decode, and its chain value is right: its writer led.
+        VersionError: Only another release reads it, and its chain value is right, or nothing has one yet and a release
+            before 0.5 wrote it.
     """
     digest = position.digest
     try:
         envelope = open_envelope(data)
     except DecodeError:
-        if position.in_force:
-            return Link(sequence, digest, UNREADABLE)
-        raise
+        return Link(sequence, digest, UNREADABLE)
     if not envelope.kind.startswith(LEDGER):
         return Link(sequence, digest, UNSIGNED if _is_unsigned(envelope) else OTHER_KIND, envelope)
-    if position.in_force and not follows(digest, sequence, envelope):
+    if not follows(digest, sequence, envelope):
+        if digest == FIRST:  # records of such a release need no chain value
+            see_not_older(envelope, sequence=sequence)
         return Link(sequence, digest, UNCHAINED, envelope)
-    try:
-        see_readable(envelope)
-    except NewerVersionError as error:
-        raise NewerVersionError(envelope, sequence=sequence) from error
+    see_readable(envelope, sequence=sequence)
     return _link(position, sequence, envelope)
 
 
 def _link(position: Position, sequence: int, envelope: Envelope) -> Link:
-    """A record whose chain value is right, if the chain is in force.
+    """A record whose chain value is right.
 
     Raises:
         DecodeError: It does not decode.
     """
     head = head_of(envelope)
     epoch = body_of(envelope, Epoch) if envelope.kind == Epoch.KIND else None
-    in_force = position.in_force or (epoch is not None and epoch.settings.chain > 0)
     void = ""
-    if in_force and not position.in_force and not follows(position.digest, sequence, envelope):
-        void = UNCHAINED
-    elif head.epoch <= position.epoch if epoch is not None else head.epoch != position.epoch:
+    if head.epoch <= position.epoch if epoch is not None else head.epoch != position.epoch:
         void = PAST_EPOCH
     elif head.base_seq != position.base_seq:
         void = OTHER_BASE
-    digest = envelope.chain if in_force and not void else position.digest
-    facts_seq = 0 if in_force and void else head.facts_seq
-    return Link(sequence, digest, void, envelope, head, epoch, facts_seq)
+    if void:
+        return Link(sequence, position.digest, void, envelope, head, epoch)
+    return Link(sequence, envelope.chain, "", envelope, head, epoch, head.facts_seq)
 
 
 def stored_digest(data: bytes) -> str:
@@ -175,7 +166,7 @@ class ChainReader:
 
         Raises:
             DecodeError: See :func:`link_of`.
-            NewerVersionError: As before.
+            VersionError: As before.
         """
         link = link_of(self.position, sequence, data)
         self.position = self.position.after(link)
@@ -188,7 +179,7 @@ class _Folded(msgspec.Struct, array_like=True, gc=False):
     head: int
     epoch: int
     holder: msgspec.Raw
-    settings: Settings
+    settings: msgspec.Raw
     facts_seq: msgspec.Raw
     at_ms: msgspec.Raw
     rounds: msgspec.Raw
@@ -202,7 +193,7 @@ class _Folded(msgspec.Struct, array_like=True, gc=False):
     held: msgspec.Raw = _RAW
     epoch_ms: msgspec.Raw = _RAW
     lost: msgspec.Raw = _RAW
-    chain: bytes = b""
+    chain: bytes = FIRST
 
 
 _FOLDED: Final = msgspec.msgpack.Decoder(_Folded)
@@ -220,7 +211,7 @@ def position_of(body: SnapshotBody) -> Position:
         found = _FOLDED.decode(body.ledger)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
-    return Position(found.head, found.epoch, found.settings.chain > 0, found.chain or FIRST)
+    return Position(found.head, found.epoch, found.chain)
 
 
 def state_digest(facts: Iterable[KeptFact], ledger: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Envelope of messages: kind and version outside, body as raw bytes inside.
 
-A reader skips an unknown kind without decoding its body. Two exceptions stop the reader: newer versions of messages
+A reader skips an unknown kind without decoding its body. Two exceptions stop the reader: other versions of messages
 with ``MUST_READ`` (:func:`body_of`), and unknown kinds of the ledger (``LedgerFold.apply``). ``docs/messages.md``
 states the rule.
 """
@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from berth.schemas.message import Message, msgpack_decoder
+from berth.schemas.message import BASELINE_RELEASE, Message, msgpack_decoder
 
 M = TypeVar("M", bound=Message)
 _REASON_MAX: Final = 1_000
@@ -56,16 +56,25 @@ class DecodeError(ValueError):
         super().__init__(f"{self.kind}: {self.reason}" if kind else self.reason)
 
 
-class NewerVersionError(Exception):
-    """A message that only a newer release reads, and without which this one must not go on.
+class VersionError(Exception):
+    """Something that only another release reads, and without which this one must not go on.
 
     It is no :class:`DecodeError`: code that skips what does not decode must not skip it. A process ends with exit code
-    2.
+    2, and changes nothing.
+
+    Attributes:
+        release: First release that reads it; empty if that is not known.
+    """
+
+    release: str = ""
+
+
+class NewerVersionError(VersionError):
+    """A message that only a newer release reads.
 
     Attributes:
         kind: Kind of the message.
         version: Its version.
-        release: First release that reads it; empty if the message does not contain it.
         sequence: Its sequence in the ledger; 0 where that is not known.
     """
 
@@ -77,29 +86,35 @@ class NewerVersionError(Exception):
         super().__init__(f"{where}{_cut(self.kind, _KIND_MAX)} of version {self.version} needs {needed}")
 
 
+class OlderVersionError(VersionError):
+    """What a release before 0.5.0 wrote: a message, or the streams of its cell.
+
+    Args:
+        what: What it is, as the subject of a sentence.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} was written by a release before {BASELINE_RELEASE}, of which this one reads nothing: use that"
+            " release for it, or begin on empty streams (docs/upgrading.md)"
+        )
+
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ENVELOPE: Final = msgspec.msgpack.Decoder(Envelope)
 _BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors of msgspec. Text that is not UTF-8 and unbounded nesting raise errors that are not its own."""
 
 
-def encode(message: Message, *, version: int = 1, release: str = "") -> bytes:
-    """Encode a message in its envelope.
-
-    Args:
-        message: The message.
-        version: Version in which it is written.
-        release: First release that reads this version; empty for version 1 of a kind that every release reads.
-
-    Returns:
-        The bytes. They depend on the arguments alone.
-    """
-    return sealed(message, version=version, release=release).encode()
+def encode(message: Message) -> bytes:
+    """Encode a message in its envelope. The bytes depend on the message alone."""
+    return sealed(message).encode()
 
 
-def sealed(message: Message, *, version: int = 1, release: str = "") -> Envelope:
-    """A message in its envelope; the arguments are those of :func:`encode`."""
-    return Envelope(message.KIND, version, msgspec.Raw(_ENCODER.encode(message)), release)
+def sealed(message: Message) -> Envelope:
+    """A message in its envelope."""
+    release = BASELINE_RELEASE if message.MUST_READ else ""
+    return Envelope(message.KIND, message.VERSION, msgspec.Raw(_ENCODER.encode(message)), release)
 
 
 def open_envelope(data: bytes | memoryview) -> Envelope:
@@ -114,20 +129,38 @@ def open_envelope(data: bytes | memoryview) -> Envelope:
         raise DecodeError(f"not an envelope [kind, version, body]: {error}") from error
 
 
+def see_version(envelope: Envelope, known: int, *, sequence: int = 0) -> None:
+    """See that a message that every reader must know has the version that this release reads, or none that exists.
+
+    Args:
+        envelope: The message.
+        known: The version.
+        sequence: Its sequence in the ledger; 0 where that is not known.
+
+    Raises:
+        NewerVersionError: Only a newer release reads it.
+        OlderVersionError: A release before 0.5 wrote it.
+    """
+    if envelope.version > known:
+        raise NewerVersionError(envelope, sequence=sequence)
+    if 1 <= envelope.version < known:
+        where = f"record {sequence}: " if sequence else ""
+        raise OlderVersionError(f"{where}{_cut(envelope.kind, _KIND_MAX)} of version {envelope.version}")
+
+
 def body_of(envelope: Envelope, message: type[M]) -> M:
     """Decode the body as ``message``.
 
     Raises:
-        DecodeError: Another kind, a version that does not exist or that only a newer release reads, or a wrong body.
-        NewerVersionError: Only a newer release reads this version, and the message has ``MUST_READ``.
+        DecodeError: Another kind, a version that this release does not read, or a wrong body.
+        VersionError: Only another release reads this version, and the message has ``MUST_READ``.
     """
     if envelope.kind != message.KIND:
         raise DecodeError(f"kind is {envelope.kind!r}, expected {message.KIND!r}", kind=envelope.kind)
-    if message.MUST_READ and envelope.version > message.VERSION:
-        raise NewerVersionError(envelope)
-    if not 1 <= envelope.version <= message.VERSION:
-        known = "1" if message.VERSION == 1 else f"1 to {message.VERSION}"
-        raise DecodeError(f"version is {envelope.version}, this release reads {known}", kind=envelope.kind)
+    if message.MUST_READ:
+        see_version(envelope, message.VERSION)
+    if envelope.version != message.VERSION:
+        raise DecodeError(f"version is {envelope.version}, this release reads {message.VERSION}", kind=envelope.kind)
     try:
         return msgpack_decoder(message).decode(envelope.body)
     except _BROKEN as error:
@@ -139,6 +172,6 @@ def decode(data: bytes | memoryview, message: type[M]) -> M:
 
     Raises:
         DecodeError: See :func:`open_envelope` and :func:`body_of`.
-        NewerVersionError: See :func:`body_of`.
+        VersionError: See :func:`body_of`.
     """
     return body_of(open_envelope(data), message)

@@ -5,8 +5,8 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope
-from berth.schemas.message import Message, Part
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope, see_version
+from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import Refusal
@@ -75,9 +75,6 @@ class Settings(Part, frozen=True):
     pods without chips are placed last and near the others; a job without chips waits behind no job with chips and takes
     no cpu or memory that a reservation counts; the score of a node for a pod without chips is its free cpu and memory.
     Off, as in all records before 0.5."""
-    recoveries: int = 0
-    """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
-    deleted and placed again. Records and snapshots have version 2 from 1 on."""
     grace_over_ms: int = 900_000
     """How long pods of a graceful recovery may take to end; those that are still there then are deleted at once."""
     plan_before_delete: bool = False
@@ -99,9 +96,6 @@ class Settings(Part, frozen=True):
     """If more jobs than these would restart for faults of one kind that sources report of nodes, and they are more than
     so many percent of the running jobs, each of them waits until a second source reports it or a person approves it
     (``ApprovalSeen``)."""
-    drains: int = 0
-    """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
-    to run at or after the moment from which on it is drained."""
     hold_places_ms: int = 0
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0: they are free at once. 0
     under ``reference_parity``."""
@@ -109,28 +103,15 @@ class Settings(Part, frozen=True):
     """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
     that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
     ``reference_parity``."""
-    chain: int = 0
-    """Chain of records: 0 none, as in all records before 0.5; 1 each record has a digest over the one before it, and a
-    message without the right one is void. Records and snapshots have a version of their own from 1 on."""
     waiting_jobs_max: int = 25_000
     """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
     waiting_pods_max: int = 1_000_000
     """Most pods of jobs that wait in one namespace, and of one program."""
 
     @property
-    def recovers(self) -> bool:
-        """Whether faults of placed jobs are handled."""
-        return self.recoveries > 0
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether records may have recoveries: releases that pass over them do not read the records of the epoch."""
-        return self.recoveries > 0 or self.chain > 0
-
-    @property
     def holds_places_ms(self) -> int:
         """How long places are held for jobs that start anew; 0 for not at all."""
-        return self.hold_places_ms if self.recovers and not self.reference_parity else 0
+        return 0 if self.reference_parity else self.hold_places_ms
 
     @property
     def corrected(self) -> bool:
@@ -142,8 +123,9 @@ RELEASE: Final = Settings(
     skims_classes=True,
     corrections=CORRECTIONS_OF_0_5,
     plain_pods=True,
-    drains=1,
-    chain=1,
+    plan_before_delete=True,
+    hold_places_ms=60_000,
+    fault_settle_ms=200,
 )
 """Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
 :class:`Settings` are those of records that do not have the field."""
@@ -153,7 +135,7 @@ class Epoch(Message, frozen=True):
     """A dispatcher became leader. Every waiting gang is tried again, unless it resumes."""
 
     KIND: ClassVar[str] = "ledger.epoch"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = BASELINE
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
@@ -164,7 +146,7 @@ class Epoch(Message, frozen=True):
     settings: Settings
     resumes: bool = False
     """The leader followed the history before, and has the settings of the epoch before: gangs wait as they did, and
-    those that were refused are not tried again for the epoch alone. Never in records before 0.5."""
+    those that were refused are not tried again for the epoch alone."""
 
 
 class Verdict(Part, frozen=True):
@@ -249,7 +231,7 @@ class Round(Message, frozen=True):
     """
 
     KIND: ClassVar[str] = "ledger.round"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = BASELINE
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
@@ -267,13 +249,12 @@ class Round(Message, frozen=True):
     doubted: list[int] = []
     """Shards of ``missing`` whose answers were not used for gangs with switch affinity, but for others."""
     shards: int = 0
-    """Number of shards if some are missing; 0 if none is, and in records of releases before 0.4."""
+    """Number of shards if some are missing; 0 if none is."""
     recoveries: list[Recovery] = []
-    """Only since version 2, which ``Settings.recoveries`` enables."""
     held: list[HeldPlaces] = []
-    """Places of jobs that start anew, as ``recoveries`` only since version 2."""
+    """Places of jobs that start anew."""
     corrections: list[Correction] = []
-    """As ``recoveries`` only since version 2; all chips that they move ranks away from are free before any is given."""
+    """All chips that they move ranks away from are free before any is given."""
     work_max: int = 0
     """Work that the round was bounded to, because one before was late; 0 for the bound of the release. Gangs that it
     left out for their work are refused as ``late``."""
@@ -292,16 +273,34 @@ _HEAD: Final = msgspec.msgpack.Decoder(RecordHead)
 _KINDS: Final[dict[str, type[Message]]] = {Epoch.KIND: Epoch, Round.KIND: Round}
 
 
-def see_readable(envelope: Envelope) -> bool:
+def see_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
     """Whether a message of the ledger's stream is a record; a message of another kind is void for every reader.
+
+    Args:
+        envelope: The message.
+        sequence: Its sequence; 0 where that is not known.
 
     Raises:
         NewerVersionError: Only a newer release reads the record: its kind or its version is unknown.
+        OlderVersionError: A release before 0.5 wrote the record.
     """
     kind = _KINDS.get(envelope.kind)
-    if envelope.version > kind.VERSION if kind is not None else envelope.kind.startswith(LEDGER):
-        raise NewerVersionError(envelope)
+    if kind is not None:
+        see_version(envelope, kind.VERSION, sequence=sequence)
+    elif envelope.kind.startswith(LEDGER):
+        raise NewerVersionError(envelope, sequence=sequence)
     return kind is not None
+
+
+def see_not_older(envelope: Envelope, *, sequence: int) -> None:
+    """See that a message is no record of a release before 0.5.
+
+    Raises:
+        OlderVersionError: It is.
+    """
+    kind = _KINDS.get(envelope.kind)
+    if kind is not None and envelope.version < kind.VERSION:
+        see_version(envelope, kind.VERSION, sequence=sequence)
 
 
 def record_head(envelope: Envelope) -> RecordHead | None:
@@ -309,7 +308,7 @@ def record_head(envelope: Envelope) -> RecordHead | None:
 
     Raises:
         DecodeError: They do not decode, or there is no such version.
-        NewerVersionError: Only a newer release reads the record.
+        VersionError: Only another release reads the record.
     """
     return head_of(envelope) if see_readable(envelope) else None
 
@@ -333,7 +332,7 @@ def facts_known(data: bytes) -> int:
 
     Raises:
         DecodeError: It does not decode.
-        NewerVersionError: Only a newer release reads the record.
+        VersionError: Only another release reads the record.
     """
     head = record_head(open_envelope(data))
     return head.facts_seq if head is not None else 0

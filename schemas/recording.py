@@ -3,7 +3,7 @@
 from typing import ClassVar, Final
 
 from berth.schemas.ledger import Settings
-from berth.schemas.message import Message, Part
+from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.status import SnapshotBody
 from berth.schemas.units import Sequence, UnixMs
 
@@ -15,6 +15,8 @@ class RecordingHead(Message, frozen=True):
     """First message of a recording: its origin, and the folded state at its start."""
 
     KIND: ClassVar[str] = "recording.head"
+    VERSION: ClassVar[int] = BASELINE
+    MUST_READ: ClassVar[bool] = True
 
     release: str
     """Release of Berth that wrote the recording."""
@@ -76,6 +78,8 @@ class BackupHead(Message, frozen=True):
     """First message of a backup: its origin, and the streams that follow, each as a whole, in this order."""
 
     KIND: ClassVar[str] = "backup.head"
+    VERSION: ClassVar[int] = BASELINE
+    MUST_READ: ClassVar[bool] = True
 
     release: str
     """Release of Berth that wrote the backup."""

@@ -4,7 +4,7 @@ from typing import ClassVar, Final, Literal
 
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import Rejection
-from berth.schemas.message import Message, Part
+from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import BackupWaiting, RecoveryStatus
 from berth.schemas.refusal import Refusal
@@ -49,11 +49,10 @@ class JobStatus(Message, frozen=True):
     backups: list[BackupWaiting] = []
     """Its backup pods that wait for a place, by rank."""
     submitted_ms: UnixMs = 0
-    """When it was first requested: the time in the request, or that of its acceptance. Retries do not change it. 0 in
-    statuses before 0.5."""
+    """When it was first requested: the time in the request, or that of its acceptance. Retries do not change it."""
     accepted_seq: Sequence = 0
     """INTAKE sequence at which it, or the request whose place it takes, was first accepted: its place in the queue
-    among jobs of its priority. 0 in statuses before 0.5, and for a job that was rejected."""
+    among jobs of its priority. 0 for a job that was rejected."""
     is_plain: bool = False
     """It waits in the queue of jobs without chips, which no job with chips is ahead of (``plain_pods``)."""
     is_fragile: bool = False
@@ -110,8 +109,8 @@ class LeaseHeld(Message, frozen=True):
     epoch: int
     at_ms: UnixMs
     silence_ms: int = 0
-    """How long the holder may send no heartbeat before another takes the lease, in milliseconds. 0: it sends none, as
-    before 0.5, and the lease is free when it expires."""
+    """How long the holder may send no heartbeat before another takes the lease, in milliseconds. 0: it sends none,
+    and the lease is free when it expires."""
     ledger: str = ""
     """Of ``berth restore``: id of the ledger that it makes; empty before there is one."""
     ledger_seq: Sequence = 0
@@ -166,12 +165,11 @@ class DeadLetter(Message, frozen=True):
     """The first 64,000 bytes of the message; empty once it is purged."""
     at_ms: UnixMs
     code: str = ""
-    """Kind of the reason (``berth.core.requests.dead_reasons``); readers take an unknown one for ``other``. Empty in
-    letters before 0.5."""
+    """Kind of the reason (``berth.core.requests.dead_reasons``); readers take an unknown one for ``other``."""
     stored_ms: UnixMs = 0
-    """When the message was stored; 0 in letters before 0.5."""
+    """When the message was stored."""
     size_bytes: int = 0
-    """Bytes of the whole message; 0 in letters before 0.5."""
+    """Bytes of the whole message."""
     headers: dict[str, str] = {}
     """Headers of the message, the first 4,096 characters of them."""
     replay: Replay | None = None
@@ -232,7 +230,7 @@ class SnapshotBody(Message, frozen=True):
     """Folded facts and folded ledger at (``ledger_seq``, ``facts_seq``)."""
 
     KIND: ClassVar[str] = "snapshot"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = BASELINE
     MUST_READ: ClassVar[bool] = True
 
     ledger_seq: Sequence
@@ -241,7 +239,7 @@ class SnapshotBody(Message, frozen=True):
     ledger: bytes
     """Folded ledger as the core encodes it."""
     digest: bytes = b""
-    """Digest of ``facts`` and ``ledger`` (``berth.schemas.chain.state_digest``); empty in snapshots before 0.5."""
+    """Digest of ``facts`` and ``ledger`` (``berth.schemas.chain.state_digest``)."""
     fold_version: int = 0
     """Version of the rules by which records were folded: only with equal ones the digests of two readers of the same
-    records are equal. 0 in snapshots before 0.5."""
+    records are equal."""

@@ -26,7 +26,6 @@ _TARGET_TAIL: Final = 2.5
 _TARGET_REPLACED_MS: Final = 300.0
 _RECOVERING: Final = 8
 """Pods of a gang that recovers."""
-_FAULTS: Final = {"faults": {"enabled": True}}
 _TARGET_MANY: Final = 2.5
 _TARGET_PLAIN: Final = 0.5
 _TARGET_RATE: Final = {1_000: 0.6, 5_000: 0.5}
@@ -136,7 +135,7 @@ async def _replaced(cell: World, case: str, size: Size) -> list[Row]:
     """Pods of a gang leave one after another for a fault, and a controller makes others."""
     job, names = "replaced", [f"replaced-{rank}" for rank in range(_RECOVERING)]
     took: list[float] = []
-    async with cell.services(dispatcher=_FAULTS):
+    async with cell.services():
         cell.seen.forget_times()
         await cell.post(GROUPS, a_group(job, len(names)))
         await cell.post_all([[(PODS, a_pod(one, group=job, recovers_as=rank))] for rank, one in enumerate(names)])

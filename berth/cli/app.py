@@ -73,7 +73,7 @@ def _bare() -> App:
 def _add(app: App, command: Command, *, is_called: bool) -> None:
     if not is_called:
         place = f"berth.cli.{command.place}"
-        app.command(place, name=command.name, help=command.summary.replace("``", ""), show=command.is_shown)
+        app.command(place, name=command.name, help=command.summary.replace("``", ""))
     elif command.parts:
         group = App(name=command.name, help_format="markdown")
         group.default(command.load())
@@ -81,7 +81,7 @@ def _add(app: App, command: Command, *, is_called: bool) -> None:
             _add(group, part, is_called=True)
         app.command(group)
     else:
-        app.command(command.load(), name=command.name, show=command.is_shown, help_format="markdown")
+        app.command(command.load(), name=command.name, help_format="markdown")
 
 
 def command() -> int:

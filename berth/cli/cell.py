@@ -20,9 +20,9 @@ from berth.runtime import logs
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
-from berth.runtime.errors import FatalError, ShellError, TransientError, UntrustedError, newer_version
+from berth.runtime.errors import FatalError, ShellError, TransientError, UntrustedError, other_version
 from berth.runtime.inboxes import inbox_of_person
-from berth.schemas.envelope import NewerVersionError
+from berth.schemas.envelope import VersionError
 from berth.schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
@@ -88,6 +88,7 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
     Raises:
         CommandError: The address is invalid, no server answers, the server rejects the connection or does not permit
             what is needed, or it does not have the cell.
+        OlderVersionError: The cell is of a release before 0.5.
     """
     url = common.address
     access = access_of(bus_from_environment(url))
@@ -125,7 +126,7 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
     async with bus:
         try:
             if needs_cell:
-                await bus.state(StreamName.STATUS)
+                await bus.see_format(StreamName.STATUS)
         except TransientError as error:
             if bus.lost.done():
                 raise CommandError(
@@ -181,10 +182,10 @@ def report(error: Exception) -> int:
             case ConfigError():
                 complain([str(leaf)])
                 code = WRONG_USE
-            case ShellError() | NewerVersionError() | LedgerBrokenError():
-                newer = newer_version(leaf)
-                complain([str(newer or leaf)])
-                code = WRONG_USE if newer is not None else code
+            case ShellError() | VersionError() | LedgerBrokenError():
+                other = other_version(leaf)
+                complain([str(other or leaf)])
+                code = WRONG_USE if other is not None else code
             case _:
                 complain([f"internal error of Berth, please report it: {leaf!r}"])
     return code

@@ -13,14 +13,12 @@ class Command(NamedTuple):
         place: Module and function as ``module:function``; the module is below ``berth.cli``.
         summary: The first line of the function's docstring, for the list of commands.
         parts: Commands of a group.
-        is_shown: Whether it is in the list of commands.
     """
 
     name: str
     place: str
     summary: str
     parts: tuple["Command", ...] = ()
-    is_shown: bool = True
 
     def load(self) -> Callable[..., object]:
         """Import the function.
@@ -76,12 +74,6 @@ COMMANDS: Final = (
                 "repair",
                 "cluster.faults:repair_node",
                 "Repair a part of a simulated node that ``berth nodes break`` broke.",
-            ),
-            Command(  # the name until 0.4
-                "mend",
-                "cluster.faults:repair_node",
-                "Repair a part of a simulated node that ``berth nodes break`` broke.",
-                is_shown=False,
             ),
         ),
     ),

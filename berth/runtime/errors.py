@@ -4,7 +4,7 @@ Adapters translate exceptions of libraries into these, so that no other exceptio
 the text is for people.
 """
 
-from berth.schemas.envelope import NewerVersionError
+from berth.schemas.envelope import VersionError
 
 DEFAULT_RETRY_AFTER_S = 0.5
 
@@ -84,9 +84,9 @@ class UntrustedError(DeniedError):
     """The certificate of a server is not trusted, or is for another name."""
 
 
-def newer_version(error: BaseException) -> NewerVersionError | None:
-    """The message that only a newer release reads, if it is the error or its cause; None for other errors."""
+def other_version(error: BaseException) -> VersionError | None:
+    """What only another release reads, if it is the error or its cause; None for other errors."""
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, NewerVersionError):
+    while cause is not None and not isinstance(cause, VersionError):
         cause = cause.__cause__
     return cause

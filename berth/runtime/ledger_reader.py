@@ -87,7 +87,7 @@ async def read_skips(bus: Bus, *, before: Skips | None = None) -> Skips:
     try:
         state = await bus.state(StreamName.SKIPS)
     except NoStreamError:
-        return Skips()  # a cell of a release before 0.5 does not have the stream
+        return Skips()  # no service has made the stream yet
     if before is not None and (before.created, before.last_seq) == (state.created, state.last_seq):
         return before
     stored = await bus.read(StreamName.SKIPS) if state.messages else []

@@ -2,7 +2,7 @@
 
 0: stopped on request, and all work finished. 1: fatal error (a fault, a lost bus, a service that ended unexpectedly,
     work
-that did not finish within the grace period). 2: an invalid setting, or a record that only a newer release reads. The
+that did not finish within the grace period). 2: an invalid setting, or what only another release reads. The
 reason is logged before the process ends.
 """
 
@@ -26,7 +26,7 @@ from berth.runtime.bus.process_stats import Identity, OwnReport
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import ConfigError, LogConfig, ServiceConfig, load
 from berth.runtime.connection import connect
-from berth.runtime.errors import DeniedError, FatalError, ShellError, newer_version
+from berth.runtime.errors import DeniedError, FatalError, ShellError, other_version
 from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
@@ -210,9 +210,9 @@ def report(error: Exception, log: Logger) -> int:
     """Log an error and return its exit code: the reason of a known error, the traceback of any other."""
     code = FAILED
     for leaf in _leaves(error):
-        newer = newer_version(leaf)
-        if newer is not None:
-            log.error("fatal error", reason=str(newer), release=newer.release)
+        other = other_version(leaf)
+        if other is not None:
+            log.error("fatal error", reason=str(other), release=other.release)
             code = MISCONFIGURED
         elif isinstance(leaf, ShellError | LedgerBrokenError):
             log.error("fatal error", reason=str(leaf))

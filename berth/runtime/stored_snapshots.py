@@ -46,7 +46,7 @@ def body_of_chunks(end: SnapshotEnd, chunks: Mapping[str, bytes]) -> SnapshotBod
     So is one that does not decode, or is at another record than its end says.
 
     Raises:
-        NewerVersionError: Only a newer release reads it.
+        VersionError: Only another release reads it.
     """
     joined = b"".join(chunks.get(str(number), b"") for number in range(end.chunks))
     if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:

@@ -249,7 +249,7 @@ class Work:
 
         Raises:
             HistoryError: Records are missing before it.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
         """
         folded = self.fold.apply(sequence, data)

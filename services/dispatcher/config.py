@@ -1,6 +1,6 @@
 """Settings of the dispatcher."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -8,9 +8,6 @@ from msgspec import Meta
 from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import SHARDS_MAX, ServiceConfig
 from berth.schemas.ledger import CORRECTIONS_OF_0_5, RELEASE, Settings
-
-_ELSEWHERE_OFF: Final = ("plan_before_delete", "hold_places_ms", "fault_settle_ms")
-"""Settings about faults whose default in the ledger is another: an epoch without recoveries has the ledger's."""
 
 
 class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,11 +52,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     plain_pods: bool = RELEASE.plain_pods
     """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
     0.5 did."""
-    drains: Annotated[int, Meta(ge=0, le=1)] = RELEASE.drains
-    """Whether drains of nodes count (``berth drain``); 0 ignores them, as releases before 0.5 did."""
-    chain: Annotated[int, Meta(ge=0, le=1)] = RELEASE.chain
-    """Whether records have a digest over the one before, so that a message without the right one changes nothing; once
-    1 it cannot be 0 again. Releases before 0.5 do not read such records."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
@@ -99,13 +91,11 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done about faults of running jobs. A change begins a new epoch."""
+    """What is done about faults of running jobs, by the labels of each. A change begins a new epoch."""
 
-    enabled: bool = False
-    """Pods that a fault concerns are deleted and placed again, by the labels of their jobs."""
     grace_over_ms: Annotated[int, Meta(ge=2_000, le=3_600_000)] = 900_000
     """Pods that are evicted for a fault and are still there after so long are deleted at once."""
-    plan_before_delete: bool = True
+    plan_before_delete: bool = RELEASE.plan_before_delete
     """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
     fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
     """With ``plan_before_delete``: after so long without places those leave all the same that are sub-healthy, a job of
@@ -118,10 +108,10 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """... before the whole job restarts; with ``plan_before_delete`` once there are places."""
     not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     """How long a node is not ready before its pods are faulty."""
-    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = RELEASE.hold_places_ms
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0 frees them at once. Off
     under ``reference_parity``."""
-    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = RELEASE.fault_settle_ms
     """Nodes below one leaf switch or in one SuperPoD that are gone or not ready, and several that a source reports as
     unhealthy, make pods faulty once no further one has followed for so long, or none is left; 0: at once."""
     restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
@@ -205,9 +195,4 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
 
     def to_settings(self) -> Settings:
         """Settings that decisions depend on, as an epoch record carries them."""
-        faults = msgspec.structs.asdict(self.faults)
-        recoveries = int(faults.pop("enabled"))
-        if not recoveries:
-            for name in _ELSEWHERE_OFF:
-                del faults[name]
-        return msgspec.structs.replace(self.decisions.to_settings(), recoveries=recoveries, **faults)
+        return msgspec.structs.replace(self.decisions.to_settings(), **msgspec.structs.asdict(self.faults))

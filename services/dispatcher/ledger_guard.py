@@ -8,7 +8,7 @@ sequence of a lost one. See decision ledger-marks.
 from typing import Final
 
 from berth.runtime.feeds import Feeds
-from berth.schemas.envelope import DecodeError, NewerVersionError, decode, open_envelope
+from berth.schemas.envelope import DecodeError, VersionError, decode, open_envelope
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.ledger import record_head
 from berth.schemas.subjects import StreamName
@@ -79,7 +79,7 @@ class LedgerGuard:
             return 0
         try:
             head = record_head(open_envelope(stored.data))
-        except (DecodeError, NewerVersionError):
+        except (DecodeError, VersionError):
             return 0  # it is void, or stops this reader when it comes to it
         return head.epoch if head is not None else 0
 

@@ -27,7 +27,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Settings
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import VERSIONS, Versions, encode_record
+from berth.schemas.versions import encode_record
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
 from berth.services.dispatcher.job_waits import JobWaits
@@ -71,7 +71,6 @@ class Dispatcher:
         config: Settings.
         holder: Name of the leader; stored in the epoch record.
         instruments: Of the process.
-        versions: Versions in which records are written.
     """
 
     def __init__(
@@ -82,7 +81,6 @@ class Dispatcher:
         *,
         holder: str,
         instruments: Instruments[DispatcherMetrics],
-        versions: Versions = VERSIONS,
     ) -> None:
         self.bus = bus
         self.clock = clock
@@ -106,9 +104,7 @@ class Dispatcher:
             holder=holder,
             timeout_s=config.gather_timeout_s + _READ_S,
             instruments=instruments,
-            versions=versions,
         )
-        self._versions = versions
         self._faults = instruments.faults
         self._log = instruments.log
         self._metrics = instruments.metrics
@@ -129,7 +125,7 @@ class Dispatcher:
         Raises:
             FencedError: Another dispatcher was first.
             ConfigError: A setting withdraws a version of records.
-            NewerVersionError: Only a newer release reads a record or the newest snapshot.
+            VersionError: Only another release reads a record or the newest snapshot.
         """
         await self.load()
         await self.lead()
@@ -138,7 +134,7 @@ class Dispatcher:
         """Load what is stored; from then on :meth:`follow` keeps step with the leader.
 
         Raises:
-            NewerVersionError: Only a newer release reads a record or the newest snapshot.
+            VersionError: Only another release reads a record or the newest snapshot.
         """
         self.views.learn()
         await self._standby.load()
@@ -307,9 +303,7 @@ class Dispatcher:
                 return False
             recorded = self.scheduler.record(choice)
             fold = self.state.fold
-            data = encode_record(
-                recorded.round, fold.settings, chain=fold.chain, sequence=fold.head + 1, versions=self._versions
-            )
+            data = encode_record(recorded.round, chain=fold.chain, sequence=fold.head + 1)
             self._sent = _Sent(recorded, data, fold.head)
         finally:
             if self._sent is None and self.scheduler.turn is not None:

@@ -7,13 +7,12 @@ from berth.core.scheduling.following import follow_record
 from berth.core.scheduling.scheduler import Scheduler
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, ConflictError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
 from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import Versions, encode_record, withdrawn
+from berth.schemas.versions import encode_record
 from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.ledger_guard import LedgerGuard
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -39,7 +38,6 @@ class Standby:
         holder: Name in the epoch record.
         timeout_s: How long to wait for messages that are stored.
         instruments: Of the process.
-        versions: Versions in which records are written.
 
     Attributes:
         guard: Knows whether the ledger is one to decide on.
@@ -57,14 +55,12 @@ class Standby:
         holder: str,
         timeout_s: float,
         instruments: Instruments[DispatcherMetrics],
-        versions: Versions,
     ) -> None:
         self.is_exact = False
         self._bus = bus
         self._clock = clock
         self._holder = holder
         self._faults = instruments.faults
-        self._versions = versions
         self._feeds = feeds
         self._scheduler = scheduler
         self._state = scheduler.state
@@ -76,7 +72,7 @@ class Standby:
 
         Raises:
             FatalError: The bus holds less history than the snapshot states.
-            NewerVersionError: Only a newer release reads a record or the newest snapshot.
+            VersionError: Only another release reads a record or the newest snapshot.
         """
         feeds, scheduler = self._feeds, self._scheduler
         changes = await feeds.load()
@@ -103,7 +99,7 @@ class Standby:
 
         Raises:
             FatalError: The history broke.
-            NewerVersionError: Only a newer release reads a record.
+            VersionError: Only another release reads a record.
             LedgerBrokenError: A record breaks a rule of the ledger.
         """
         feeds, scheduler, fold = self._feeds, self._scheduler, self._state.fold
@@ -140,7 +136,6 @@ class Standby:
             CannotLeadError: The ledger is not one to decide on.
             FatalError: A repair passes over a message that was read.
             FencedError: Another dispatcher began an epoch, or it is unknown whether the record is stored.
-            ConfigError: A setting withdraws a version of records.
             TransientError: The bus does not answer.
         """
         await self._reach_heads()
@@ -148,9 +143,6 @@ class Standby:
         await self.guard.check()
         fold = self._state.fold
         before = fold.epoch
-        for name in withdrawn(fold.settings, settings, versions=self._versions):
-            expected = f"as in epoch {before}: records of a newer version stay in force"
-            raise ConfigError(field=f"decisions.{name}", value=str(getattr(settings, name)), expected=expected)
         for _ in range(_APPENDS_MAX):
             try:
                 await self._append_epoch(settings)
@@ -175,7 +167,7 @@ class Standby:
             settings=settings,
             resumes=self.is_exact and settings == fold.settings,
         )
-        data = encode_record(record, settings, chain=fold.chain, sequence=fold.head + 1, versions=self._versions)
+        data = encode_record(record, chain=fold.chain, sequence=fold.head + 1)
         self._faults.hit("epoch.before")
         sequence = await self._bus.append(data, expected_seq=fold.head)
         self._faults.hit("epoch.after")

@@ -35,6 +35,7 @@ from berth.schemas.status import RESTORE_HOLDER, LeaseHeld, SnapshotChunk, Snaps
 from berth.schemas.subjects import StreamName
 from berth.services.api.event_writer import EventWriter
 from berth.services.api.metrics import ApiMetrics
+from tests.support.chained_records import append
 
 pytestmark = pytest.mark.timeout(90)
 SETTINGS = Settings(attempts_max=3)
@@ -45,8 +46,8 @@ KEPT = (StreamName.INTAKE, StreamName.FACTS, StreamName.LATEST, StreamName.LEDGE
 async def decided(bus: NatsBus, known: int) -> int:
     head = (await bus.state(StreamName.LEDGER)).last_seq
     if head == 0:
-        return await bus.append(encode(Epoch(1, 0, known, 1000, "d", SETTINGS)), expected_seq=0)
-    return await bus.append(encode(Round(1, head, known, 1000 + head, head)), expected_seq=head)
+        return await append(bus, Epoch(1, 0, known, 1000, "d", SETTINGS))
+    return await append(bus, Round(1, head, known, 1000 + head, head))
 
 
 async def fact(bus: NatsBus, number: int) -> int:
@@ -411,19 +412,19 @@ async def test_snapshots_are_read_one_by_one(
 async def test_a_cell_whose_last_records_do_not_count_is_not_backed_up(real_bus: NatsBus, tmp_path: Path) -> None:
     bus, digest = real_bus, FIRST
 
-    async def append(message: Epoch | Round, before: bytes) -> bytes:
+    async def chained_on(before: bytes, message: Epoch | Round) -> bytes:
         head = (await bus.state(StreamName.LEDGER)).last_seq
         envelope = sealed(message)
         chain = chained(before, head + 1, envelope)
         await bus.append(msgspec.structs.replace(envelope, chain=chain).encode(), expected_seq=head)
         return chain
 
-    digest = await append(Epoch(1, 0, 0, 1000, "d", Settings(chain=1)), digest)
-    await append(Round(1, 1, 0, 1001, 1), b"another")
+    digest = await chained_on(digest, Epoch(1, 0, 0, 1000, "d", Settings()))
+    await chained_on(b"another", Round(1, 1, 0, 1001, 1))
     with pytest.raises(BackupError, match="chain values of the records from 2 on are not right"):
         await backup(bus, CLOCK, tmp_path / "b")
     assert names_in(tmp_path) == []
-    await append(Round(1, 2, 0, 1002, 1), digest)
+    await chained_on(digest, Round(1, 2, 0, 1002, 1))
     assert (await backup(bus, CLOCK, tmp_path / "b")).checked.unchained_seq == 0
 
 

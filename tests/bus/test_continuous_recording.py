@@ -28,6 +28,7 @@ from berth.schemas.recording import RecordingEnd
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
 from tests.bus.test_backup import SETTINGS, decided, delete_all, fact, see_sound, snapshot
+from tests.support.chained_records import append
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(90)
@@ -242,7 +243,7 @@ async def test_a_recording_of_a_history_that_was_lost_is_refused(real_bus: NatsB
     await backup(bus, CLOCK, tmp_path / "b")
     with pytest.raises(DamagedError, match="another fact 5 than the backup"), merged(tmp_path / "b", file):
         pass
-    await bus.append(encode(Round(1, 4, 4, 2000, 4)), expected_seq=4)
+    await append(bus, Round(1, 4, 4, 2000, 4))
     await backup(bus, CLOCK, tmp_path / "b")
     with pytest.raises(DamagedError, match="another record 5 than the backup"), merged(tmp_path / "b", file):
         pass
@@ -254,7 +255,7 @@ async def test_a_void_message_that_was_recorded_may_be_skipped_in_the_backup(rea
     await decided(bus, await fact(bus, 0))
     async with following(bus, file):
         await bus.append(void, expected_seq=1)
-        await bus.append(encode(Round(1, 2, 1, 2000, 2)), expected_seq=2)
+        await append(bus, Round(1, 2, 1, 2000, 2))
         await until(lambda: reach(file)[1] == 3, deadline_s=10, what="all of it")
     skip = Skip(2, 2, stored_digest(void), "no record", "somebody", 0, was_void=True)
     await bus.publish(bus.subjects.skip(2), encode(skip))
@@ -279,7 +280,7 @@ async def test_a_recording_that_begins_right_after_a_backup_has_its_ledger(real_
         assert check_file(source).state.fold.head == 5
     await restore(bus, CLOCK, tmp_path / "old", replace=True)
     await fact(bus, 3)
-    await bus.append(encode(Epoch(2, 3, 3, 2000, "other", SETTINGS)), expected_seq=3)
+    await append(bus, Epoch(2, 3, 3, 2000, "other", SETTINGS))
     await backup(bus, CLOCK, tmp_path / "b")
     with pytest.raises(DamagedError, match="another record 4 than the backup"), merged(tmp_path / "b", file):
         pass

@@ -22,6 +22,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.subjects import StreamName
+from tests.support.chained_records import append
 from tests.support.command import berth
 from tests.support.waiting import until
 
@@ -109,10 +110,10 @@ def url_of(text: str) -> ObjectUrl:
 
 
 async def filled(bus: NatsBus) -> None:
-    await bus.append(encode(Epoch(1, 0, 0, 1000, "d", Settings())), expected_seq=0)
+    await append(bus, Epoch(1, 0, 0, 1000, "d", Settings()))
     for number in range(1, 6):
         known = await bus.publish(bus.subjects.fact_node(f"d{number}"), encode(LedgerSeen("s", number)))
-        await bus.append(encode(Round(1, number, known, 1000 + number, number)), expected_seq=number)
+        await append(bus, Round(1, number, known, 1000 + number, number))
 
 
 async def said(*words: str) -> tuple[int, str]:

@@ -19,6 +19,7 @@ from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
+from tests.support.chained_records import append
 from tests.support.clock import ManualClock
 from tests.support.waiting import until, until_true
 
@@ -36,8 +37,8 @@ async def decided(bus: NatsBus, known: int) -> int:
     """Append a record that knew the facts up to ``known``; its sequence."""
     head = (await bus.state(StreamName.LEDGER)).last_seq
     if head == 0:
-        return await bus.append(encode(Epoch(1, 0, known, 1000, "d", SETTINGS)), expected_seq=0)
-    return await bus.append(encode(Round(1, head, known, 1000 + head, head)), expected_seq=head)
+        return await append(bus, Epoch(1, 0, known, 1000, "d", SETTINGS))
+    return await append(bus, Round(1, head, known, 1000 + head, head))
 
 
 async def snapshot(bus: NatsBus, at_ms: int = 0) -> SnapshotEnd:

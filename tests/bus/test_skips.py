@@ -31,7 +31,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(90)
 CLOCK = SystemClock()
-CHAINED = Settings(chain=1, attempts_max=3)
+CHAINED = Settings(attempts_max=3)
 
 
 async def folded(bus: NatsBus) -> LedgerFold:
@@ -43,9 +43,7 @@ async def lead(bus: NatsBus) -> int:
     """Begin an epoch; returns its sequence."""
     fold = await folded(bus)
     epoch = Epoch(fold.epoch + 1, fold.base_seq, fold.facts_seq, 1000, "d", CHAINED)
-    return await bus.append(
-        encode_record(epoch, CHAINED, chain=fold.chain, sequence=fold.head + 1), expected_seq=fold.head
-    )
+    return await bus.append(encode_record(epoch, chain=fold.chain, sequence=fold.head + 1), expected_seq=fold.head)
 
 
 async def place(bus: NatsBus, uid: str, known: int, *, chain: bytes = b"") -> int:
@@ -60,7 +58,7 @@ async def place(bus: NatsBus, uid: str, known: int, *, chain: bytes = b"") -> in
     fold = await folded(bus)
     verdict = Verdict("ns", uid, uid, 1, placement_of(["n"], [(0,)], [Run(1, 1)], resource="r"))
     record = Round(fold.epoch, fold.base_seq, known, 2000, fold.rounds + 1, verdicts=[verdict])
-    data = encode_record(record, fold.settings, chain=chain or fold.chain, sequence=fold.head + 1)
+    data = encode_record(record, chain=chain or fold.chain, sequence=fold.head + 1)
     return await bus.append(data, expected_seq=fold.head)
 
 

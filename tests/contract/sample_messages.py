@@ -1,15 +1,11 @@
 """A realistic message of every kind, and their stored bytes.
 
-``python -m tests.contract.sample_messages`` stores the bytes of kinds that have none yet under the current release; a
-file that exists is never written again. Longer than 400 lines because every field of every message has a value. When a
-message gets a new field: give the field a value here under a new release's folder, and let :func:`samples` keep the old
-value for the old folder.
+``python -m tests.contract.sample_messages`` stores the bytes of every kind under the release to come; after the release
+they stay as they are. Longer than 400 lines because every field of every message has a value.
 """
 
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
@@ -82,7 +78,6 @@ from berth.schemas.status import (
     SnapshotEnd,
 )
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, PodSet, RankName, UsageSeen
-from berth.schemas.versions import VERSIONS, Version
 from berth.schemas.volume_facts import ClaimSeen, StorageCapacity, StorageSeen, UnboundSeen, VolumeSeen
 
 FOLDER: Final = Path(__file__).parent / "samples"
@@ -91,86 +86,6 @@ RELEASE: Final = "v0.5"
 _AT_MS: Final = 1_760_000_000_000
 _RESOURCE: Final = "huawei.com/Ascend910"
 _LINE: Final = 96
-_LATER: Final[dict[str, dict[type, set[str]]]] = {
-    "v0.1": {
-        HealthSeen: {"withheld", "reasons", "reason_index", "updated_ms"},
-        PodsSeen: {"consumed"},
-        SimCounts: {"swapped", "admission_errors"},
-        Release: {"ranks"},
-        Settings: {"needs_health"},
-    },
-    "v0.2": {
-        TopologySeen: {"places", "reason"},
-        Leaf: {"addresses"},
-        NodesSeen: {"racks", "rack_index"},
-        PodsSeen: {"tor_affinity", "leaf_states", "service", "blocks"},
-        Placement: {"switch", "block"},
-        Settings: {
-            "nslb_version",
-            "shared_tor_num",
-            "strict_product_support",
-            "super_pod_size",
-            "reserve_nodes",
-            "resource_levels",
-        },
-        Shape: {"tor_affinity", "blocks"},
-        JobRequest: {"near"},
-        ShapeOffer: {"usable"},
-        Offer: {"leaf_states"},
-        Refusal: {"switch", "blocks"},
-        JobStatus: {"warning"},
-    },
-    "v0.3": {
-        Round: {"doubted", "shards"},
-        Refusal: {"ahead", "start_ms"},
-        Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
-    },
-    "v0.4": {
-        HealthSeen: {"sub_healthy", "sources", "flapping", "noded_level", "switch_level"},
-        PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid", "rejections", "owner"},
-        OutcomeSeen: {"step", "done", "held", "open", "given_back"},
-        JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain", "is_fragile"},
-        Round: {"recoveries", "held", "corrections", "work_max"},
-        BreakNode: {"leaf", "pod", "exit_code"},
-        NodesSeen: {"cpu_others", "memory_others", "moving", "chips_others", "unsettled"},
-        Settings: {
-            "corrections",
-            "plain_pods",
-            "recoveries",
-            "grace_over_ms",
-            "plan_before_delete",
-            "fault_wait_ms",
-            "escalate_block_ms",
-            "escalate_superpod_ms",
-            "escalate_job_ms",
-            "not_ready_ms",
-            "restarts_at_once",
-            "restart_share_percent",
-            "drains",
-            "hold_places_ms",
-            "fault_settle_ms",
-            "chain",
-            "waiting_jobs_max",
-            "waiting_pods_max",
-        },
-        SnapshotBody: {"digest", "fold_version"},
-        ShapeOffer: {"error"},
-        ScoreRequest: {"keep_ms"},
-        MembersSeen: {"podgroup_uid", "backups"},
-        LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
-        Epoch: {"resumes"},
-        JobRequest: {"submitted_by", "since_seq", "is_fragile", "is_unowned", "avoided"},
-        JobCancel: {"cancelled_by", "inferred"},
-        Task: {"labels", "constraints"},
-        Shape: {"profile", "drained_ms"},
-        Refusal: {"constraints", "yields", "retry_ms", "shapes"},
-        Placement: {"claims"},
-        DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
-        JobSeen: {"inferred", "warnings"},
-        LedgerSeen: {"witnesses"},
-    },
-}
-"""Fields that came after a release, and were in the next."""
 
 
 def samples() -> dict[str, Message]:
@@ -181,55 +96,23 @@ def samples() -> dict[str, Message]:
     }
 
 
-def expected(release: str) -> dict[str, Message]:
-    """What the stored bytes of a release decode to: fields that came later have their defaults."""
-    later: dict[type, set[str]] = {}
-    for name, kinds in _LATER.items():
-        if name >= release:
-            for kind, fields in kinds.items():
-                later[kind] = later.get(kind, set()) | fields
-    found = samples()
-    for name, message in found.items():
-        older = _older(message, later)
-        assert isinstance(older, Message)
-        found[name] = older
-    return found
-
-
-def _older(value: object, later: dict[type, set[str]]) -> object:
-    """A value, the fields named without what they hold."""
-    if isinstance(value, list | tuple):
-        return type(value)(_older(item, later) for item in value)
-    if not isinstance(value, msgspec.Struct):
-        return value
-    gone = later.get(type(value), set())
-    return type(value)(
-        **{
-            field.name: _older(getattr(value, field.name), later)
-            for field in msgspec.structs.fields(value)
-            if field.name not in gone
-        }
-    )
-
-
 def store() -> list[Path]:
-    """Store the bytes of messages that have none in the folder of this release; the new files."""
+    """Store the bytes of messages in the folder of this release, and remove others; the files that change.
+
+    From the first release on they stay: then only messages that have none get theirs.
+    """
     folder = FOLDER / RELEASE
     folder.mkdir(parents=True, exist_ok=True)
-    new = []
-    for kind, message in samples().items():
-        path = folder / f"{kind}.hex"
-        if not path.exists():
-            text = written(message).hex()
-            path.write_text("\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE)) + "\n")
-            new.append(path)
-    return new
-
-
-def written(message: Message) -> bytes:
-    """A message in its newest version."""
-    version = VERSIONS[message.KIND][-1] if message.MUST_READ else Version(1)
-    return encode(message, version=version.number, release=version.release)
+    texts = {folder / f"{kind}.hex": encode(message).hex() for kind, message in samples().items()}
+    changed = sorted(set(folder.iterdir()) - set(texts))
+    for path in changed:
+        path.unlink()
+    for path, text in texts.items():
+        lines = "\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE)) + "\n"
+        if not path.exists() or path.read_text() != lines:
+            path.write_text(lines)
+            changed.append(path)
+    return changed
 
 
 def stored(release: str) -> dict[str, bytes]:
@@ -735,7 +618,6 @@ def _settings() -> Settings:
         skims_classes=True,
         corrections=1,
         plain_pods=True,
-        recoveries=1,
         grace_over_ms=600_000,
         plan_before_delete=True,
         fault_wait_ms=30_000,
@@ -745,10 +627,8 @@ def _settings() -> Settings:
         not_ready_ms=5_000,
         restarts_at_once=8,
         restart_share_percent=10,
-        drains=1,
         hold_places_ms=45_000,
         fault_settle_ms=150,
-        chain=1,
         waiting_jobs_max=30_000,
         waiting_pods_max=900_000,
     )
@@ -1048,7 +928,7 @@ def _recordings() -> tuple[Message, ...]:
         BackupPart("LEDGER", [Entry(7, timer, "ledger")]),
         BackupEnd(counts=[36, 42], digest=bytes(range(16))),
         RecordingHead(
-            release="0.4.0",
+            release="0.5.0",
             cell="default",
             made_at_ms=_AT_MS,
             settings=_settings(),

@@ -70,7 +70,6 @@ def test_its_settings_are_those_of_the_services(tmp_path: Path) -> None:
     assert isinstance(inventory, InventoryConfig)
     assert (dispatcher.shards, dispatcher.lease) == (0, False)
     assert dispatcher.decisions.needs_health
-    assert dispatcher.faults.enabled
     assert inventory.gangs.scheduler_names == ("berth",)
     assert dispatcher.bus.replicas == 1
     assert found.cell.probes.port == 8080

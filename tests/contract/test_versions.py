@@ -3,108 +3,54 @@
 import msgspec
 import pytest
 
-from berth.core.errors import LedgerBrokenError
 from berth.core.state.ledger import LedgerFold
 from berth.schemas.catalogue import MESSAGES
-from berth.schemas.envelope import LEDGER, DecodeError, NewerVersionError, body_of, decode, encode, open_envelope
+from berth.schemas.chain import chained
+from berth.schemas.envelope import (
+    LEDGER,
+    DecodeError,
+    NewerVersionError,
+    OlderVersionError,
+    body_of,
+    encode,
+    open_envelope,
+)
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings, facts_known, record_head
-from berth.schemas.message import Message
-from berth.schemas.recovery import Recovery
+from berth.schemas.message import BASELINE, Message
+from berth.schemas.recording import BackupHead, RecordingHead
 from berth.schemas.status import SnapshotBody
-from berth.schemas.versions import VERSIONS, Version, Versions, encode_record, withdrawn
-from tests.contract.sample_messages import FOLDER, RELEASE, samples, stored
 
 MUST_READ = [message for message in MESSAGES if message.MUST_READ]
-PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "skims_classes"))}
-"""A release in which rounds have a version 2."""
-
-
-class Round2(Round, frozen=True):
-    """Rounds as that release reads them."""
-
-    VERSION = 2
-
-    wanted: int = 0
-
+HEADS: list[type[Message]] = [SnapshotBody, RecordingHead, BackupHead]
 
 each_must_read = pytest.mark.parametrize("message", MUST_READ, ids=lambda message: message.KIND)
 
 
-def newer(kind: str, version: int, *, release: str = "9.7") -> bytes:
+def other(kind: str, version: int, *, release: str = "9.7") -> bytes:
     body = msgspec.Raw(msgspec.msgpack.encode([1, 0, 4, 9]))
     return msgspec.msgpack.encode((kind, version, body, release) if release else (kind, version, body))
 
 
-def test_all_kinds_of_the_ledger_and_snapshots_must_be_read_and_no_others() -> None:
-    assert {message.KIND for message in MUST_READ} == set(VERSIONS)
-    assert {message.KIND for message in MESSAGES if message.KIND.startswith(LEDGER)} | {SnapshotBody.KIND} == set(
-        VERSIONS
-    )
+def test_all_kinds_of_the_ledger_snapshots_recordings_and_backups_must_be_read_and_no_others() -> None:
+    records = {message.KIND for message in MESSAGES if message.KIND.startswith(LEDGER)}
+    assert {message.KIND for message in MUST_READ} == records | {message.KIND for message in HEADS}
 
 
-@each_must_read
-def test_versions_are_numbered_from_1_and_the_last_is_that_of_the_message(message: type[Message]) -> None:
-    table = VERSIONS[message.KIND]
-    assert [version.number for version in table] == list(range(1, message.VERSION + 1))
-
-
-@each_must_read
-def test_what_older_releases_do_not_read_names_its_release_and_a_setting_that_is_off(message: type[Message]) -> None:
-    first = message.KIND in {Epoch.KIND, Round.KIND, SnapshotBody.KIND}
-    for version in VERSIONS[message.KIND][1 if first else 0 :]:
-        assert version.release
-        assert not getattr(Settings(), version.setting)
-
-
-def test_messages_that_may_be_skipped_have_one_version() -> None:
-    assert {message.KIND for message in MESSAGES if message.VERSION != 1 and not message.MUST_READ} == set()
-
-
-@pytest.mark.parametrize("kind", sorted(VERSIONS))
-def test_with_no_new_version_enabled_the_bytes_are_those_of_older_releases(kind: str) -> None:
-    message = samples()[kind]
-    assert isinstance(message, Epoch | Round | SnapshotBody)
-    data = encode_record(message, Settings())
-    assert data == encode(message)
-    assert len(msgspec.msgpack.decode(data)) == 3
-
-
-def test_a_setting_of_the_epoch_enables_a_version() -> None:
-    record = Round(1, 1, 4, 9, 1)
-    before = encode_record(record, Settings(), versions=PLANTED)
-    after = encode_record(record, Settings(skims_classes=True), versions=PLANTED)
-    assert before == encode(record)
-    envelope = open_envelope(after)
-    assert (envelope.kind, envelope.version, envelope.release) == (Round.KIND, 2, "9.7")
-
-
-def test_a_newer_release_reads_both_versions() -> None:
-    record = Round(1, 1, 4, 9, 1)
-    old, new = (encode_record(record, Settings(skims_classes=on), versions=PLANTED) for on in (False, True))
-    assert decode(old, Round2) == Round2(1, 1, 4, 9, 1)
-    assert decode(new, Round2) == Round2(1, 1, 4, 9, 1)
-    with pytest.raises(NewerVersionError):
-        decode(encode(record, version=3, release="9.9"), Round2)
-
-
-def test_a_version_that_was_enabled_cannot_be_withdrawn() -> None:
-    on, off = Settings(skims_classes=True), Settings()
-    assert withdrawn(on, off, versions=PLANTED) == ["skims_classes"]
-    assert withdrawn(off, on, versions=PLANTED) == []
-    assert withdrawn(on, on, versions=PLANTED) == []
-    assert withdrawn(on, off) == []
+def test_what_must_be_read_has_the_version_of_the_baseline_and_all_else_the_first() -> None:
+    assert {message.VERSION for message in MUST_READ} == {BASELINE}
+    assert {message.VERSION for message in MESSAGES if not message.MUST_READ} == {1}
 
 
 @each_must_read
 def test_an_older_release_says_which_one_it_needs(message: type[Message]) -> None:
     number = message.VERSION + 1
     with pytest.raises(NewerVersionError) as caught:
-        body_of(open_envelope(newer(message.KIND, number)), message)
+        body_of(open_envelope(other(message.KIND, number)), message)
     assert str(caught.value) == f"{message.KIND} of version {number} needs Berth 9.7 or later"
     assert (caught.value.kind, caught.value.version, caught.value.release) == (message.KIND, number, "9.7")
     with pytest.raises(NewerVersionError, match="needs a newer release of Berth"):
-        body_of(open_envelope(newer(message.KIND, number, release="")), message)
+        body_of(open_envelope(other(message.KIND, number, release="")), message)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +58,9 @@ def test_an_older_release_says_which_one_it_needs(message: type[Message]) -> Non
 )
 def test_a_fold_stops_at_a_record_that_it_does_not_know(kind: str, version: int) -> None:
     fold = LedgerFold()
-    fold.apply(1, encode(Epoch(1, 0, 0, 0, "a", Settings())))
-    data = newer(kind, version)
+    fold.apply(1, fold.encoded(Epoch(1, 0, 0, 0, "a", Settings())))
+    record = open_envelope(other(kind, version))
+    data = msgspec.structs.replace(record, chain=chained(fold.chain, 2, record)).encode()
     before = msgspec.to_builtins(fold.dump())
     for read in (facts_known, lambda found: record_head(open_envelope(found))):
         with pytest.raises(NewerVersionError):
@@ -123,29 +70,18 @@ def test_a_fold_stops_at_a_record_that_it_does_not_know(kind: str, version: int)
     assert msgspec.to_builtins(fold.dump()) == before
 
 
-class Round04(Round, frozen=True):
-    """Rounds as releases before 0.5 read them."""
+@pytest.mark.parametrize("kind", [Epoch.KIND, Round.KIND])
+def test_a_fold_stops_at_a_record_of_a_release_before_0_5(kind: str) -> None:
+    fold = LedgerFold()
+    with pytest.raises(OlderVersionError, match=rf"record 1: {kind} of version 1 was written by a release before 0\.5"):
+        fold.apply(1, other(kind, 1, release=""))
+    assert fold.head == 0
 
-    VERSION = 1
 
-
-def test_a_release_before_recoveries_stops_at_the_first_record_with_one_and_says_which_it_needs() -> None:
-    """Before the setting is on, it reads all that this release writes; from the next epoch on, nothing."""
-    off, on = Settings(), Settings(recoveries=1)
-    recovery = Recovery(
-        "default", "j", "uid-j", 1, 1, "CardUnhealthy", "a chip is unhealthy", "pod", "grace", [0], [0], 9
-    )
-    records = [
-        encode_record(Round(1, 1, 4, 9, 1), off),
-        encode_record(Round(2, 3, 4, 9, 1), on),
-        encode_record(Round(2, 4, 4, 9, 2, recoveries=[recovery]), on),
-    ]
-    assert decode(records[0], Round04) == Round04(1, 1, 4, 9, 1)
-    for data in records[1:]:
-        assert decode(data, Round).epoch == 2
-        with pytest.raises(NewerVersionError) as caught:
-            decode(data, Round04)
-        assert str(caught.value) == "ledger.round of version 2 needs Berth 0.5 or later"
+def test_behind_a_record_that_counts_one_of_such_a_release_is_void() -> None:
+    fold = LedgerFold()
+    fold.apply(1, fold.encoded(Epoch(1, 0, 0, 0, "a", Settings())))
+    assert fold.apply(2, other(Round.KIND, 1, release="")).void
 
 
 @pytest.mark.parametrize("data", [encode(TimerSeen(7)), msgspec.msgpack.encode(("fact.weather", 4, []))])
@@ -158,22 +94,4 @@ def test_a_message_that_is_no_record_is_void_in_the_ledger(data: bytes) -> None:
 @pytest.mark.parametrize("kind", [Epoch.KIND, Round.KIND])
 def test_there_is_no_version_0(kind: str) -> None:
     with pytest.raises(DecodeError, match="version is 0"):
-        facts_known(newer(kind, 0, release=""))
-    with pytest.raises(LedgerBrokenError, match="version is 0"):
-        LedgerFold().apply(1, newer(kind, 0, release=""))
-
-
-@pytest.mark.parametrize(
-    ("release", "kind"),
-    [
-        (folder.name, kind)
-        for folder in sorted(FOLDER.iterdir())
-        for kind in sorted(stored(folder.name))
-        if kind in VERSIONS and folder.name != RELEASE
-    ],
-)
-def test_records_and_snapshots_of_older_releases_are_read(release: str, kind: str) -> None:
-    envelope = open_envelope(stored(release)[kind])
-    assert (envelope.version, envelope.release) == (1, "")
-    message = next(message for message in MUST_READ if kind == message.KIND)
-    assert isinstance(body_of(envelope, message), message)
+        facts_known(other(kind, 0, release=""))

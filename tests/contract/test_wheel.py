@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = PROJECT["name"].replace("-", "_")
-RECORDING = ROOT / "tests" / "replay" / "v0.4" / "refusals.berthlog"
+RECORDING = ROOT / "tests" / "replay" / "v0.5" / "refusals.berthlog"
 LINKS = {"services", "schemas"}
 CLEAN = ("env", "-u", "PYTHONPATH", "-u", "PYTEST_ADDOPTS", "PIP_NO_INDEX=1", "PIP_DISABLE_PIP_VERSION_CHECK=1")
 USERS_TEST = """

@@ -7,8 +7,10 @@ import msgspec
 from berth.schemas.ledger import RELEASE, Settings
 from berth.services.dispatcher.config import FaultsConfig
 
-_SEALED: Final = frozenset({"chain", "corrections", "recoveries"})
-"""Fields that cells of the core set themselves."""
+_SEALED: Final = frozenset(
+    {"chain", "corrections", "recoveries", "plan_before_delete", "hold_places_ms", "fault_settle_ms"}
+)
+"""Fields that cells of the core set themselves, or that differ from those of a dispatcher there."""
 
 
 def faults_config() -> FaultsConfig:

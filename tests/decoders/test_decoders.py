@@ -56,7 +56,6 @@ WRITERS = {
     "schemas.programs.trace_ids": {"trace_id"},
     "schemas.refusal": {"reason_counts"},
     "schemas.subjects": {"name_parts"},
-    "schemas.versions": {"withdrawn"},
 }
 """Public functions that decode nothing: they write, or take what Berth made itself."""
 

@@ -367,7 +367,7 @@ def test_a_node_breaks_and_is_repaired(ask: Ask) -> None:
     assert unhealthy() == [2, 4, 5]
     assert ask("nodes", "repair", "duo-1", "--fault", "chip", "--chips", "4")[0] == 0
     assert unhealthy() == [2, 5]
-    assert ask("nodes", "mend", "duo-1", "--fault", "chip")[0] == 0
+    assert ask("nodes", "repair", "duo-1", "--fault", "chip")[0] == 0
     assert unhealthy() == []
     code, _, err = ask("nodes", "break", "duo-1", "--fault", "chip", "--chips", "0", "--level", "Bad")
     assert code == 1

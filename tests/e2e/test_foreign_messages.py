@@ -22,7 +22,7 @@ from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.probes import samples
 from tests.support.processes import Service, services
-from tests.support.waiting import until, until_true
+from tests.support.waiting import until_true
 from tests.support.watch import Watch
 
 CLUSTER = """
@@ -97,13 +97,13 @@ def unknown_record(_: LedgerFold) -> bytes:
 def unchained(fold: LedgerFold) -> bytes:
     """What a leader could have written, with the chain value of another history."""
     record = ghost(fold, epoch=fold.epoch)
-    return encode_record(record, fold.settings, chain=bytes(range(16)), sequence=fold.head + 1)
+    return encode_record(record, chain=bytes(range(16)), sequence=fold.head + 1)
 
 
 def zombie(fold: LedgerFold) -> bytes:
     """What a leader of the past sends, with the chain value that is right by chance."""
     record = ghost(fold, epoch=fold.epoch - 1)
-    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+    return fold.encoded(record)
 
 
 @pytest.fixture
@@ -112,11 +112,11 @@ async def chain(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncI
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     with services(tmp_path, own_server.url) as made:
 
-        def make(**decisions: object) -> Chain:
+        def make() -> Chain:
             settings: dict[str, dict[str, Any]] = {
                 "nodesim": {"topology_file": str(tmp_path / "cluster.yaml")},
                 "scorer": {"shards": 1},
-                "dispatcher": {"shards": 1, "decisions": decisions},
+                "dispatcher": {"shards": 1},
                 "binder": {},
             }
             ports = dict(zip(settings, free_ports(len(settings)), strict=True))
@@ -129,10 +129,10 @@ async def chain(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncI
 
 
 @pytest.mark.timeout(180)
-async def test_a_chained_cell_passes_over_what_its_leader_did_not_write(
+async def test_a_cell_passes_over_what_its_leader_did_not_write(
     own_server: EmbeddedServer, cell: str, chain: Callable[..., Chain]
 ) -> None:
-    running, ports = chain(chain=1)
+    running, ports = chain()
     async with (
         aiohttp.ClientSession() as session,
         await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus,
@@ -173,25 +173,3 @@ async def test_a_chained_cell_passes_over_what_its_leader_did_not_write(
         assert set(watch.placed.values()) == {1}
         watch.replay()
         await watch.stop()
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("message", [garbage], ids=["garbage"])
-async def test_before_the_chain_every_service_stops_and_says_at_which_message(
-    own_server: EmbeddedServer, cell: str, chain: Callable[..., Chain], message: Callable[[LedgerFold], bytes]
-) -> None:
-    running, _ = chain(chain=0)
-    async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
-        await bus.ensure_streams()
-        await started(bus, running)
-        sequence = await planted(bus, message)
-        for name in FOLDERS:
-            service = running[name]
-            if name == "scorer":  # it reads the ledger when the dispatcher asks it to, or when it starts
-                await service.kill()
-                service.start()
-            assert await service.ended() == 1
-            assert f"record {sequence} breaks the ledger: the message: does not decode" in service.log(), service.log()
-            assert "berth repair" in service.log()
-        assert running["nodesim"].is_running
-        await until(lambda: all(not running[name].is_running for name in FOLDERS), deadline_s=5, what="the end of all")

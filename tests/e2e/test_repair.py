@@ -16,7 +16,6 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import decode
 from berth.schemas.ledger import Epoch
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import encode_record
 from tests.e2e.test_foreign_messages import CLUSTER, garbage, ghost, planted, runs, started
 from tests.support import command
 from tests.support.processes import Service, services
@@ -30,7 +29,7 @@ Cell = Callable[..., dict[str, Service]]
 def twice(fold: LedgerFold) -> bytes:
     """A record of the leader, with the right chain value, that gives the places of a job to another one."""
     record = ghost(fold, epoch=fold.epoch)
-    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+    return fold.encoded(record)
 
 
 @pytest.fixture
@@ -39,11 +38,11 @@ async def made(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIt
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     with services(tmp_path, own_server.url) as of:
 
-        def make(*, chain: int) -> dict[str, Service]:
+        def make() -> dict[str, Service]:
             settings: dict[str, dict[str, Any]] = {
                 "nodesim": {"topology_file": str(tmp_path / "cluster.yaml")},
                 "scorer": {"shards": 1},
-                "dispatcher": {"shards": 1, "decisions": {"chain": chain}},
+                "dispatcher": {"shards": 1},
                 "binder": {},
             }
             return {name: of.service(name, cell, **one) for name, one in settings.items()}
@@ -153,11 +152,10 @@ async def is_restored(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("chain", [0, 1])
 async def test_garbage_that_was_deleted_before_anyone_read_it(
-    own_server: EmbeddedServer, cell: str, made: Cell, chain: int
+    own_server: EmbeddedServer, cell: str, made: Cell
 ) -> None:
-    running = made(chain=chain)
+    running = made()
     async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
@@ -176,7 +174,7 @@ async def test_garbage_that_was_deleted_before_anyone_read_it(
 async def test_garbage_that_was_passed_over_and_deleted_later(
     own_server: EmbeddedServer, cell: str, made: Cell, tmp_path: Path
 ) -> None:
-    running = made(chain=1)
+    running = made()
     async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
@@ -195,15 +193,12 @@ async def test_garbage_that_was_passed_over_and_deleted_later(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("chain", "message"), [(1, twice), (0, garbage)], ids=["breaks a rule", "before the chain"])
-async def test_a_message_that_stops_all(
-    own_server: EmbeddedServer, cell: str, made: Cell, chain: int, message: Callable[[LedgerFold], bytes]
-) -> None:
-    running = made(chain=chain)
+async def test_a_message_that_stops_all(own_server: EmbeddedServer, cell: str, made: Cell) -> None:
+    running = made()
     async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
-        sequence = await planted(bus, message)
+        sequence = await planted(bus, twice)
         await running["scorer"].kill()  # it reads the ledger when the dispatcher asks it to, or when it starts
         running["scorer"].start()
         await stop_naming_the_command(running, sequence)
@@ -216,7 +211,7 @@ async def test_a_message_that_stops_all(
 async def test_a_deleted_record_that_placed_a_job_is_not_skipped(
     own_server: EmbeddedServer, cell: str, made: Cell
 ) -> None:
-    running = made(chain=1)
+    running = made()
     async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)
@@ -255,7 +250,7 @@ async def test_all_that_had_read_an_epoch_that_was_deleted_come_to_one_ledger(
     own_server: EmbeddedServer, cell: str, made: Cell
 ) -> None:
     """It left no other trace. For those that run all is chained on it, for others on the record before."""
-    running = made(chain=1)
+    running = made()
     async with await NatsBus.connect(own_server.url, cell, name="test", inbox="_INBOX.person.test") as bus:
         await bus.ensure_streams()
         await started(bus, running)

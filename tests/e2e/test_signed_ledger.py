@@ -23,7 +23,6 @@ from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import encode_record
 from tests.e2e.test_foreign_messages import CLUSTER, FOLDERS, VOID, ghost, runs
 from tests.support.command import berth
 from tests.support.probes import samples
@@ -37,13 +36,13 @@ _NOW_S: Final = 1_700_000_000
 def forged_round(fold: LedgerFold) -> bytes:
     """A round that gives chips twice, as one can make it who reads the ledger."""
     record = ghost(fold, epoch=fold.epoch)
-    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+    return fold.encoded(record)
 
 
 def forged_epoch(fold: LedgerFold) -> bytes:
     """An epoch that would depose the leader."""
     record = Epoch(fold.epoch + 1, fold.base_seq, fold.facts_seq, fold.at_ms, "forger", fold.settings)
-    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+    return fold.encoded(record)
 
 
 class SignedCell:

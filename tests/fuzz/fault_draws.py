@@ -53,7 +53,7 @@ _MARKS: Final[tuple[dict[str, str], ...]] = (
 
 def draw_fault_settings(chance: random.Random) -> dict[str, Any]:
     """Fields of the settings of an epoch in which faults are handled."""
-    fields: dict[str, Any] = {"recoveries": 1, "plan_before_delete": chance.random() < 0.4}
+    fields: dict[str, Any] = {"plan_before_delete": chance.random() < 0.4}
     for name, values in _TIMES.items():
         if chance.random() < 0.7:
             fields[name] = chance.choice(values)

@@ -62,8 +62,7 @@ class Seat:
     def encoded(self, record: Epoch | Round) -> bytes:
         """A record as it is written behind the newest one."""
         fold = self.state.fold
-        settings = record.settings if isinstance(record, Epoch) else fold.settings
-        return encode_record(record, settings, chain=fold.chain, sequence=fold.head + 1)
+        return encode_record(record, chain=fold.chain, sequence=fold.head + 1)
 
     def stored(self, sequence: int, data: bytes) -> Folded:
         """Take a record that was stored."""

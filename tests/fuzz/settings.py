@@ -28,7 +28,6 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "unknown_run_ms": (1, 10),
     "skims_classes": (False,),
     "plain_pods": (False,),
-    "drains": (0,),
     "queue_policy": ("fifo", "easy", "conservative"),
 }
 """Values besides the default."""

@@ -13,7 +13,6 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, placement_of
-from berth.schemas.versions import encode_record
 from tests.golden.harness import Line
 from tests.golden.live_plans import PRODUCTS, Damaged, new_places
 from tests.golden.switches import LEVELS, STAGES
@@ -70,7 +69,7 @@ def stand(cell: FaultCell, job: Standing) -> None:
     fold = cell.state.fold
     verdict = Verdict(request.namespace, request.name, request.uid, 1, placement)
     record = Round(1, fold.head, cell.state.facts_seq, cell.now_ms, fold.rounds + 1, verdicts=[verdict])
-    folded = cell.state.apply_record(fold.head + 1, encode_record(record, fold.settings))
+    folded = cell.state.apply_record(fold.head + 1, fold.encoded(record))
     assert not folded.void
     cell.scheduler.follow(folded)
     cell.bind(request.name)

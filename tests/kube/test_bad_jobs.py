@@ -240,9 +240,8 @@ async def group_larger_than_cluster(target: InvalidInputCell) -> None:
     await target.until_is("an Event on the PodGroup", told, ["EnqueueFailed"])
 
 
-@pytest.mark.parametrize("is_enabled", [False, True])
-async def test_labels_for_faults_that_contradict_one_another(target_of: TargetOf, *, is_enabled: bool) -> None:
-    target = target_of(TOPOLOGY, {"inventory": {"gangs": QUICK}, "dispatcher": {"faults": {"enabled": is_enabled}}})
+async def test_labels_for_faults_that_contradict_one_another(target_of: TargetOf) -> None:
+    target = target_of(TOPOLOGY, {"inventory": {"gangs": QUICK}})
     await target.cell.start()
     await target.group("torn", {"minMember": 2})
     for number, way in enumerate(("grace", "force")):
@@ -250,13 +249,10 @@ async def test_labels_for_faults_that_contradict_one_another(target_of: TargetOf
         await target.pod(f"torn-{number}", a_spec(1), **meta)
     words = "labels.fault-scheduling is 'grace|force': expected one of grace, force, off,"
     await target.until_event("PodGroup", "torn", "FaultLabelIgnored", words)
-    if is_enabled:
-        status = await target.cell.until_status(target.namespace, "podgroup.torn", "rejected")
-        refusal = status.refusal
-        assert refusal is not None
-        assert (refusal.field, refusal.value) == ("labels.fault-scheduling", "grace|force")
-    else:
-        await target.until_running("torn-0", "torn-1")
+    status = await target.cell.until_status(target.namespace, "podgroup.torn", "rejected")
+    refusal = status.refusal
+    assert refusal is not None
+    assert (refusal.field, refusal.value) == ("labels.fault-scheduling", "grace|force")
 
 
 async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_attempt(

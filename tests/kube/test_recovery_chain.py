@@ -17,6 +17,7 @@ from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import How, Recovery, RecoveryStatus
 from berth.schemas.status import JobStatus
+from tests.support.chained_records import append
 from tests.support.inventories import DEADLINE_S, Heard, inventory, make_node, pod_of, set_phase
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_placement
@@ -65,7 +66,7 @@ class Desk:
         return await self.api.get(f"{self.pods}/{name}")
 
     async def append(self, record: Epoch | Round) -> None:
-        self.records = await self.bus.append(encode(record), expected_seq=self.records)
+        self.records = await append(self.bus, record)
 
     async def record(self, **parts: object) -> None:
         number = self.records
@@ -82,7 +83,7 @@ class Desk:
         self.request = request
         job = JobSeen(self.namespace, JOB, request.uid, "accepted", 1, 1, request=request)
         await self.bus.publish(self.bus.subjects.fact_job(self.namespace, JOB), encode(job))
-        await self.append(Epoch(1, 0, 0, 0, "me", Settings(recoveries=1)))
+        await self.append(Epoch(1, 0, 0, 0, "me", Settings()))
         placement = a_placement(["n0", "n1", "n2"], [(0, 1)] * 3)
         await self.record(verdicts=[Verdict(self.namespace, JOB, request.uid, 1, placement)])
         await self.tell_status("placed")

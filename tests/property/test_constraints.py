@@ -24,7 +24,7 @@ class Life:
     def __init__(self) -> None:
         self.history = History("cell")
         self.cell = CoreCell([], keeps=True, **ON)
-        self.history.follow(encode(Epoch(1, 0, 0, 1_000, "test", self.cell.state.fold.settings)))
+        self.history.follow(Epoch(1, 0, 0, 1_000, "test", self.cell.state.fold.settings))
         for subject, message in self.history.begin():
             self.cell.fact(subject, message)
 
@@ -42,7 +42,7 @@ class Life:
             found = self.cell.scheduler.decide(opening)
             refusals = [verdict.refusal for verdict in found.round.verdicts if verdict.refusal is not None]
             assert all(refusal.code != "internal" for refusal in refusals), refusals
-            self.history.follow(encode(found.round))
+            self.history.follow(found.round)
             self.cell.scheduler.adopt(found, self.cell.folded(found.round))
             placed += [verdict for verdict in found.round.verdicts if verdict.placement is not None]
         raise AssertionError("the turns never end")
@@ -68,7 +68,7 @@ class Life:
     def epoch(self) -> None:
         fold = self.cell.state.fold
         record = Epoch(fold.epoch + 1, fold.head, self.cell.state.facts_seq, self.cell.now_ms, "test", fold.settings)
-        self.history.follow(encode(record))
+        self.history.follow(record)
         self.cell.scheduler.begin(self.cell.folded(record).changes)
 
 
@@ -136,7 +136,7 @@ def _rounds(scheduler: Scheduler, state: State) -> list[bytes]:
             return found
         turn = scheduler.decide(opening)
         found.append(encode(turn.round))
-        scheduler.adopt(turn, state.apply_record(state.fold.head + 1, encode(turn.round)))
+        scheduler.adopt(turn, state.apply_record(state.fold.head + 1, state.fold.encoded(turn.round)))
     raise AssertionError("the turns never end")
 
 
@@ -148,7 +148,7 @@ def _rounds_of(life: Life) -> list[bytes]:
             return found
         turn = life.cell.scheduler.decide(opening)
         found.append(encode(turn.round))
-        life.history.follow(found[-1])
+        life.history.follow(turn.round)
         life.cell.scheduler.adopt(turn, life.cell.folded(turn.round))
     raise AssertionError("the turns never end")
 
@@ -170,7 +170,7 @@ async def ledger_of(steps: list[Step], *, shards: int) -> list[bytes]:
                 await cell.user.publish(subject, encode(message))
             await cell.turns(2)
             for record in (await cell.ledger())[history.fold.head :]:
-                history.follow(record)
+                history.follow_stored(record)
         assert await cell.dead() == []
         return await cell.ledger()
     finally:

@@ -22,7 +22,7 @@ from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotBody
 from tests.support.damage import damaged
 
-STORED = Path(__file__).parents[1] / "replay" / "v0.4"
+STORED = Path(__file__).parents[1] / "replay" / "v0.5"
 _ENTRIES = 40
 """Entries of a recording that are looked at: enough for placements, releases and refusals."""
 FROM_BEGINNING = ("switches-2.0", "superpods", "refusals", "restarts")

@@ -65,7 +65,6 @@ class History:
         self.ground = CoreCell(
             [described(number, number % 4) for number in range(NODES - 1)],
             keeps=True,
-            drains=1,
             corrections=1,
             plain_pods=True,
             skims_classes=skims,
@@ -176,7 +175,7 @@ class History:
         state, scheduler = self.copied()
         fold = state.fold
         epoch = Epoch(fold.epoch + 1, fold.head, state.facts_seq, self.ground.now_ms, "test", fold.settings)
-        scheduler.begin(state.apply_record(fold.head + 1, encode(epoch)).changes)
+        scheduler.begin(state.apply_record(fold.head + 1, state.fold.encoded(epoch)).changes)
         for _ in range(TURNS_MAX):
             opening = scheduler.open(self.ground.now_ms).opening
             if opening is None:
@@ -186,7 +185,7 @@ class History:
             assert not [name for name in started if self.request(name).run_ms]
             if started:
                 return  # others may have less room for it
-            scheduler.adopt(recorded, state.apply_record(state.fold.head + 1, encode(recorded.round)))
+            scheduler.adopt(recorded, state.apply_record(state.fold.head + 1, state.fold.encoded(recorded.round)))
         raise AssertionError("turns do not end")
 
 

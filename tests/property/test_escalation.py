@@ -63,7 +63,7 @@ RULES = st.builds(
     limit=st.sampled_from(["", "pod", "job"]),
     has_owner=st.sampled_from([False, False, False, True]),
 )
-SETTINGS = st.builds(Settings, recoveries=st.just(1), plan_before_delete=st.booleans(), reference_parity=st.booleans())
+SETTINGS = st.builds(Settings, plan_before_delete=st.booleans(), reference_parity=st.booleans())
 
 
 class Job:

@@ -19,15 +19,14 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recording import Entry
 from berth.schemas.recovery import Recovery
 from berth.schemas.status import SnapshotBody
-from berth.schemas.versions import encode_record
 from berth.services.binder.work import Work
 
 STORED = Path(__file__).parents[1] / "replay"
 STORIES = (
-    "v0.4/switches-2.0",
-    "v0.4/superpods",
-    "v0.4/chips",
-    "v0.4/restarts",
+    "v0.5/switches-2.0",
+    "v0.5/superpods",
+    "v0.5/chips",
+    "v0.5/restarts",
     "v0.5/recoveries-below-leaves",
     "v0.5/recoveries-in-racks",
     "v0.5/recoveries-with-silent-shards",
@@ -82,7 +81,7 @@ def _verdict(apply: object) -> str:
 
 
 def _written(fold: LedgerFold, record: Round) -> bytes:
-    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+    return fold.encoded(record)
 
 
 @cache

@@ -280,7 +280,7 @@ def check_same(cell: CoreCell, leaving: LeavingPods, found: Placement | NoPlaces
 
 @given(story=stories("common", "model", "plain"), way=switch_worlds.WAYS)
 def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
-    cell = CoreCell(switch_worlds.nodes(), **way.settings | {"round_gangs_max": 100, "recoveries": 1})
+    cell = CoreCell(switch_worlds.nodes(), **way.settings | {"round_gangs_max": 100})
     fact = switch_worlds.topology(is_single_layer=way.is_single_layer, last=switch_worlds.PLACES)
     cell.fact(SUBJECTS.fact_topology(SWITCHES), fact)
     cell.ask(*(a_switch_job(number, *job) for number, job in enumerate(story.jobs)))
@@ -314,7 +314,7 @@ def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
     story=stories("hard", "hard", "soft", "service", "mindie", "levels", "levels", "plain"), way=superpod_worlds.WAYS
 )
 def test_places_in_superpods_racks_and_levels(story: Story, way: superpod_worlds.Way) -> None:
-    cell = CoreCell(superpod_worlds.nodes(), **way.settings | {"round_gangs_max": 100, "recoveries": 1})
+    cell = CoreCell(superpod_worlds.nodes(), **way.settings | {"round_gangs_max": 100})
     requests = (superpod_worlds.a_request(number, superpod_worlds.Step(*job)) for number, job in enumerate(story.jobs))
     cell.ask(*requests)
     leaving = told(cell, story)

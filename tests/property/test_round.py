@@ -191,7 +191,7 @@ def state_of(
         ):
             sequence += 1
             assert state.apply_fact(subject, sequence, encode(fact)).error == ""
-    state.apply_record(1, encode(Epoch(1, 0, 0, 0, "test", Settings())))
+    state.apply_record(1, state.fold.encoded(Epoch(1, 0, 0, 0, "test", Settings())))
     return state
 
 
@@ -292,7 +292,7 @@ def test_a_round_is_what_a_search_over_all_nodes_before_each_pod_decides(
             refused.add(gang.request_class)
             shape, _ = gang.request_class[gang.tasks.index(refusal.task)]
             assert (refusal.nodes_fit, {one.reason: one.nodes for one in refusal.counts}) == plain.counts(shape)
-    state.apply_record(2, encode(record))
+    state.apply_record(2, state.fold.encoded(record))
     check(state)
     columns = ("used", "free", "idle", "cpu_free", "memory_free")
     assert all((getattr(state.table, name) == getattr(plain.table, name)).all() for name in columns)
@@ -350,7 +350,7 @@ def test_a_column_and_a_row_of_a_cell_in_use_get_the_same_answer(
     nodes: list[NodeDescription], conditions: list[NodeCondition], before: list[Gang], shape: Shape, *, shrunk: bool
 ) -> None:
     state = state_of(nodes, named(nodes, conditions))
-    state.apply_record(2, encode(decide(state, before)))
+    state.apply_record(2, state.fold.encoded(decide(state, before)))
     if shrunk:  # a node that has lost what it gave away, and one that is gone
         smaller = [a_node(node.name, "module910bx8", leaf="a", cpu_milli=0) for node in nodes if node.leaf == "a"][1:]
         fact = encode(pack_nodes("leaf-a", smaller))

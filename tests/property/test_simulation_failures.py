@@ -73,7 +73,7 @@ def test_jobs_survive_failures_on_chips_of_their_own_and_the_history_replays(
     plans_first = data.draw(st.booleans())
     cluster = data.draw(st.sampled_from(CLUSTERS))
     faults = data.draw(fault_plans(cluster, strategy))
-    decisions = Settings(queue_policy=policy, reserve_chips=8, recoveries=1, plan_before_delete=plans_first)
+    decisions = Settings(queue_policy=policy, reserve_chips=8, plan_before_delete=plans_first)
     plan = a_plan(*jobs, cluster=cluster, settings=decisions, faults=faults)
     timeline, entries = checked(plan)
     assert timeline.faults is not None
@@ -120,7 +120,7 @@ def test_where_nothing_breaks_in_time_a_run_is_as_without_failures(
     decisions = Settings(queue_policy=policy, reserve_chips=8)
     without = run_of(a_plan(*jobs, cluster=cluster, settings=decisions))[1]
     faults = fault_plan(cluster, strategy=strategy, mtbf_ms=NEVER_MS)
-    decisions = msgspec.structs.replace(decisions, recoveries=1)
+    decisions = msgspec.structs.replace(decisions)
     found = run_of(a_plan(*jobs, cluster=cluster, settings=decisions, faults=faults))[1]
     assert found.faults is not None
     assert found.faults.interruptions == []
@@ -134,7 +134,7 @@ def test_two_runs_with_failures_are_the_same_bytes(
     data: st.DataObject, jobs: list[PlannedJob], strategy: Strategy
 ) -> None:
     faults = data.draw(fault_plans("nodes=4,leaf=2", strategy))
-    plan = a_plan(*jobs, cluster="nodes=4,leaf=2", settings=Settings(recoveries=1), faults=faults)
+    plan = a_plan(*jobs, cluster="nodes=4,leaf=2", settings=Settings(), faults=faults)
     first, second = run_of(plan), run_of(plan)
     assert msgspec.msgpack.encode(first[1]) == msgspec.msgpack.encode(second[1])
     assert first[2] == second[2]

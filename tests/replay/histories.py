@@ -1,8 +1,7 @@
 """The recordings beside this file, made by real dispatchers and scorers on a bus in memory.
 
-``python -m tests.replay.histories`` writes those of this release that are not there. A recording that was released is
-never made anew: it says what that release decided. That of 0.3 was written by a dispatcher of 0.3.0 on steps as those
-of ``chips`` here.
+``python -m tests.replay.histories`` writes those that are not there. Until 0.5.0 is tagged, they are made anew when a
+decision or a format changes.
 """
 
 import asyncio
@@ -34,9 +33,7 @@ from tests.support.unreliable_cells import FAULTS, UnreliableCell
 from tests.support.worlds import Step, World, nodes_of_a_small_cell
 
 FOLDER: Final = Path(__file__).parent
-RELEASE: Final = "v0.4"
-NEXT: Final = "v0.5"
-"""The release to come: its recordings are made anew as long as its decisions change."""
+RELEASE: Final = "v0.5"
 _VERBS: Final = (
     ("submit",) * 8
     + ("ended",) * 4
@@ -252,7 +249,7 @@ HISTORIES_NEXT: Final[dict[str, tuple[History, bool]]] = {
     "recoveries-in-superpods": (_recoveries("superpod910a3x16"), False),
     "recoveries-with-silent-shards": (_recoveries("module910bx8", shards=3), False),
 }
-"""Those of the release to come; a snapshot is one with most gangs that recover."""
+"""The same for those with faults of jobs; a snapshot is one with most gangs that recover."""
 
 
 def sleepiest(snapshots: Sequence[SnapshotBody]) -> SnapshotBody:
@@ -299,7 +296,7 @@ def main() -> None:
     for name, (history, from_snapshot) in HISTORIES.items():
         _write(FOLDER / RELEASE / f"{name}.berthlog", recorded(history, from_snapshot=from_snapshot))
     for name, (history, from_snapshot) in HISTORIES_NEXT.items():
-        _write(FOLDER / NEXT / f"{name}.berthlog", recorded(history, from_snapshot=from_snapshot, recovers=True))
+        _write(FOLDER / RELEASE / f"{name}.berthlog", recorded(history, from_snapshot=from_snapshot, recovers=True))
 
 
 def _write(path: Path, making: Coroutine[Any, Any, bytes]) -> None:

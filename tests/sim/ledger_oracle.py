@@ -1,9 +1,8 @@
 """Which messages of the ledger count, computed anew from their bytes.
 
 Nothing here is the product's: an error in the code by which all readers agree which records count would make all of
-them agree on something wrong. A message counts if it is a record, has the right digest where the leading epoch asks for
-one, is of the leading epoch or begins a later one, and names the message before it. ``docs/decisions/ledger-chain.md``
-has the rule.
+them agree on something wrong. A message counts if it is a record, has the right digest, is of the leading epoch or
+begins a later one, and names the message before it. ``docs/decisions/ledger-chain.md`` has the rule.
 """
 
 import hashlib
@@ -12,12 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.ledger import Epoch, Settings
-
 _EPOCH: Final = "ledger.epoch"
 _ROUND: Final = "ledger.round"
-_SETTINGS: Final = Epoch.__struct_fields__.index("settings")
-_CHAIN: Final = Settings.__struct_fields__.index("chain")
 _DIGEST_BYTES: Final = 16
 
 
@@ -26,7 +21,6 @@ class Position(NamedTuple):
 
     sequence: int = 0
     epoch: int = 0
-    is_chained: bool = False
     digest: bytes = bytes(_DIGEST_BYTES)
 
 
@@ -81,16 +75,13 @@ def _after(before: Position, sequence: int, data: bytes) -> Position | None:
     if message.kind not in {_EPOCH, _ROUND}:
         return None
     begins = message.kind == _EPOCH
-    asks = bool(fields[_SETTINGS][_CHAIN]) if begins else before.is_chained
-    digest = before.digest
-    if before.is_chained or asks:
-        digest = digest_of(before.digest, sequence, message)
-        if message.digest != digest:
-            return None
+    digest = digest_of(before.digest, sequence, message)
+    if message.digest != digest:
+        return None
     is_next = epoch > before.epoch if begins else epoch == before.epoch
     if not is_next or base != sequence - 1:
         return None
-    return Position(sequence, epoch, asks, digest)
+    return Position(sequence, epoch, digest)
 
 
 def digest_of(before: bytes, sequence: int, message: _Message) -> bytes:

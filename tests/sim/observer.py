@@ -236,7 +236,7 @@ class Observer:
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
         at = position_of(base)
-        self.oracle = LedgerOracle(Position(base.ledger_seq, at.epoch, at.in_force, at.digest))
+        self.oracle = LedgerOracle(Position(base.ledger_seq, at.epoch, at.digest))
         if base is not BEGINNING:
             loaded = self.state.load(base)
             if loaded.waiting is not None:

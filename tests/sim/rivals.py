@@ -5,7 +5,7 @@ from typing import Final
 
 from berth.schemas.chain import chained
 from berth.schemas.envelope import encode, sealed
-from berth.schemas.ledger import Epoch, Release, Round, Settings
+from berth.schemas.ledger import Epoch, Release, Round
 from berth.schemas.message import Message
 from berth.schemas.status import Heartbeat, LeaseHeld
 from berth.schemas.subjects import StreamName
@@ -95,27 +95,24 @@ class Rivals(Stage):
             3: (at.epoch, at.sequence),  # an epoch that began already
             4: (at.epoch, at.sequence - 1),  # decided before the last record
             5: (at.epoch + 1, at.sequence - 1),
-            6: (at.epoch, at.sequence if at.is_chained else at.sequence - 1),  # nothing is wrong with it but its digest
+            6: (at.epoch, at.sequence),  # nothing is wrong with it but its digest
         }
         epoch, base = heads.get(kind, heads[2])
         facts_seq, at_ms = self.observer.state.facts_seq, self.cell.clocks["bus"].now_ms()
         message: Message = Round(epoch, base, facts_seq, at_ms, fold.rounds + 1, releases=releases)
         if kind in {3, 5}:
             message = Epoch(epoch, base, facts_seq, at_ms, "nobody", fold.settings)
-        return _sealed(message, at, fold.settings, is_right=kind != STRAYS - 1)
+        return _sealed(message, at, is_right=kind != STRAYS - 1)
 
 
-def _sealed(message: Message, at: Position, settings: Settings, *, is_right: bool) -> bytes:
-    """Bytes of a record; where a digest is asked for it has one, which alone does not keep it from counting if right.
+def _sealed(message: Message, at: Position, *, is_right: bool) -> bytes:
+    """Bytes of a record with a digest, which alone does not keep it from counting if it is right.
 
     Args:
         message: The record.
         at: End of the ledger.
-        settings: Of the leading epoch.
         is_right: Whether the digest is right.
     """
     envelope = sealed(message)
-    if not settings.chain:
-        return envelope.encode()
     digest = chained(at.digest if is_right else b"another", at.sequence + 1, envelope)
     return type(envelope)(envelope.kind, envelope.version, envelope.body, envelope.release, digest).encode()

@@ -37,9 +37,9 @@ class ShardReplay(Replay):
             self._scorers.hear(entry)
         return found
 
-    def _decided(self, record: Round, missing_shards: MissingShards, *, skip: bool) -> _Own:
-        if self._scorers is None or missing_shards.missing or skip:
-            return super()._decided(record, missing_shards, skip=skip)
+    def _decided(self, record: Round) -> _Own:
+        if self._scorers is None or record.missing:
+            return super()._decided(record)
         opening = opening_for(self.scheduler, record)
         if opening is None:
             return _Own(opening, None)

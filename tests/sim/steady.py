@@ -133,7 +133,7 @@ class Steady:
         """
         observer = self._world.observer
         fold = observer.state.fold
-        if not fold.settings.has_steps or not observer.has_strangers:
+        if not observer.has_strangers:
             return
         pods = [pod for pod in self._world.cell.kube.objects(PODS) if _uses_chips(pod)]
         for pod in pods:

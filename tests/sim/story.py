@@ -181,7 +181,6 @@ def draw(seed: int) -> Story:
     if has_strangers(seed):
         drawn += ["stranger"] * 5 + ["reject"] * 2 + ["mount"] * 4
     if _is_contested(seed):
-        settings.decisions["chain"] = seed // CONTESTED % 2
         drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]
     events = [_event(chance, verb) for verb in drawn]
     if _has_busy_owners(seed):
@@ -210,7 +209,6 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "tombstone_after_ms": (0, 2_000, 15_000),
         "plain_pods": (False,),
         "skims_classes": (False,),
-        "drains": (0,),
         "needs_health": (False,),
     }
     found |= {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}
@@ -220,7 +218,7 @@ def _decisions(chance: Random) -> dict[str, Any]:
 def _faults(chance: Random) -> dict[str, Any]:
     if chance.random() < 0.4:
         return {}
-    found: dict[str, Any] = {"enabled": True, "plan_before_delete": chance.random() < 0.5}
+    found: dict[str, Any] = {"plan_before_delete": chance.random() < 0.5}
     rare: dict[str, tuple[Any, ...]] = {
         "fault_wait_ms": (0, 5_000),
         "hold_places_ms": (0, 5_000),

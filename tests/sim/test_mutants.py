@@ -174,8 +174,8 @@ def test_a_seed_of_the_real_simulation_kills_a_real_mutant(tmp_path: Path, capsy
 # The oracle.
 
 
-def epoch(number: int, base: int, *, chain: int) -> Epoch:
-    return Epoch(number, base, 0, 0, "holder", Settings(chain=chain))
+def epoch(number: int, base: int) -> Epoch:
+    return Epoch(number, base, 0, 0, "holder", Settings())
 
 
 def sealed_at(message: Message, sequence: int, before: bytes) -> tuple[bytes, bytes]:
@@ -185,25 +185,32 @@ def sealed_at(message: Message, sequence: int, before: bytes) -> tuple[bytes, by
     return msgspec.structs.replace(envelope, chain=digest).encode(), digest
 
 
-def test_the_oracle_knows_epochs_and_bases_without_a_chain() -> None:
+def test_the_oracle_knows_epochs_and_bases() -> None:
     oracle = LedgerOracle()
-    assert oracle.read(1, encode(epoch(1, 0, chain=0)))
-    assert oracle.read(2, encode(Round(1, 1, 0, 0, 1)))
-    assert not oracle.read(3, encode(Round(1, 1, 0, 0, 2))), "another base"
-    assert not oracle.read(4, encode(Round(2, 3, 0, 0, 2))), "another epoch"
-    assert not oracle.read(5, encode(epoch(1, 4, chain=0))), "an epoch that began already"
+
+    def read(sequence: int, message: Message) -> bool:
+        return oracle.read(sequence, sealed_at(message, sequence, before)[0])
+
+    before = FIRST
+    assert read(1, epoch(1, 0))
+    before = oracle.position.digest
+    assert read(2, Round(1, 1, 0, 0, 1))
+    before = oracle.position.digest
+    assert not read(3, Round(1, 1, 0, 0, 2)), "another base"
+    assert not read(4, Round(2, 3, 0, 0, 2)), "another epoch"
+    assert not read(5, epoch(1, 4)), "an epoch that began already"
     assert not oracle.read(6, encode(TimerSeen(1))), "no record"
     assert not oracle.read(7, b"nothing")
-    assert oracle.read(8, encode(epoch(2, 7, chain=0)))
+    assert read(8, epoch(2, 7))
     assert oracle.position[:2] == (8, 2)
-    assert oracle.read(8, encode(Round(1, 7, 0, 0, 2))), "the stream was cut, and this is stored instead"
+    assert read(8, Round(1, 7, 0, 0, 2)), "the stream was cut, and this is stored instead"
     with pytest.raises(ValueError, match="message 12 follows on 8"):
         oracle.read(12, b"")
 
 
 def test_the_oracle_knows_the_chain() -> None:
     oracle = LedgerOracle()
-    first, digest = sealed_at(epoch(1, 0, chain=1), 1, FIRST)
+    first, digest = sealed_at(epoch(1, 0), 1, FIRST)
     assert oracle.read(1, first)
     assert not oracle.read(2, encode(Round(1, 1, 0, 0, 1))), "no digest"
     assert not oracle.read(3, sealed_at(Round(1, 2, 0, 0, 1), 3, FIRST)[0]), "another digest"

@@ -89,9 +89,8 @@ def test_28_an_owner_whose_pod_was_rejected_tries_that_node_last(rejection: tupl
     assert [scene.node_of(f"dep-{number}") for number in range(6)] == ["n0", "n1", "n1", "n1", "n1", "n0"]
 
 
-@pytest.mark.parametrize("faults", [{}, {"enabled": True}], ids=["faults are left", "faults are handled"])
-def test_a_rank_whose_node_changed_after_others_were_bound_gets_another_place_alone(faults: dict[str, Any]) -> None:
-    scene = Scene(topology(3), agents=ALONE, faults=faults)
+def test_a_rank_whose_node_changed_after_others_were_bound_gets_another_place_alone() -> None:
+    scene = Scene(topology(3), agents=ALONE)
     denied = RefusedError("admission webhook denied the request", status=422)
 
     async def script(scene: Scene) -> None:

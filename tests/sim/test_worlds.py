@@ -95,7 +95,7 @@ def test_wrong_requests_have_every_refusal_that_a_request_can_have() -> None:
 
 def _recovering(settings: Settings) -> Settings:
     fields = {name: getattr(settings, name) for name in Settings.__struct_fields__}
-    return Settings(**{**fields, "recoveries": 1})
+    return Settings(**fields)
 
 
 @pytest.mark.parametrize("body", BODIES)

@@ -28,11 +28,10 @@ from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodeHealth, NodesSeen
 from berth.schemas.intake import JobRequest
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName, Subjects
-from berth.schemas.versions import encode_record
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import STORAGE, Taker
 from berth.services.inventory.gangs.settings import GangSettings
@@ -123,11 +122,7 @@ class AllowedNodes:
 
     def _begin(self) -> None:
         epoch = Epoch(1, 0, 0, self._now_ms, "test", self._settings)
-        self._scheduler.begin(self._state.apply_record(1, self._encoded(epoch)).changes)
-
-    def _encoded(self, record: Epoch | Round) -> bytes:
-        fold = self._state.fold
-        return encode_record(record, self._settings, chain=fold.chain, sequence=fold.head + 1)
+        self._scheduler.begin(self._state.apply_record(1, self._state.fold.encoded(epoch)).changes)
 
     def _hear(self, subject: str, data: bytes) -> None:
         applied = self._state.apply_fact(subject, self._state.facts_seq + 1, data)
@@ -146,7 +141,7 @@ class AllowedNodes:
         if opened.opening is not None:
             found = self._scheduler.decide(opened.opening)
             head = self._state.fold.head + 1
-            self._scheduler.adopt(found, self._state.apply_record(head, self._encoded(found.round)))
+            self._scheduler.adopt(found, self._state.apply_record(head, self._state.fold.encoded(found.round)))
 
     def _judge(self, request: JobRequest, state: str) -> None:
         self._judged += 1

@@ -11,6 +11,7 @@ from berth.schemas.recovery import How, Recovery, Scope
 from berth.schemas.subjects import StreamName
 from berth.services.binder.cluster import Gang
 from tests.support.binder_cluster import World
+from tests.support.chained_records import append
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of, pods_of
 from tests.support.waiting import until_true
 
@@ -30,7 +31,7 @@ class BinderLedger:
         self.records = 0
 
     async def append(self, record: Epoch | Round) -> None:
-        self.records = await self.bus.append(encode(record), expected_seq=self.records)
+        self.records = await append(self.bus, record)
 
     async def place(self, gang: Gang, count: int) -> None:
         rows = []
@@ -84,7 +85,7 @@ class Story:
         """The gang runs."""
         await self.make(*range(4))
         gang = self.gang
-        await self.cell.append(Epoch(1, 0, 0, 0, "me", Settings(recoveries=1)))
+        await self.cell.append(Epoch(1, 0, 0, 0, "me", Settings()))
         await self.record(verdicts=[Verdict(gang.namespace, gang.name, gang.uid, 1, gang.placement)])
         await self.until_outcome(0, bound=4)
         await self.publish_pods({})

@@ -14,6 +14,7 @@ from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, PreferredPods, SpreadTerm
@@ -236,7 +237,11 @@ class History:
         ]
         return Oracle(nodes, [*self.foreign, *pods], self.namespaces, self.failed)
 
-    def follow(self, data: bytes) -> None:
+    def follow(self, record: Epoch | Round) -> None:
+        """Take over a record as its leader would store it; see :meth:`follow_stored`."""
+        self.follow_stored(self.fold.encoded(record))
+
+    def follow_stored(self, data: bytes) -> None:
         """Take over a record, and see that each gang that it places breaks no constraint, pod after pod.
 
         Raises:

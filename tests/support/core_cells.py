@@ -21,7 +21,6 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import Subjects
-from berth.schemas.versions import encode_record
 from tests.support.cells import a_node
 
 SUBJECTS = Subjects("cell")
@@ -46,8 +45,8 @@ class CoreCell:
         assert not applied.error
         self.scheduler.note(applied.changes)
 
-    def folded(self, message: Message) -> Folded:
-        folded = self.state.apply_record(self.state.fold.head + 1, encode(message))
+    def folded(self, message: Epoch | Round) -> Folded:
+        folded = self.state.apply_record(self.state.fold.head + 1, self.state.fold.encoded(message))
         assert not folded.void
         return folded
 
@@ -109,7 +108,7 @@ class CoreCell:
         """Fold a round with one step of a recovery alone; the setting ``recoveries`` must be on."""
         fold = self.state.fold
         record = Round(1, fold.head, self.state.facts_seq, self.now_ms, fold.rounds + 1, recoveries=[recovery])
-        folded = self.state.apply_record(fold.head + 1, encode_record(record, fold.settings))
+        folded = self.state.apply_record(fold.head + 1, fold.encoded(record))
         assert not folded.void
         self.scheduler.follow(folded)
 

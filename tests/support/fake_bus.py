@@ -17,6 +17,7 @@ from berth.runtime.bus.signatures import Signatures
 from berth.runtime.bus.wire import size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.runtime.inboxes import ANYBODY
+from berth.schemas.envelope import OlderVersionError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
 
@@ -224,9 +225,17 @@ class FakeBus:
         del replicas, max_bytes, max_age_s, waits_for  # memory has none of them
         self._check()
         for spec in self._specs.values():
+            if self.subjects.stream(spec.name) in self.server.streams:
+                await self.see_format(spec.name)
+        for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
             await self._stream(spec.name)
         self.server.wake()
+
+    async def see_format(self, stream: StreamName) -> None:
+        found = await self._stream(stream)
+        if found.last_seq and found.is_older:
+            raise OlderVersionError(f"stream {self.subjects.stream(stream)}")
 
     async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
         await self._stream(beside)

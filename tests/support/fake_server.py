@@ -46,6 +46,8 @@ class FakeStream:
         self.expires_ms: dict[int, int] = {}
         self.newest: dict[str, int] = {}
         self.floor = 0
+        self.is_older = False
+        """It is of a release before 0.5."""
         self._replaced: dict[str, Stored] = {}
         """The message before the latest one of each subject, where a floor allows purges."""
         self._ghosts: list[Stored] = []

@@ -46,7 +46,7 @@ class FaultCell(CoreCell):
 
     def __init__(self, nodes: Iterable[NodeDescription], **settings: object) -> None:
         self.published: dict[str, tuple[list[NodeDescription], list[NodeCondition]]] = {}
-        super().__init__(list(nodes), keeps=True, corrections=1, **{"recoveries": 1, **settings})
+        super().__init__(list(nodes), keeps=True, corrections=1, **settings)
         self.pods: dict[str, dict[int, Pod]] = {}
         self.waits_ms: dict[str, dict[int, int]] = {}
         self.records: list[Round] = []

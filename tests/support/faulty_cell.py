@@ -29,7 +29,6 @@ COUNTERS: Final = "/api/v1/namespaces/volcano-system/configmaps"
 REASONS: Final = "/api/v1/namespaces/mindx-dl/configmaps"
 DEADLINE_S: Final = 30.0
 FAULTS: Final = {
-    "enabled": True,
     "escalate_block_ms": 1_000,
     "escalate_superpod_ms": 2_000,
     "escalate_job_ms": 4_000,

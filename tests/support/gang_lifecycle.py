@@ -24,7 +24,6 @@ class Life:
         attempt: As above.
         attempts_max: Setting.
         corrections: Setting.
-        recoveries: Setting.
         is_placed: Whether it is; otherwise its job waits, and no record knows of it.
     """
 
@@ -34,7 +33,6 @@ class Life:
         attempt: int = 1,
         attempts_max: int = 3,
         corrections: int = 0,
-        recoveries: int = 0,
         is_placed: bool = True,
     ) -> None:
         self.state = State(keeps=True)
@@ -43,10 +41,8 @@ class Life:
         """Time of the next record."""
         self.to_examine: dict[str, None] = {}
         """Gangs that the facts and records so far ask to be examined."""
-        epoch = Epoch(
-            1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, corrections=corrections, recoveries=recoveries)
-        )
-        self.to_examine.update(self.state.apply_record(1, encode(epoch)).changes.gangs_to_examine)
+        epoch = Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, corrections=corrections))
+        self.to_examine.update(self.state.apply_record(1, self.state.fold.encoded(epoch)).changes.gangs_to_examine)
         self.job("accepted")
         if is_placed:
             self.place(attempt)
@@ -94,7 +90,9 @@ class Life:
         self.record(head + 1, record)
 
     def record(self, sequence: int, record: Round) -> None:
-        self.to_examine.update(self.state.apply_record(sequence, encode(record)).changes.gangs_to_examine)
+        self.to_examine.update(
+            self.state.apply_record(sequence, self.state.fold.encoded(record)).changes.gangs_to_examine
+        )
 
     def due(self) -> Due:
         found = examine(self.state, self.to_examine, at_ms=self.at_ms)

@@ -8,9 +8,9 @@ from berth.schemas.columns import pack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
-from berth.schemas.message import Message
 from berth.schemas.placement import Placement, Run, SwitchPart, placement_of
 from berth.schemas.subjects import StreamName
+from tests.support.chained_records import append
 
 RESOURCE = "huawei.com/Ascend910"
 
@@ -81,5 +81,5 @@ class LeafLedger:
     async def _head(self) -> int:
         return (await self._bus.state(StreamName.LEDGER)).last_seq
 
-    async def _append(self, record: Message) -> int:
-        return await self._bus.publish(self._bus.subjects.ledger, encode(record))
+    async def _append(self, record: Epoch | Round) -> int:
+        return await append(self._bus, record)

@@ -108,7 +108,7 @@ def mark(cell: Cell) -> None:
     for sequence, stored in list(messages.items()):
         before = open_envelope(stored.data)
         record = marked(body_of(before, _KINDS[before.kind]))
-        after = sealed(record, version=before.version, release=before.release)
+        after = sealed(record)
         digest = chained(digest, sequence, after)
         messages[sequence] = stored._replace(data=msgspec.structs.replace(after, chain=digest).encode())
 

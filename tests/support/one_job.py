@@ -12,7 +12,6 @@ from berth.schemas.message import Message
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.refusal import Refusal
-from berth.schemas.versions import encode_record
 from tests.support.cells import a_job
 
 P = PodPhase
@@ -26,7 +25,7 @@ class OneJob:
     def __init__(self) -> None:
         self.state = State(keeps=True)
         self.source = JobEvents(self.state)
-        self.settings = Settings(recoveries=1, corrections=1)
+        self.settings = Settings(corrections=1)
         self.record(Epoch(1, 0, 0, 0, "h", self.settings))
 
     def fact(self, kind: str, message: Message, *, name: str = "j") -> list[JobEvent]:
@@ -53,7 +52,7 @@ class OneJob:
         return self.fact("outcome", OutcomeSeen("team", "j", "u", attempt, "bound", 2, at_ms=80, step=done, done=done))
 
     def record(self, message: Epoch | Round) -> list[JobEvent]:
-        data = encode_record(message, self.settings)
+        data = self.state.fold.encoded(message)
         _, found = self.source.apply_link(self.state.fold.link(self.state.fold.head + 1, data))
         return found
 

@@ -8,6 +8,7 @@ from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.recording import Entry, RecordingHead
 from berth.schemas.status import SnapshotBody
+from tests.support.chained_records import rechained
 
 
 def head_at(ledger_seq: int = 0, facts_seq: int = 0) -> RecordingHead:
@@ -36,12 +37,13 @@ def history(knew: Sequence[int], facts: int) -> list[Entry]:
         entries += [tick(sequence) for sequence in range(fact + 1, known + 1)]
         fact = max(fact, known)
         entries.append(decision(number, known))
-    return [*entries, *(tick(sequence) for sequence in range(fact + 1, facts + 1))]
+    return rechained([*entries, *(tick(sequence) for sequence in range(fact + 1, facts + 1))])
 
 
 def file_of(entries: Sequence[Entry], head: RecordingHead | None = None) -> bytes:
-    """Bytes of a recording."""
-    return b"".join(frames_of(head or head_at(), entries))
+    """Bytes of a recording whose records are chained."""
+    head = head or head_at()
+    return b"".join(frames_of(head, rechained(entries, head.start)))
 
 
 def reading_of(data: bytes, *, salvage: bool = False, piece: int = 1000) -> Reading:

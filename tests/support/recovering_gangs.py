@@ -29,7 +29,6 @@ from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart
 from berth.schemas.recording import Entry
 from berth.schemas.recovery import How, Scope
 from berth.schemas.status import SnapshotBody
-from berth.schemas.versions import encode_record
 from tests.support.cells import a_job, a_node
 
 P = PodPhase
@@ -91,7 +90,7 @@ class RecoveringGangs:
     """A state with some jobs."""
 
     def __init__(self, jobs: Sequence[Job], **changes: object) -> None:
-        self.settings = Settings(recoveries=1, corrections=1, attempts_max=2, **changes)  # type: ignore[arg-type]  # fields
+        self.settings = Settings(corrections=1, attempts_max=2, **changes)  # type: ignore[arg-type]  # fields
         self.state = State(keeps=True)
         self.jobs = {job.name: job for job in jobs}
         self.to_examine: dict[str, None] = {}
@@ -110,7 +109,7 @@ class RecoveringGangs:
             self.job_fact(job)
 
     def append(self, message: Epoch | Round) -> Folded:
-        data = encode_record(message, self.settings)
+        data = self.state.fold.encoded(message)
         self.records.append(data)
         folded = self.state.apply_record(self.state.fold.head + 1, data)
         assert not folded.void

@@ -35,7 +35,7 @@ class RecoveringWorld:
         product: Of its nodes: ``module910bx8``, below leaf switches, ``superpod910a3x16`` or ``superpod950x8``.
     """
 
-    FAULTS: Final = FaultsConfig(enabled=True)
+    FAULTS: Final = FaultsConfig()
 
     def __init__(self, cell: Cell, product: str = "module910bx8") -> None:
         self.cell = cell

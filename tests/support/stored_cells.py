@@ -14,9 +14,9 @@ from tests.support.fake_server import FakeStream
 GARBAGE: Final = b"\xff no message"
 
 
-async def grown(*names: str, chain: int = 1) -> Cell:
+async def grown(*names: str) -> Cell:
     """A cell in which jobs were placed one after the other, with a snapshot after each; it goes on."""
-    cell = await Cell(chain=chain).open()
+    cell = await Cell().open()
     await cell.nodes([a_node("a"), a_node("b")])
     for name in names:
         await placed(cell, a_job(name, chips=2))

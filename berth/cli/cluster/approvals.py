@@ -45,7 +45,6 @@ def approve(
         lasts_ms = option_ms("--for", lasts)
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
-            see_recovers(state)
             now_ms = SystemClock().now_ms()
             held = held_of(state, now_ms)
             if withdraw:
@@ -85,16 +84,6 @@ def see_wish(kind: str, reason: str) -> None:
         raise CommandError(f"the kind is {kind!r}, expected {listed(sorted(REPORTED), most=8)}", code=WRONG_USE)
     if len(reason) > REASON_MAX:
         raise CommandError(f"--reason has {len(reason)} characters, expected at most {REASON_MAX}", code=WRONG_USE)
-
-
-def see_recovers(state: State) -> None:
-    """See that the dispatcher handles faults.
-
-    Raises:
-        CommandError: It does not.
-    """
-    if not state.fold.settings.recovers:
-        raise CommandError("nothing restarts for faults: faults.enabled of the dispatcher is off", code=FAILED)
 
 
 def approved_rows(

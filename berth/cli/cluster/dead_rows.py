@@ -8,7 +8,7 @@ import msgspec
 from berth.runtime.dead_letters.letters import Letter
 from berth.runtime.dead_letters.rows import LetterRow, row_of
 from berth.schemas.catalogue import MESSAGES
-from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, VersionError, body_of, open_envelope
 
 Form = Literal["message", "json", "text", "bytes", "none"]
 _BY_KIND: Final = {message.KIND: message for message in MESSAGES}
@@ -93,7 +93,7 @@ def _body(envelope: Envelope) -> Any:  # noqa: ANN401  # a tree of any form
     if known is not None:
         try:
             return _tree(body_of(envelope, known))
-        except (DecodeError, NewerVersionError):
+        except (DecodeError, VersionError):
             pass  # shown without names
     try:
         found = msgspec.msgpack.decode(envelope.body)

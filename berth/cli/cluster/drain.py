@@ -71,7 +71,7 @@ def drain(
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
             chosen = chosen_target(name, kind, known_names(state))
-            see_enabled(state)
+            see_led(state)
             wish = DrainSeen(
                 *chosen, since_ms=since_ms, grace_ms=grace_ms, by=caller(), reason=reason, at_ms=now_ms, force=force
             )
@@ -80,7 +80,7 @@ def drain(
         if options.json:
             emit(result)
         else:
-            for line in sentences(result, now_ms, moves=state.fold.settings.recovers):
+            for line in sentences(result, now_ms):
                 print_result(line)
 
     return run(work)
@@ -187,15 +187,14 @@ def _only(found: list[Target]) -> Target:
     return found[0]
 
 
-def see_enabled(state: State) -> None:
-    """See that the dispatcher acts on drains.
+def see_led(state: State) -> None:
+    """See that a dispatcher has led the cell.
 
     Raises:
-        CommandError: It does not.
+        CommandError: None has.
     """
-    if not state.fold.epoch or not state.fold.settings.drains:
-        words = "decisions.drains of the dispatcher is 0" if state.fold.epoch else "no dispatcher has led this cell yet"
-        raise CommandError(f"drains have no effect: {words}", code=FAILED)
+    if not state.fold.epoch:
+        raise CommandError("drains have no effect: no dispatcher has led this cell yet", code=FAILED)
 
 
 def still_drained(state: State, target: Target) -> str:
@@ -206,13 +205,12 @@ def still_drained(state: State, target: Target) -> str:
     return f"{listed(rest)}, which other drains concern" if rest else ""
 
 
-def sentences(result: DrainRow, now_ms: int, *, moves: bool) -> list[str]:
+def sentences(result: DrainRow, now_ms: int) -> list[str]:
     """What a drain does.
 
     Args:
         result: The drain.
         now_ms: The time.
-        moves: Jobs that are there are moved.
     """
     nodes = f", {len(result.nodes)} nodes," if result.kind != "node" else ""
     begin = f"{_named((result.kind, result.name))}{nodes} accepts no new work {since_words(result.since_ms, now_ms)}"
@@ -220,12 +218,12 @@ def sentences(result: DrainRow, now_ms: int, *, moves: bool) -> list[str]:
         begin += "; until then only jobs start there that are expected to end in time"
     if not result.jobs:
         return [begin, "no job is there"]
-    stay = [job for job in result.jobs if moves and job.unowned and not result.force]
+    stay = [job for job in result.jobs if job.unowned and not result.force]
     leave = [job for job in result.jobs if job not in stay]
     lines = [begin]
     if leave:
         jobs = listed(map(ranks_words, leave), most=8)
-        lines.append(f"jobs there {'are moved then' if moves else 'run on until they end'}: {jobs}")
+        lines.append(f"jobs there are moved then: {jobs}")
     if stay:
         jobs = listed(map(ranks_words, stay), most=8)
         lines.append(f"jobs there run on, because no controller makes their pods anew (--force ends them): {jobs}")

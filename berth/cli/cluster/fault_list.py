@@ -27,7 +27,6 @@ from berth.schemas.fault_facts import FAULT_SCHEDULING, GroupSeen
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.subjects import StreamName
 
-NOT_RESTARTED: Final = "faults.enabled of the dispatcher is off: nothing is deleted or moved for these faults"
 NO_FAULTS: Final = "no node, chip or job is faulty"
 
 
@@ -111,8 +110,6 @@ class FaultsRow(msgspec.Struct, frozen=True):
 
     nodes: list[NodeFaultRow]
     jobs: list[FaultyJobRow]
-    restarts_jobs: bool
-    """Whether Berth restarts jobs after faults: ``faults.enabled`` of the dispatcher."""
     drains: list[DrainRow] = []
     """What is drained, and the jobs there."""
     recoveries: list[RecoveringRow] = []
@@ -155,7 +152,6 @@ def row_of(found: CellFaults, state: State | None = None) -> FaultsRow:
     return FaultsRow(
         [_node(fault) for fault in found.nodes],
         [_job(job) for job in found.jobs],
-        restarts_jobs=state is not None and state.fold.settings.recovers,
         recoveries=_recovering(state) if state is not None else [],
     )
 
@@ -247,8 +243,6 @@ def show(found: FaultsRow, now_ms: int) -> None:
         print_result(line)
     for one in found.recoveries:
         print_result(f"{one.namespace}/{one.name} recovers: {one.line}")
-    if not found.restarts_jobs:
-        print_result(NOT_RESTARTED)
 
 
 def _show_pods(affected: Sequence[FaultyJobRow]) -> None:

@@ -51,7 +51,7 @@ class BrokenRow(msgspec.Struct, frozen=True):
     code: str
     lasts_ms: int
     mend: bool
-    """It is repaired; the name is that of release 0.4."""
+    """It is repaired."""
     leaf: bool = False
     """The name is that of a leaf switch."""
     pod: str = ""

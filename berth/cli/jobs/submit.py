@@ -43,7 +43,7 @@ from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 
 _VERDICT_S: Final = 10.0
-_STRICT: Final = msgspec.structs.replace(RELEASE, strict_job_shape=True, strict_label_values=True, recoveries=1)
+_STRICT: Final = msgspec.structs.replace(RELEASE, strict_job_shape=True, strict_label_values=True)
 """Settings that accept least of those that a cell may have for requests that it decides by this release's rules."""
 
 

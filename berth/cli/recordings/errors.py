@@ -7,7 +7,7 @@ from pathlib import Path
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.errors import HistoryError, InvariantError
 from berth.formats.recordings.recording import RecordingError
-from berth.schemas.envelope import DecodeError, NewerVersionError
+from berth.schemas.envelope import DecodeError, VersionError
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
         raise CommandError(f"{file}: {error}{more}") from error
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror or error}", code=WRONG_USE) from error
-    except NewerVersionError as error:
+    except VersionError as error:
         raise CommandError(f"{file}: {error}", code=WRONG_USE) from error
     except (HistoryError, InvariantError, DecodeError) as error:
         raise CommandError(f"{file}: impossible history: {error}") from error

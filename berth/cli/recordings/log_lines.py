@@ -12,7 +12,7 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize, ranges
 from berth.formats.shown import Shown, shown
 from berth.schemas.columns import unpack, unpack_names
-from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, VersionError, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -77,7 +77,7 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
 
     Raises:
         DecodeError: It cannot be decoded.
-        NewerVersionError: It is a record that only a newer release reads.
+        VersionError: It is a record that only another release reads.
     """
     envelope = open_envelope(entry.data)
     if not entry.subject:
@@ -105,7 +105,7 @@ class Lines:
                 return f"{what}  {'':27}  {envelope.kind}: not known to this release"
             at_ms = getattr(body, "at_ms", 0)
             return f"{what}  {moment(at_ms) if at_ms else '':27}  {self._words(body)}"
-        except NewerVersionError as error:
+        except VersionError as error:
             return f"{what}  {'':27}  {error}"
         except (DecodeError, ValueError) as error:
             return f"{what}  {'':27}  does not decode: {error}"
@@ -143,7 +143,7 @@ def tree_of(entry: Entry) -> dict[str, Any]:
         tree["subject"] = entry.subject
     try:
         envelope, body = opened(entry)
-    except (DecodeError, NewerVersionError) as error:
+    except (DecodeError, VersionError) as error:
         return tree | {"error": str(error), "data": base64.b64encode(entry.data).decode()}
     tree["kind"] = envelope.kind
     return tree | ({"data": base64.b64encode(entry.data).decode()} if body is None else {"body": _tree(body)})

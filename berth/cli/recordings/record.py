@@ -25,7 +25,7 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
-from berth.schemas.envelope import DecodeError, NewerVersionError
+from berth.schemas.envelope import DecodeError, VersionError
 from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import StreamName
@@ -346,5 +346,5 @@ class Live:
 def _known(record: Stored) -> int:
     try:
         return facts_known(record.data)
-    except (DecodeError, NewerVersionError):
+    except (DecodeError, VersionError):
         return 0  # the printed line reports it

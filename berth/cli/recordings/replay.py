@@ -13,8 +13,6 @@ from berth.cli.interrupts import compute
 from berth.cli.output import (
     FAILED,
     OK,
-    WRONG_USE,
-    CommandError,
     complain,
     emit,
     listed,
@@ -85,7 +83,7 @@ class Outcome(msgspec.Struct):
 
 
 def replay_file(
-    file: Path, clock: Clock, *, salvage: bool = False, shards: int = 0, to_end: bool = False, watches: bool = False
+    file: Path, clock: Clock, *, salvage: bool = False, to_end: bool = False, watches: bool = False
 ) -> Outcome:
     """Repeat the decisions of a recorded file.
 
@@ -93,20 +91,20 @@ def replay_file(
         file: The recording.
         clock: To measure how long it takes.
         salvage: Replay the entries before a damaged part.
-        shards: Number of shards, for records that do not contain it.
         to_end: Continue after differences.
         watches: Show the progress on a terminal.
 
     Raises:
         RecordingError: The file is damaged, or no recording.
         OSError: It cannot be read.
+        VersionError: Another release wrote it.
     """
     began_s = clock.monotonic_s()
     with read_file(file, salvage=salvage) as reading:
         impossible, stopped = "", False
         again = None
         try:
-            again = Replay(reading.head.start, shards=shards)
+            again = Replay(reading.head.start)
             with _watched(file, reading, is_shown=watches) as entries:
                 stopped = _fed(again, entries, to_end=to_end)
         except ReplayError as error:
@@ -166,7 +164,6 @@ def replay(
     file: Path,
     *,
     salvage: Annotated[bool, Parameter(negative=())] = False,
-    shards: int = 0,
     all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
     form: Form | None = None,
 ) -> int:
@@ -177,17 +174,14 @@ def replay(
     Args:
         file: A recording, made by: berth record.
         salvage: Replay the entries before a damaged part of the file.
-        shards: Number of scorers, for recordings of releases before 0.4 in which some did not answer.
         all_: Continue after the first difference, and count all of them.
         form: Form of the output.
     """
     options = form or Form()
 
     async def work() -> int:
-        if shards < 0:
-            raise CommandError(f"--shards is {shards}, expected 0 or more", code=WRONG_USE)
         with complaints_of(file, hint="" if salvage else "replays up to there"):
-            outcome = replay_file(file, SystemClock(), salvage=salvage, shards=shards, to_end=all_, watches=True)
+            outcome = replay_file(file, SystemClock(), salvage=salvage, to_end=all_, watches=True)
         if options.json:
             emit(describe(outcome))
         else:
@@ -257,8 +251,6 @@ def _beside(outcome: Outcome) -> list[str]:
     lines = []
     if outcome.release != here and not outcome.is_identical:
         lines.append(f"release {outcome.release} wrote the recording, this is release {here}")
-    if found.not_compared:
-        lines.append(f"{counted_large(found.not_compared, 'round')} not compared: {found.because}")
     if found.void:
         lines.append(
             f"{counted_large(found.void, 'record')} void: of a dispatcher that was no longer leader, of another kind, or without the right chain value"

@@ -17,13 +17,13 @@ from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig, F
 FAULTS: Final = "faults."
 """Beginning of the keys about faults."""
 _DECISION_KEYS: Final = DecisionConfig.__struct_fields__
-_FAULT_KEYS: Final = tuple(key for key in FaultsConfig.__struct_fields__ if key != "enabled")
+_FAULT_KEYS: Final = FaultsConfig.__struct_fields__
 _USUAL: Final = FaultsConfig()
 KEYS: Final = (*_DECISION_KEYS, *(f"{FAULTS}{key}" for key in _FAULT_KEYS))
 
 
 def default_settings(pairs: Sequence[str], *, has_faults: bool) -> Settings:
-    """Settings of a cell; with failures, of one that handles faults.
+    """Settings of a cell.
 
     Args:
         pairs: What is to be changed of them.
@@ -32,12 +32,10 @@ def default_settings(pairs: Sequence[str], *, has_faults: bool) -> Settings:
     Raises:
         CommandError: Settings about faults are to be changed without failures.
     """
-    if has_faults:
-        return DispatcherConfig(faults=FaultsConfig(enabled=True)).to_settings()
-    for pair in pairs:
+    for pair in pairs if not has_faults else ():
         if pair.strip().startswith(FAULTS):
             raise CommandError(f"--set is {pair}, expected --faults beside it", code=WRONG_USE)
-    return DecisionConfig().to_settings()
+    return DispatcherConfig().to_settings()
 
 
 def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
@@ -83,15 +81,13 @@ def _changed(
 
 
 def settings_text(settings: Settings) -> dict[str, str]:
-    """Settings as text: those of the queue, and others that are not the default; about faults if these are handled."""
+    """Settings as text: those of the queue, and others that are not the default."""
     queue = ("queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms")
     default = DecisionConfig().to_settings()
     others = [key for key in _DECISION_KEYS if key not in queue and getattr(settings, key) != getattr(default, key)]
     found = {key: _word(getattr(settings, key)) for key in (*queue, *others)}
-    if settings.recovers:
-        shown = {key: getattr(settings, key) for key in _FAULT_KEYS}
-        found |= {f"{FAULTS}{key}": _word(value) for key, value in shown.items() if value != getattr(_USUAL, key)}
-    return found
+    shown = {key: getattr(settings, key) for key in _FAULT_KEYS}
+    return found | {f"{FAULTS}{key}": _word(value) for key, value in shown.items() if value != getattr(_USUAL, key)}
 
 
 def _word(value: object) -> str:

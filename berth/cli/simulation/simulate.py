@@ -65,7 +65,6 @@ class Wanted:
         recovery: What leaves first after a failure: the pods that it concerns, or the whole job; several give a column
             each. Default: pods.
         reserve_nodes: Nodes of a SuperPoD that stay free as long as jobs fit elsewhere; several give a column each.
-        rivals: The name of --baselines until 0.4.
     """
 
     policy: Annotated[tuple[Policy, ...], Parameter(negative=(), show_default=False)] = ()
@@ -78,7 +77,6 @@ class Wanted:
     faults: Annotated[str, Parameter(show_default=False)] = ""
     recovery: Annotated[tuple[Strategy, ...], Parameter(negative=(), show_default=False)] = ()
     reserve_nodes: Annotated[tuple[int, ...], Parameter(negative=(), show_default=False)] = ()
-    rivals: Annotated[bool, Parameter(negative=(), show=False)] = False
 
 
 @Parameter(name="*")
@@ -269,7 +267,7 @@ def _columns(setup: Setup, wanted: Wanted) -> list[_Column]:
         if faults is not None:
             parts.append(f"recovery by {faults.strategy}")
         columns.append(_Column(", ".join(parts), settings, None, faults))
-    if wanted.baselines or wanted.rivals:
+    if wanted.baselines:
         settings = msgspec.structs.replace(setup.settings, queue_policy=policies[0])
         columns += [_Column(title_of(settings, baseline), settings, baseline, None) for baseline in BASELINES]
     return columns
@@ -326,7 +324,7 @@ def _faults(wanted: Wanted, plan: ClusterPlan) -> FaultPlan | None:
         if wanted.recovery:
             raise CommandError(f"--recovery is {wanted.recovery[0]}, expected --faults beside it", code=WRONG_USE)
         return None
-    if wanted.baselines or wanted.rivals:
+    if wanted.baselines:
         raise CommandError("--baselines is given, expected it without --faults", code=WRONG_USE)
     return faults_of(wanted.faults, plan)
 

@@ -1,14 +1,11 @@
 """The newest recovery of a job, and its backup pods that wait: their part of the status."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from berth.core.state.cell import State
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.ledger import GangRecord, Holding
 from berth.schemas.recovery import BackupWaiting, RecoveryStatus
-
-_OFF: Final = "the dispatcher handles no faults (faults.enabled is off)"
 
 
 def recovery_of(state: State, gang: GangRecord, holding: Holding | None, unplaced: str = "") -> RecoveryStatus | None:
@@ -67,7 +64,7 @@ def waiting_backups(state: State, holding: Holding | None, unplaced: Mapping[str
     placed = {rank: move.backup_of(rank) for rank, move in holding.backups().items()}
     others = {*holding.gone, *holding.leaving()}
     return [
-        BackupWaiting(rank, uid, unplaced.get(uid, "") if state.fold.settings.recoveries else _OFF)
+        BackupWaiting(rank, uid, unplaced.get(uid, ""))
         for rank, uid in sorted(known.items())
         if rank < holding.placement.pods()
         and rank not in others

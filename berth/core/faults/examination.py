@@ -176,7 +176,7 @@ class _View:
         rules = self._rules
         drained = self._drained_now()
         backup = self._backup_wanted(drained)
-        if not state.fold.settings.recoveries or not (acts(rules) or drained or self._is_draining):
+        if not (acts(rules) or drained or self._is_draining):
             return Escalation((*place_anew(self._holding.unplaced, at_ms=self._at_ms), *backup))
         pods = self._pods()
         settings = state.fold.settings

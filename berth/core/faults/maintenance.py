@@ -26,7 +26,7 @@ _REASON: Final = "its node is drained"
 
 
 def drained_since(state: State, nodes: Iterable[str], *, by_force: bool = False) -> dict[str, int]:
-    """From when on nodes are drained, of those that are or will be; empty while drains do not count.
+    """From when on nodes are drained, of those that are or will be.
 
     Args:
         state: The cell.
@@ -34,7 +34,7 @@ def drained_since(state: State, nodes: Iterable[str], *, by_force: bool = False)
         by_force: Only drains count by which pods leave too that have no controller.
     """
     table = state.table
-    if not table.drained_ms or not state.fold.settings.drains:
+    if not table.drained_ms:
         return {}
     rows = {name: table.row_of.get(name, -1) for name in nodes}
     since_ms = {name: table.drained_ms[row] for name, row in rows.items() if row in table.drained_ms}

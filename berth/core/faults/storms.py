@@ -118,8 +118,6 @@ def held_now(state: State, *, at_ms: int) -> list[HeldBack]:
         state: The cell.
         at_ms: The moment.
     """
-    if not state.fold.settings.recovers:
-        return []
     faulty = examine_faults(state, list(state.fold.gangs), at_ms=at_ms).faulty
     return sorted(within_limits(state, faulty, at_ms=at_ms).held, key=lambda one: (one.namespace, one.name))
 

@@ -87,7 +87,7 @@ class PageRecorder:
         Raises:
             HistoryError: Records are missing.
             LedgerBrokenError: A record breaks a rule of the ledger, or does not decode.
-            NewerVersionError: Only a newer release reads the record.
+            VersionError: Only another release reads the record.
         """
         before_ms = self._time.now_ms
         at_ms = self._time.moment_of(entry)

@@ -96,9 +96,7 @@ class RoundRefusals:
         )
         if not missing:
             refusal = self._larger_than_cluster(gang, index, refusal)
-        # Releases before 0.5 do not read the code, so it is in no record that they read otherwise.
-        is_named = refusal.code == "no-room" and self._scorer.settings.has_steps
-        obstacle = self._obstacle(shape) if is_named else None
+        obstacle = self._obstacle(shape) if refusal.code == "no-room" else None
         if obstacle is None:
             return refusal
         return msgspec.structs.replace(

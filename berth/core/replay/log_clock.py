@@ -5,7 +5,7 @@ An entry without a moment has the moment of the entry before it.
 
 from typing import Final, get_args
 
-from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, open_envelope
+from berth.schemas.envelope import DecodeError, VersionError, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -41,7 +41,7 @@ def moment_of(entry: Entry) -> UnixMs:
             return head.at_ms if head is not None else 0
         kind = _FACTS.get(envelope.kind)
         return body_of(envelope, kind).at_ms if kind is not None else 0
-    except (DecodeError, NewerVersionError):
+    except (DecodeError, VersionError):
         return 0  # whatever folds the entry reports it, unless it is void
 
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
-from berth.core.replay.digests import digested_epoch, digested_round
 from berth.core.replay.divergence import Difference, Moment, difference_of
 from berth.core.scheduling.following import opening_for
 from berth.core.scheduling.scheduler import Scheduler
@@ -61,10 +60,6 @@ class Replayed(msgspec.Struct, frozen=True):
     """Void messages: from a writer that was no longer leader, of another kind, or without the right chain value."""
     undecodable: int = 0
     """Facts that no reader can apply."""
-    not_compared: int = 0
-    """Rounds that cannot be compared."""
-    because: str = ""
-    """Why rounds cannot be compared; empty without such rounds."""
     differences: int = 0
     found: list[Difference] = []
     """The first differences."""
@@ -96,8 +91,6 @@ class Replay:
 
     Args:
         start: State at its beginning.
-        shards: Number of shards, for records that state that some were silent but not how many there were (before 0.4);
-            0: unknown.
         differences_max: Differences that are kept with what is around them; all are counted.
 
     Attributes:
@@ -105,21 +98,18 @@ class Replay:
         scheduler: Scheduler of the replay.
 
     Raises:
-        ReplayError: The start does not decode.
+        ReplayError: The start does not decode, or lacks the jobs that wait.
     """
 
-    def __init__(self, start: SnapshotBody, *, shards: int = 0, differences_max: int = _DIFFERENCES_MAX) -> None:
+    def __init__(self, start: SnapshotBody, *, differences_max: int = _DIFFERENCES_MAX) -> None:
         self.state = State()
         self.scheduler = Scheduler(self.state)
-        self._shards = shards
         self._differences_max = differences_max
-        self._why_not = ""
-        self._because: dict[str, None] = {}
         self._own, self._recorded = hashlib.sha256(), hashlib.sha256()
         self._before: deque[Entry] = deque(maxlen=_BEFORE)
         self._found: list[Difference] = []
         self._facts = self._records = self._rounds = self._decisions = self._placed = self._refused = 0
-        self._epochs = self._void = self._undecodable = self._not_compared = self._differences = 0
+        self._epochs = self._void = self._undecodable = self._differences = 0
         if start.ledger:
             self._load(start)
 
@@ -131,7 +121,7 @@ class Replay:
 
         Raises:
             ReplayError: The recorded decision is impossible; no further entry can be read.
-            NewerVersionError: Only a newer release reads the record; nothing can be fed any more.
+            VersionError: Only another release reads the record; nothing can be fed any more.
         """
         if entry.subject:
             self._facts += 1
@@ -163,8 +153,6 @@ class Replay:
             epochs=self._epochs,
             void=self._void,
             undecodable=self._undecodable,
-            not_compared=self._not_compared,
-            because="; ".join(self._because),
             differences=self._differences,
             found=list(self._found),
             digest=self._own.hexdigest(),
@@ -179,10 +167,8 @@ class Replay:
         except InvariantError as error:
             raise ReplayError(0, f"the folded ledger cannot be: {error.what}") from error
         if waiting is None:
-            self._why_not = "the snapshot at the start, of a release before 0.4, does not contain the jobs that waited: rounds are compared from the next epoch on"
-            self.scheduler.begin(changes)
-        else:
-            self.scheduler.load(waiting, changes)
+            raise ReplayError(0, "the snapshot does not contain the jobs that wait")
+        self.scheduler.load(waiting, changes)
 
     def _record(self, entry: Entry) -> Difference | None:
         fold = self.state.fold
@@ -200,37 +186,23 @@ class Replay:
 
     def _epoch(self, record: Epoch, folded: Folded) -> None:
         self._epochs += 1
-        if not folded.resumes:
-            self._why_not = ""
         self.scheduler.begin(folded.changes, resumes=folded.resumes)
-        digested = digested_epoch(record)
+        digested = encode_record(record)
         self._own.update(digested)
         self._recorded.update(digested)
 
     def _round(self, link: Link, record: Round) -> Difference | None:
-        missing_shards = MissingShards(record.shards or self._shards, record.missing, record.doubted)
-        why_not = self._why_not
-        if not why_not and missing_shards.missing and not missing_shards.shards:
-            why_not = "records before 0.4 lack the number of scorers when some were silent"
-        own = self._decided(record, missing_shards, skip=bool(why_not))
-        if own.record is not None and record.shards != own.record.shards:
-            own = _Own(
-                own.opening, msgspec.structs.replace(own.record, shards=record.shards)
-            )  # the caller sets this field
-        found = None
-        if why_not:
-            self._not_compared += 1
-            self._because[why_not] = None
-        else:
-            found = self._compared(link, record, own)
+        own = self._decided(record)
+        found = self._compared(link, record, own)
         self.scheduler.follow(self.state.apply_link(link, record), own.opening)
         return found
 
-    def _decided(self, record: Round, missing_shards: MissingShards, *, skip: bool) -> _Own:
+    def _decided(self, record: Round) -> _Own:
         """The decision on the current state; of the recorded one it takes what follows from time alone."""
         opening = opening_for(self.scheduler, record)
-        if opening is None or skip:
-            return _Own(opening, None)
+        if opening is None:
+            return _Own(None, None)
+        missing_shards = MissingShards(record.shards, record.missing, record.doubted)
         return _Own(opening, self.scheduler.decide(opening, missing_shards).round)
 
     def _compared(self, link: Link, record: Round, own: _Own) -> Difference | None:
@@ -240,13 +212,12 @@ class Replay:
         placed = sum(1 for verdict in record.verdicts if verdict.placement is not None)
         self._placed += placed
         self._refused += len(record.verdicts) - placed
-        settings = self.state.fold.settings
-        mine = encode_record(own.record, settings) if own.record is not None else b""
+        mine = encode_record(own.record) if own.record is not None else b""
         recorded = _unchained(link)
-        # Records of older releases lack the last fields; written again, they have them.
-        theirs = recorded if mine == recorded else encode_record(record, settings)
-        self._own.update(digested_round(own.record, mine) if own.record is not None else mine)
-        self._recorded.update(digested_round(record, theirs))
+        # A record of another release may lack the last fields; written again, it has them.
+        theirs = recorded if mine == recorded else encode_record(record)
+        self._own.update(mine)
+        self._recorded.update(theirs)
         if mine == theirs:
             return None
         self._differences += 1
@@ -262,18 +233,17 @@ def _unchained(link: Link) -> bytes:
     return msgspec.structs.replace(link.envelope, chain=b"").encode() if link.envelope is not None else b""
 
 
-def replayed(start: SnapshotBody, entries: Sequence[Entry], *, shards: int = 0) -> Replayed:
+def replayed(start: SnapshotBody, entries: Sequence[Entry]) -> Replayed:
     """Replay a whole history.
 
     Args:
         start: State at its beginning.
         entries: Facts and records, in the order of recordings.
-        shards: See :class:`Replay`.
 
     Raises:
         ReplayError: See :meth:`Replay.feed`.
     """
-    replay = Replay(start, shards=shards)
+    replay = Replay(start)
     for entry in entries:
         replay.feed(entry)
     return replay.result

@@ -353,7 +353,7 @@ def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
         if value not in values and (is_strict or label == TOR_AFFINITY):
             off = "" if label == TOR_AFFINITY else " (setting strict_label_values)"
             return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
-    if is_strict and settings.recovers:
+    if is_strict:
         for found in rules_of(request.labels, request.annotations).findings:
             return _refuse(
                 "invalid-argument", found.field, found.value, f"{found.wanted} (setting strict_label_values)"

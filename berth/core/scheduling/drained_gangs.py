@@ -27,7 +27,7 @@ class DrainedGangs:
     def __init__(self, state: State, at_ms: int) -> None:
         self._state = state
         self._at_ms = at_ms
-        self._times = state.table.drains.times if state.fold.settings.drains else ()
+        self._times = state.table.drains.times
         self._begun = bisect.bisect_right(self._times, at_ms)
         """How many of the moments have come."""
         self._classes: dict[tuple[ClassKey, int], ClassKey] = {}

@@ -56,13 +56,8 @@ class FaultWatch:
             changes: What the turn consumes.
             at_ms: The moment.
         """
-        fold, gangs = self._state.fold, list(gangs)
-        if not fold.settings.has_steps:
-            self._due_ms.clear()
-            self._wanting.clear()
-            self._unheard.clear()
-            return [], []
-        uids = dict.fromkeys(gangs if fold.settings.recoveries else filter(self._lacks_places, gangs))
+        gangs = list(gangs)
+        uids = dict.fromkeys(gangs)
         uids.update(dict.fromkeys([*self.due(at_ms), *self._unheard]))
         if self._wanting:
             everybody = bool(self.held_back) or self._helps_all(changes) or any(map(self._restarts, gangs))
@@ -76,12 +71,6 @@ class FaultWatch:
         self._wanting.update((one.holding.uid, one.gang) for one in faulty)
         kept, self.held_back = within_limits(self._state, faulty, at_ms=at_ms)
         return kept, set_aside
-
-    def _lacks_places(self, uid: str) -> bool:
-        """Whether ranks of a gang wait for a place."""
-        gang = self._state.fold.gangs.get(uid)
-        holding = self._state.fold.holdings.get((uid, gang.attempt)) if gang is not None else None
-        return holding is not None and bool(holding.unplaced)
 
     def _restarts(self, uid: str) -> bool:
         """Whether a gang restarts as a whole: limits may keep others back from then on."""

@@ -147,8 +147,8 @@ class Scheduler:
         self.turn = None
         self._consumed = (Woken(), NO_CHANGES)
         self._pending = [Changes(jobs_changed={**self.pending.jobs_changed, **dict.fromkeys(state.jobs)})]
-        if settings.recoveries:  # other settings may want other steps
-            self.to_examine.update((uid, None) for uid, _ in sorted(state.fold.holdings))
+        # Other settings may want other steps.
+        self.to_examine.update((uid, None) for uid, _ in sorted(state.fold.holdings))
         self.sync()
 
     def sync(self) -> None:

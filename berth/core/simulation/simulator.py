@@ -38,7 +38,6 @@ from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import Subjects
-from berth.schemas.versions import encode_record
 from berth.schemas.workload import PlannedJob, Workload
 
 HOLDER: Final = "simulation"
@@ -237,9 +236,8 @@ class Simulation:
             self._on_entry(Entry(sequence, data, subject))
 
     def _record(self, message: Epoch | Round) -> Folded:
-        settings = self.plan.settings if isinstance(message, Epoch) else self._state.fold.settings
         sequence = self._state.fold.head + 1
-        data = encode_record(message, settings, chain=self._state.fold.chain, sequence=sequence)
+        data = self._state.fold.encoded(message)
         folded = self._state.apply_record(sequence, data)
         if self._on_entry is not None:
             self._on_entry(Entry(sequence, data))

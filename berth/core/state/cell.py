@@ -173,7 +173,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing of it was applied.
         """
         return self.apply_link(self.fold.link(sequence, data))
@@ -226,9 +226,6 @@ class State:
         self.table.corrected = settings.corrected
         if is_new:
             found.add(self.table.forget_gone())
-        if self._owns is None and settings.recoveries != before.recoveries:
-            self.faults.begin()
-            found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
         if is_new and self._owns is None:
             found.add(self._occupancy.unmark_unseen())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
@@ -293,7 +290,7 @@ class State:
             digest=state_digest(facts, ledger),
             fold_version=FOLD_VERSION,
         )
-        return encode_record(body, self.fold.settings)
+        return encode_record(body)
 
     def load(self, body: SnapshotBody) -> Loaded:
         """Become what a snapshot holds; only for a state that has applied nothing yet.
@@ -339,7 +336,7 @@ class State:
         check_nodes(fact)
         check_subject(self._subject, "node", fact.domain)
         if self._owns is None or self._owns(fact.domain):
-            before = self.faults.readiness(fact.domain) if self.faults.decides else {}
+            before = self.faults.readiness(fact.domain) if self._owns is None else {}
             found.add(self.table.apply_nodes(fact))
             self.shares.learn(self.table.rows_of_domain(fact.domain))
             if self._owns is None:

@@ -50,11 +50,6 @@ class FaultInputs:
         self._attempts_on: dict[str, dict[AttemptKey, None]] = {}
         self._nodes_of: dict[AttemptKey, tuple[str, ...]] = {}
 
-    @property
-    def decides(self) -> bool:
-        """Whether faults are handled."""
-        return self._fold.settings.recoveries > 0
-
     def apply(self, envelope: Envelope, subject: str, found: ChangesBuilder) -> Effect:
         """Note what a PodGroup says, which ranks have new pods, or what a person approved.
 
@@ -70,8 +65,7 @@ class FaultInputs:
             group = body_of(envelope, GroupSeen)
             check_subject(subject, "group", group.namespace, group.name)
             jobs = [self._jobs.get(key) for key in self.note_group(group)]
-            if self.decides:
-                found.gangs_to_examine.update((job.uid, None) for job in jobs if job is not None)
+            found.gangs_to_examine.update((job.uid, None) for job in jobs if job is not None)
             return "gone" if group.gone else "folded"
         if envelope.kind == ApprovalSeen.KIND:
             approval = body_of(envelope, ApprovalSeen)
@@ -87,8 +81,7 @@ class FaultInputs:
             found.pods_changed[fact.namespace, fact.job] = None
         self.note_replacements(fact)
         self._subjects[fact.namespace, fact.job] = subject
-        if self.decides:
-            found.gangs_to_examine[fact.uid] = None
+        found.gangs_to_examine[fact.uid] = None
         return "folded" if fact.ranks or fact.backups else "gone"
 
     def _note_approval(self, fact: ApprovalSeen, found: ChangesBuilder) -> None:
@@ -119,12 +112,11 @@ class FaultInputs:
             found: Receives which gangs to examine.
         """
         self.nodes_ms[fact.domain] = fact.at_ms
-        if self.decides:
-            now = self.readiness(fact.domain)
-            rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
-            names = [self._table.names[row] for row in rows]
-            self._note_lost(names, fact.domain, fact.at_ms, moving=fact.moving)
-            self._look_at(names, found)
+        now = self.readiness(fact.domain)
+        rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
+        names = [self._table.names[row] for row in rows]
+        self._note_lost(names, fact.domain, fact.at_ms, moving=fact.moving)
+        self._look_at(names, found)
 
     def follow(self, folded: Folded, found: ChangesBuilder) -> None:
         """Note on which nodes the attempts of a record are, and examine those that recover.
@@ -133,8 +125,6 @@ class FaultInputs:
             folded: What the record changed.
             found: Receives which gangs to examine.
         """
-        if not self.decides:
-            return
         for holding in folded.given_back:
             self._drop(holding.key)
         for holding in (*folded.taken, *(one for one, _ in folded.freed), *folded.moved):
@@ -142,12 +132,11 @@ class FaultInputs:
         found.gangs_to_examine.update((holding.uid, None) for holding in folded.moved)
 
     def begin(self) -> None:
-        """Note on which nodes all attempts are, as far as faults are handled."""
+        """Note on which nodes all attempts are."""
         self._attempts_on.clear()
         self._nodes_of.clear()
-        if self.decides:
-            for holding in self._fold.holdings.values():
-                self._put(holding)
+        for holding in self._fold.holdings.values():
+            self._put(holding)
         self.lost.keep(self._attempts_on)
 
     def group_of(self, job: JobKey) -> GroupSeen | None:
@@ -206,15 +195,14 @@ class FaultInputs:
             fact: The health.
             found: Receives which gangs to examine.
         """
-        before = self.unhealthy(fact.domain) if self.decides else {}
+        before = self.unhealthy(fact.domain) if self._attempts_on else {}
         self._health[fact.domain] = fact
         self._unhealthy.pop(fact.domain, None)
-        if self.decides:
-            now = self.unhealthy(fact.domain)
-            names = before.keys() | now.keys()
-            changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
-            self._note_lost(changed, fact.domain, fact.at_ms)
-            self._look_at(changed, found)
+        now = self.unhealthy(fact.domain) if self._attempts_on else {}
+        names = before.keys() | now.keys()
+        changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
+        self._note_lost(changed, fact.domain, fact.at_ms)
+        self._look_at(changed, found)
 
     def health_ms(self, domain: str) -> int:
         """Time of the newest fact about the health of a domain; 0 without."""
@@ -242,11 +230,14 @@ class FaultInputs:
         return self.unhealthy(self.domain(node)).get(node)
 
     def readiness(self, domain: str) -> dict[int, tuple[bool, int]]:
-        """Nodes of a domain by row: whether they are ready, and from when on they are drained."""
+        """Nodes of a domain with attempts by row: whether they are ready, and from when on they are drained."""
         table = self._table
+        if not self._attempts_on:
+            return {}
         return {
             row: (table.classes[int(table.node_class[row])].ready, table.drained_ms.get(row, 0))
             for row in table.rows_of_domain(domain)
+            if table.names[row] in self._attempts_on
         }
 
     def note_drained(self, before: Mapping[int, int], found: ChangesBuilder) -> None:
@@ -256,10 +247,9 @@ class FaultInputs:
             before: From when on nodes were drained, by row.
             found: Receives which gangs to examine.
         """
-        if self.decides:
-            now = self._table.drained_ms
-            rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
-            self._look_at((self._table.names[row] for row in rows), found)
+        now = self._table.drained_ms
+        rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
+        self._look_at((self._table.names[row] for row in rows), found)
 
     def _look_at(self, nodes: Iterable[str], found: ChangesBuilder) -> None:
         for name in nodes:

@@ -26,6 +26,7 @@ from berth.schemas.chain import FIRST, Link, Position, link_of
 from berth.schemas.envelope import DecodeError, body_of
 from berth.schemas.ledger import RELEASE, Epoch, Round, Settings
 from berth.schemas.status import SnapshotBody
+from berth.schemas.versions import encode_record
 
 __all__ = [
     "Folded",
@@ -62,14 +63,14 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     nodes_seq: int = 0
     leaving: dict[str, int] = {}
     waiting: WaitingDump | None = None
-    """None in snapshots of releases before 0.4, which do not contain it."""
+    """None in one of a service that does not decide."""
     run_times: list[RunTime] = []
     held: list[Held] = []
     epoch_ms: int = 0
     lost: list[LostNode] = []
     """Nodes that are gone, not ready, or to be left, of the facts."""
-    chain: bytes = b""
-    """Digest of the chain; empty while nothing is chained."""
+    chain: bytes = FIRST
+    """Digest of the chain."""
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -89,10 +90,6 @@ def _words(error: DecodeError) -> tuple[str, str]:
     return f"does not decode: {error.reason}", error.kind or "the message"
 
 
-_UNRECORDED: Final = msgspec.structs.replace(RELEASE, chain=0)
-"""Settings before the first epoch; the first record says whether there is a chain."""
-
-
 class LedgerFold:
     """Ownership and verdicts at ``head``."""
 
@@ -101,7 +98,7 @@ class LedgerFold:
         """Sequence of the last record, void ones included."""
         self._position = Position()
         self.holder = ""
-        self.settings = _UNRECORDED
+        self.settings = RELEASE
         self.facts_seq = 0
         """Facts that the last record knew."""
         self.at_ms = 0
@@ -136,6 +133,10 @@ class LedgerFold:
         """Digest of the chain."""
         return self._position.digest
 
+    def encoded(self, record: Epoch | Round) -> bytes:
+        """A record as the leader stores it next: with the chain value of the sequence after ``head``."""
+        return encode_record(record, chain=self._position.digest, sequence=self.head + 1)
+
     @property
     def owners(self) -> ChipOwners:
         """Owners of chips; callers do not change them."""
@@ -153,7 +154,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             LedgerBrokenError: It does not decode, and may not be passed.
         """
         if sequence != self.head + 1:
@@ -168,7 +169,7 @@ class LedgerFold:
 
         Raises:
             HistoryError: See :meth:`link`.
-            NewerVersionError: See :meth:`link`. Nothing was folded.
+            VersionError: See :meth:`link`. Nothing was folded.
             LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing was folded.
         """
         return self.apply_link(self.link(sequence, data))
@@ -273,7 +274,7 @@ class LedgerFold:
             run_times=self.run_times.dump(),
             held=[self.held[uid] for uid in sorted(self.held)],
             epoch_ms=self.epoch_ms,
-            chain=self.chain if self.settings.chain else b"",
+            chain=self.chain,
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -295,7 +296,7 @@ class LedgerFold:
             raise LedgerBrokenError(error.rule, error.subject, sequence=dump.head, epoch=dump.epoch) from error
         self._become(entries, owners)
         self.head, self.holder = dump.head, dump.holder
-        self._position = Position(dump.head, dump.epoch, dump.settings.chain > 0, dump.chain or FIRST)
+        self._position = Position(dump.head, dump.epoch, dump.chain)
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
         self._leaving = dict(dump.leaving)
         self.epoch_ms = dump.epoch_ms

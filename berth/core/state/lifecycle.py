@@ -117,9 +117,8 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
         at_ms: The moment.
     """
     found = Due(held=no_longer_held(state.fold, state.jobs, at_ms))
-    if state.fold.settings.has_steps:
-        found.settled = settle_all(_claims(state, {*gangs, *state.short}), state.held, state.fold.owners)
-        found.corrections = corrections_of(found.settled.chips)
+    found.settled = settle_all(_claims(state, {*gangs, *state.short}), state.held, state.fold.owners)
+    found.corrections = corrections_of(found.settled.chips)
     corrected = {one.uid for one in found.corrections}  # what else is due for them is for the next record
     settled: list[str] = []
     set_aside: list[SetAside] = []
@@ -404,11 +403,8 @@ def _restart_found(state: State, holding: Holding, seen: PodsSeen | None, found:
     ]
     if not lost:
         return False
-    if state.fold.settings.has_steps:
-        step = next_step(holding, seen, state.outcome_of(holding))
-        found.recoveries.append(restart_of(holding, step, lost, at_ms=at_ms))
-    else:
-        found.evictions.append(Eviction(holding.uid, holding.attempt, "bind-failed"))
+    step = next_step(holding, seen, state.outcome_of(holding))
+    found.recoveries.append(restart_of(holding, step, lost, at_ms=at_ms))
     return True
 
 
@@ -421,9 +417,7 @@ def _retake_step(state: State, holding: Holding, seen: PodsSeen | None, found: D
     """Give ranks the places of their pods that run for a step whose records are lost: all, or that of the release."""
     if seen is None or not seen.steps or holding.foreign or holding.ending or not state.fold.settings.corrected:
         return False
-    step = None
-    if state.fold.settings.has_steps:
-        step = step_of_pods(state.table, state.held, holding, seen, found.given, state.short, at_ms=at_ms)
+    step = step_of_pods(state.table, state.held, holding, seen, found.given, state.short, at_ms=at_ms)
     if step is not None:
         found.recoveries.append(step)
         ranks = [rank for rank in step.ranks if rank not in holding.gone]

@@ -71,4 +71,4 @@ class Loaded(NamedTuple):
     changes: Changes
     """The gangs to examine. A scheduler of the state must be given them; it tries all waiting gangs again."""
     waiting: WaitingDump | None
-    """Gangs that waited; None in a snapshot of a release before 0.4."""
+    """Gangs that waited; None in a snapshot of a service that does not decide."""

@@ -35,8 +35,6 @@ _COMPARED: Final = (
     "held",
 )
 """Fields of a folded ledger that follow from its records alone."""
-_SINCE_FOLD_VERSION: Final = frozenset({"epoch_ms"})
-"""Those that releases did not store whose snapshots have no version of the fold (before 0.5)."""
 _RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _STOPS: Final = frozenset({"deleted-record", "broken-record"})
 _STOP_THERE: Final = "; services that read it stop there"
@@ -52,7 +50,6 @@ class Snapshot(NamedTuple):
         ledger_seq: Its record.
         facts_seq: Its fact.
         fold_version: Version of the rules by which it was folded.
-        is_chained: Whether the chain was in force at its record.
         chain: Digest of the chain there.
         fields: Digests of what is compared of its folded ledger.
     """
@@ -60,7 +57,6 @@ class Snapshot(NamedTuple):
     ledger_seq: int
     facts_seq: int
     fold_version: int
-    is_chained: bool
     chain: bytes
     fields: tuple[bytes, ...]
 
@@ -90,8 +86,7 @@ def snapshot_of(body: SnapshotBody) -> Snapshot:
         DecodeError: Its folded ledger does not decode.
     """
     dump = dump_of(body.ledger)
-    is_chained = dump.settings.chain > 0
-    return Snapshot(body.ledger_seq, body.facts_seq, body.fold_version, is_chained, dump.chain, _fields_of(dump))
+    return Snapshot(body.ledger_seq, body.facts_seq, body.fold_version, dump.chain, _fields_of(dump))
 
 
 class Evidence:
@@ -105,12 +100,11 @@ class Evidence:
     """
 
     def __init__(self, snapshots: Iterable[Snapshot]) -> None:
-        chained_ones = [one for one in snapshots if one.is_chained]
-        self.confirmed = {one.ledger_seq for one in chained_ones if one.chain in {b"", FIRST}}
+        self._waiting = {one.ledger_seq: one.chain for one in snapshots}
+        self.confirmed = {ledger_seq for ledger_seq, chain in self._waiting.items() if chain == FIRST}
         self._at: dict[bytes, list[int]] = {}
-        for one in chained_ones:
-            self._at.setdefault(one.chain, []).append(one.ledger_seq)
-        self._waiting = {one.ledger_seq: one.chain for one in chained_ones}
+        for ledger_seq, chain in self._waiting.items():
+            self._at.setdefault(chain, []).append(ledger_seq)
 
     def read(self, sequence: int, data: bytes) -> None:
         """Read the next message of the ledger."""
@@ -195,7 +189,7 @@ class LedgerWalk:
         if first_seq <= 1:
             return True
         reached = [one for one in snapshots if first_seq - 1 <= one.ledger_seq <= self._last_seq]
-        fits = [one for one in reached if one.ledger_seq in self._confirmed or not one.is_chained]
+        fits = [one for one in reached if one.ledger_seq in self._confirmed]
         for one in reached:
             if one not in fits and (not fits or one.ledger_seq < fits[0].ledger_seq):
                 self._say_foreign(one)
@@ -220,7 +214,7 @@ class LedgerWalk:
             skip: Its skip, if there is one.
 
         Raises:
-            NewerVersionError: Only a newer release reads it.
+            VersionError: Only another release reads it.
             SnapshotNeededError: The walk goes on from a snapshot that it does not have.
         """
         if not self.has_start or sequence <= self._fold.head:
@@ -286,7 +280,7 @@ class LedgerWalk:
         if self._is_whole and not self._unfollowed and not is_confirmed:
             self._say_foreign(one, f"its {differs[0]} is another")
             return
-        if one.is_chained and not is_confirmed:
+        if not is_confirmed:
             self._say_foreign(one)
             return
         if self._is_whole:  # its chain is right, and what the records fold to is not
@@ -302,14 +296,11 @@ class LedgerWalk:
 
     def _differences(self, one: Snapshot) -> list[str]:
         """Fields in which a snapshot is not what the ledger folds to."""
-        if one.fold_version not in {0, FOLD_VERSION}:
+        if one.fold_version != FOLD_VERSION:
             return []  # by other rules
         own = _fields_of(self._fold.dump())
-        left_out = {"chain"} if not one.is_chained else set()
-        if one.fold_version == 0:
-            left_out |= _SINCE_FOLD_VERSION
         fields = zip(_COMPARED, own, one.fields, strict=True)
-        return [name for name, mine, its in fields if name not in left_out and mine != its]
+        return [name for name, mine, its in fields if mine != its]
 
     def _say_foreign(
         self, one: Snapshot, why: str = "the ledger does not have the record whose digest it contains"

@@ -31,7 +31,7 @@ from berth.formats.recordings.anonymisation_rules import (
 from berth.schemas.chain import chained, link_of, position_of, state_digest
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.constraints import NAME_KEYS, Expression
-from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, encode, open_envelope
+from berth.schemas.envelope import DecodeError, VersionError, body_of, encode, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -217,11 +217,10 @@ class _Walk:
         try:
             envelope = open_envelope(data)
             kind = MESSAGES.get(envelope.kind)
-            if kind is None or (kind.MUST_READ and envelope.version > kind.VERSION):
+            if kind is None or (kind.MUST_READ and envelope.version != kind.VERSION):
                 release = (envelope.release,) if envelope.release else ()
                 return msgspec.msgpack.encode((envelope.kind, envelope.version, [], *release))
-            message = self.struct(body_of(envelope, kind))
-            return encode(message, version=envelope.version, release=envelope.release)
+            return encode(self.struct(body_of(envelope, kind)))
         except (DecodeError, ValueError):
             return _DEAD
 
@@ -318,9 +317,8 @@ class Anonymiser:
             link = link_of(before, record.sequence, record.data)
         except DecodeError:
             return made  # whoever folds it stops there
-        except NewerVersionError:
-            if not before.in_force:
-                return made
+        except VersionError:
+            pass  # it stops whoever folds it
         else:
             self._position = before.after(link)
             if link.void or link.digest == before.digest:

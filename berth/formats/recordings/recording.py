@@ -10,11 +10,9 @@ file ends. Only one frame at a time is in memory.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import msgspec
-
 from berth.formats.recordings.frames import FramePacker, FrameSource, RecordingError
 from berth.schemas.chain import ChainReader, Position, link_of, position_of
-from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, encode, open_envelope
+from berth.schemas.envelope import DecodeError, VersionError, body_of, encode, open_envelope
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.status import SnapshotBody
 
@@ -62,6 +60,8 @@ class Order:
         self.facts_seq = start.facts_seq
         self.ledger_seq = start.ledger_seq
         self._known = start.facts_seq
+        self._is_read = True
+        """Whether all records so far were read; what follows one of a newer release is not compared with facts."""
         self.position = _position(start)
 
     def add(self, entry: Entry) -> str:
@@ -85,9 +85,12 @@ class Order:
     def _early_or_late(self, record: Entry) -> tuple[Position, str]:
         """Position after a record, and why it is early or late; empty if it is not."""
         before, wrong = self.position, ""
+        if not self._is_read:
+            return before, ""
         try:
             link = link_of(before, record.sequence, record.data)
-        except NewerVersionError:
+        except VersionError:
+            self._is_read = False
             return before, ""  # only a newer release can read which facts it knew
         except DecodeError as error:
             return before, f"record {record.sequence} does not decode: {error}"
@@ -106,7 +109,7 @@ class Order:
 
 
 def _position(start: SnapshotBody) -> Position:
-    """Position in the chain of the ledger at a start; of one that does not decode without a chain."""
+    """Position in the chain of the ledger at a start; the beginning of a chain if it does not decode."""
     try:
         return position_of(start)
     except DecodeError:
@@ -213,7 +216,7 @@ def interleaved(facts: Iterable[Entry], records: Iterable[Entry], position: Posi
 
     Raises:
         DecodeError: A record cannot be decoded.
-        NewerVersionError: Only a newer release reads a record.
+        VersionError: Only another release reads a record.
     """
     coming = iter(facts)
     fact = next(coming, None)
@@ -306,6 +309,7 @@ def read(chunks: Iterable[bytes], *, salvage: bool = False) -> Reading:
 
     Raises:
         RecordingError: It is not a recording, or its head cannot be read; other errors are raised while iterating.
+        VersionError: Another release wrote it.
     """
     return Reading(chunks, salvage=salvage)
 
@@ -323,24 +327,6 @@ def _head(source: FrameSource) -> RecordingHead:
     content = source.frame(_HEAD_BYTES_MAX)
     try:
         envelope = open_envelope(content)
-        if envelope.kind == RecordingHead.KIND and envelope.version != RecordingHead.VERSION:
-            raise source.error(
-                f"release {_release(envelope.body)} wrote it with a head of version {envelope.version}, this one reads"
-                f" version {RecordingHead.VERSION}"
-            )
         return body_of(envelope, RecordingHead)
     except DecodeError as error:
         raise source.error(str(error)) from error
-
-
-class _Release(msgspec.Struct, array_like=True, frozen=True):
-    """First field of a head of any version."""
-
-    release: str
-
-
-def _release(body: msgspec.Raw) -> str:
-    try:
-        return msgspec.msgpack.decode(body, type=_Release).release
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return "(unknown)"

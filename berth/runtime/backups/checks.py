@@ -67,7 +67,7 @@ def check_file(path: Path) -> Checked:
 
     Raises:
         DamagedError: It is damaged or cut off, is no backup, or does not fit together.
-        NewerVersionError: Only a newer release reads a record.
+        VersionError: Only another release reads a record.
         OSError: It cannot be read.
     """
     with path.open("rb") as file:

@@ -77,7 +77,7 @@ class ContinuousRecording:
                 another cell or of one that was restored since.
             RecordingError: The file cannot be continued: its head is damaged.
             FatalError: The history of the cell broke, or a repair passes over a record that the file has.
-            NewerVersionError: Only a newer release reads a record.
+            VersionError: Only another release reads a record.
             OSError: The file cannot be written.
             TransientError: The bus did not answer at the start.
         """

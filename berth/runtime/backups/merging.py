@@ -16,7 +16,6 @@ from berth.runtime.recording import read_file, replacing
 from berth.runtime.stored_snapshots import chunks_of
 from berth.schemas.chain import position_of
 from berth.schemas.envelope import DecodeError, encode
-from berth.schemas.ledger import Settings
 from berth.schemas.recording import BackupHead, BackupStream, Entry, RecordingHead
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName, Subjects
@@ -291,11 +290,11 @@ def _snapshot(start: SnapshotBody) -> list[tuple[str, bytes]]:
     if not start.ledger:
         return []
     try:
-        settings: Settings = dump_of(start.ledger).settings
+        dump_of(start.ledger)
     except DecodeError as error:
         raise DamagedError(f"the start of the recording: {error}") from error
     chunks, end = chunks_of(
-        encode_record(start, settings),
+        encode_record(start),
         ledger_seq=start.ledger_seq,
         facts_seq=start.facts_seq,
         size=_SNAPSHOT_CHUNK,

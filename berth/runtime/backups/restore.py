@@ -8,6 +8,7 @@ behind the restored ledger show that the restore was complete.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from berth.runtime.bus.leaders import ROLE, answering_leader, held_by, is_restor
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.stuck_lease import StuckLease
 from berth.runtime.clock import Clock
-from berth.runtime.errors import ConflictError, PoisonError, ShellError
+from berth.runtime.errors import ConflictError, NoStreamError, PoisonError, ShellError
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import chunks_of
 from berth.schemas.envelope import encode
@@ -66,6 +67,7 @@ async def restore(
         DamagedError: The backup is damaged, or its last records do not count; nothing was changed.
         RestoreError: It is one of another cell, the cell is not empty, a dispatcher leads, or something else writes
             to the streams.
+        OlderVersionError: A release before 0.5 wrote the backup, or made the streams; nothing was changed.
         TransientError: The bus did not answer; start it again.
         OSError: The file cannot be read.
     """
@@ -78,6 +80,9 @@ async def restore(
         )
     count = replicas if replicas is not None else max((one.replicas for one in checked.head.streams), default=1)
     specs = [spec for spec in bus.subjects.streams() if spec.backup != "none"]
+    for spec in specs:
+        with contextlib.suppress(NoStreamError):
+            await bus.see_format(spec.name)
     lock = _Lock(bus, clock, log)
     await lock.look()
     if not (replace or lock.is_left):

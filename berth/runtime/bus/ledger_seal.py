@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.bus.signatures import Signatures
-from berth.schemas.chain import FIRST, follows, unsigned
+from berth.schemas.chain import follows, unsigned
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, open_envelope
 from berth.schemas.subjects import StreamName
 
@@ -160,8 +160,6 @@ class LedgerSeal:
             found = next((index for index in before if tip.follows(self._held[index].chain)), None)
             if found is not None:
                 at = found
-            elif tip.chain and tip.follows(FIRST):  # what is before it is of a cell that had no chain
-                counting.update(range(at))
 
 
 async def seal_of(bus: Bus, *, start_seq: int, first_seq: int, end: int) -> LedgerSeal:

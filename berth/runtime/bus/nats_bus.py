@@ -204,6 +204,11 @@ class NatsBus:
         limits = streams.Limits(max_bytes or {}, max_age_s or {}, waits_for)
         await streams.ensure_streams(self._api, self.subjects, replicas=replicas, limits=limits, log=self._log)
 
+    async def see_format(self, stream: StreamName) -> None:
+        """See that a stream is one of this release, or never had a message."""
+        name = self.subjects.stream(stream)
+        streams.see_format(name, await self._api.stream(name))
+
     async def keeping(self, stream: StreamName) -> streams.Keeping | None:
         """A stream as the server keeps it; None if it does not exist."""
         return await streams.keeping(self._api, self.subjects.stream(stream))
@@ -235,7 +240,7 @@ class NatsBus:
         spec = self._specs[stream]
         config = streams.stream_config(self.subjects, spec, replicas=replicas, max_bytes=max_bytes or spec.max_bytes)
         if floor:
-            config["metadata"] = {FLOOR: str(floor)}
+            config["metadata"] |= {FLOOR: str(floor)}
         await self._api.create_stream({**config, "first_seq": first_seq} if spec.mirror_of is None else config)
 
     async def publish(

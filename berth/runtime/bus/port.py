@@ -1,4 +1,7 @@
-"""Port of the bus: a protocol and plain values, without a client."""
+"""Port of the bus: a protocol and plain values, without a client.
+
+Longer than 400 lines because it is all that a bus does, with what each of it may raise.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -179,6 +182,15 @@ class Bus(Protocol):
 
         Raises:
             FatalError: A stream exists with a setting that cannot be changed; names stream and field.
+            OlderVersionError: A stream is of a release before 0.5; that of the ledger is looked at first.
+        """
+
+    async def see_format(self, stream: StreamName) -> None:
+        """See that a stream is one of this release, or never had a message.
+
+        Raises:
+            OlderVersionError: It is of a release before 0.5.
+            TransientError: It does not exist, or the server did not answer.
         """
 
     async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:

@@ -89,7 +89,7 @@ class ProcessStats(msgspec.Struct, frozen=True):
         metadata: Further properties, such as the cell.
         started: When it was started, as a text.
         endpoints: What it serves.
-        data: What it says of itself; None from a release before 0.5.
+        data: What it says of itself; None if it says nothing.
     """
 
     name: str

@@ -15,6 +15,8 @@ _Answer = TypeVar("_Answer")
 PREFIX: Final = "$JS.API"
 FLOOR: Final = "berth.floor"
 """Key of a stream's metadata on the server."""
+FORMAT: Final = "berth.format"
+"""Another one: version of the messages that every reader must know."""
 _TIMEOUT_S: Final = 5.0
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _NO_MESSAGE: Final = 10037
@@ -97,9 +99,14 @@ class StreamInfo(msgspec.Struct, frozen=True):
         return server in {"", self.cluster.leader}
 
     @property
+    def metadata(self) -> dict[str, str]:
+        """What Berth and the server have noted of it."""
+        return self.config.get("metadata") or {}
+
+    @property
     def floor(self) -> int:
         """Sequence below which messages do not count, although the server may still have some; 0 without."""
-        return int((self.config.get("metadata") or {}).get(FLOOR, 0))
+        return int(self.metadata.get(FLOOR, 0))
 
     @property
     def first_seq(self) -> int:

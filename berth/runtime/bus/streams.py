@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import StreamState
-from berth.runtime.bus.stream_api import FLOOR, Api, StreamInfo, of_leader
+from berth.runtime.bus.stream_api import FLOOR, FORMAT, Api, StreamInfo, of_leader
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.logs import Logger
+from berth.schemas.envelope import OlderVersionError
+from berth.schemas.message import BASELINE
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 
 _NS: Final = 1_000_000_000
@@ -46,6 +48,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
 
     Raises:
         FatalError: A stream exists with a setting that cannot be changed.
+        OlderVersionError: A stream is of a release before 0.5.
         TransientError: The server is still not ready.
     """
     reason = ""
@@ -54,7 +57,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     patience = _Patience()
     wanted: deque[tuple[dict[str, Any], bool]] = deque()
     waits_for = {subjects.stream(name) for name in limits.waits_for}
-    for spec in subjects.streams():
+    for spec in sorted(subjects.streams(), key=lambda spec: spec.name is not StreamName.LEDGER):  # it tells the release
         max_bytes = limits.max_bytes.get(spec.name, spec.max_bytes)
         config = stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes)
         config["max_age"] = limits.max_age_s.get(spec.name, spec.max_age_s) * _NS
@@ -120,6 +123,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
 
     Raises:
         FatalError: It exists with a setting that cannot be changed, or the server rejects its settings.
+        OlderVersionError: It is of a release before 0.5.
     """
     name = config["name"]
     found = await api.find_stream(name, timeout_s=_ANSWER_S)
@@ -129,6 +133,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
         except PoisonError as error:
             raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
         return None
+    see_format(name, found)
     wrong = _wrong_fields(config, found, leaves_age=leaves_age)
     for field in wrong:
         if field in _FIXED_FIELDS:
@@ -136,7 +141,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
                 f"stream {name} has {field}={found.config.get(field)!r}, needs {config[field]!r}, which cannot be changed"
             )
     if wrong:
-        settings = {**found.config, **config}
+        settings = {**found.config, **config, "metadata": {**found.metadata, **config["metadata"]}}
         if leaves_age:
             settings["max_age"] = found.config.get("max_age", 0)
         if settings["max_age"]:  # the server refuses a window that is longer
@@ -148,6 +153,16 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
     return found
 
 
+def see_format(stream: str, info: StreamInfo) -> None:
+    """See that a stream is one of this release, or never had a message.
+
+    Raises:
+        OlderVersionError: It is of a release before 0.5.
+    """
+    if info.state.last_seq and int(info.metadata.get(FORMAT, 0)) < BASELINE:
+        raise OlderVersionError(f"stream {stream}")
+
+
 def _wrong_fields(config: dict[str, Any], found: StreamInfo, *, leaves_age: bool) -> list[str]:
     left = {"max_age"} if leaves_age else set()
     return sorted(field for field in config.keys() - left if not _is_equal(config[field], found.config.get(field)))
@@ -157,11 +172,13 @@ async def _find(api: Api, config: dict[str, Any], *, leaves_age: bool, log: Logg
     """A stream that somebody else makes.
 
     Raises:
+        OlderVersionError: It is of a release before 0.5.
         TransientError: It does not exist yet.
     """
     found = await api.find_stream(config["name"], timeout_s=_ANSWER_S)
     if found is None:
         raise TransientError(f"{config['name']} does not exist; make it with: berth streams apply")
+    see_format(config["name"], found)
     if wrong := _wrong_fields(config, found, leaves_age=leaves_age):
         log.warning(
             "stream has other settings, correct it with: berth streams apply", stream=config["name"], fields=wrong
@@ -219,7 +236,7 @@ async def raise_floor(api: Api, subjects: Subjects, spec: StreamSpec, sequence: 
     refuse_floor(spec)
     info = await api.stream(subjects.stream(spec.name))
     if info.floor < sequence:
-        metadata = {**(info.config.get("metadata") or {}), FLOOR: str(sequence)}
+        metadata = {**info.metadata, FLOOR: str(sequence)}
         await api.update_stream({**info.config, "metadata": metadata})
 
 
@@ -309,8 +326,9 @@ def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_by
         "allow_msg_ttl": spec.allow_ttl,
         "allow_direct": False,  # a direct read may come from a lagging replica
         "deny_delete": is_undeletable,
+        "metadata": {FORMAT: str(BASELINE)},
     }
-    if not spec.has_floor:  # what is below a floor is purged; a stream of before 0.5 may forbid it, for good
+    if not spec.has_floor:  # what is below a floor is purged
         config["deny_purge"] = is_undeletable
     if spec.is_view and replicas == 1:
         config["persist_mode"] = "async"  # otherwise each message costs a write to disk with sync: always

@@ -13,7 +13,7 @@ from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, N
 from berth.runtime.cell_status.processes import leader_of, process_of, scorers_of
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.letters import read_letters
-from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, decode, open_envelope
+from berth.schemas.envelope import DecodeError, VersionError, body_of, decode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.subjects import StreamName
@@ -109,7 +109,7 @@ async def last_decision(bus: Bus) -> Decision | None:
             epoch = body_of(envelope, Epoch)
             return Decision(stored.sequence, epoch.at_ms, epoch.epoch)
         record = body_of(envelope, Round)
-    except (DecodeError, NewerVersionError) as error:
+    except (DecodeError, VersionError) as error:
         return Decision(stored.sequence, problem=str(error))
     placed = sum(verdict.placement is not None for verdict in record.verdicts)
     return Decision(

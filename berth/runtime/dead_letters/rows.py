@@ -17,7 +17,7 @@ class LetterRow(msgspec.Struct, frozen=True):
         code: Kind of the reason.
         reason: Why the message can never be handled.
         at_ms: When the letter was written.
-        stored_ms: When the message was stored; 0 in letters before 0.5.
+        stored_ms: When the message was stored.
         size_bytes: Bytes of the message.
         state: ``open``, ``replaying``, ``replayed`` or ``purged``.
     """

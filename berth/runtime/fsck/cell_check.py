@@ -58,7 +58,7 @@ async def check_cell(
 
     Raises:
         FatalError: The history broke meanwhile.
-        NewerVersionError: Only a newer release reads a record or a snapshot.
+        VersionError: Only another release reads a record or a snapshot.
         RefusedError: The API server does not let this user list pods or nodes.
         TransientError: The bus or the API server did not answer, or the cell removed history all the time.
     """

@@ -69,7 +69,7 @@ async def plan_of(bus: Bus, clock: Clock, *, by: str, wait: Pause = pause) -> Pl
     Raises:
         RepairError: No repair would make it good.
         FatalError: The history broke meanwhile.
-        NewerVersionError: Only a newer release reads a record or a snapshot.
+        VersionError: Only another release reads a record or a snapshot.
         TransientError: The bus did not answer.
     """
     snapshots = await _wrong_snapshots(bus)

@@ -79,7 +79,7 @@ async def read_snapshots(bus: Bus, *, without: Container[int] = frozenset()) -> 
     Raises:
         ChangedError: The stream was made anew meanwhile.
         TransientError: The bus did not answer.
-        NewerVersionError: Only a newer release reads one.
+        VersionError: Only another release reads one.
     """
     first = await _read(bus, without)
     found = first.end()
@@ -131,7 +131,7 @@ class _Sorting:
         """Take the next message.
 
         Raises:
-            NewerVersionError: It completes a snapshot that only a newer release reads.
+            VersionError: It completes a snapshot that only another release reads.
         """
         part, _, tail = stored.subject.removeprefix(self._root).partition(".")
         at = int(part) if part.isascii() and part.isdigit() else 0
@@ -171,7 +171,7 @@ class _Sorting:
         """What there is, after the last message.
 
         Raises:
-            NewerVersionError: See :meth:`take`.
+            VersionError: See :meth:`take`.
         """
         newest = max(self._ends, default=0)
         for at in sorted(self._chunks):
@@ -196,7 +196,7 @@ async def check_ledger(bus: Bus) -> LedgerCheck:
 
     Raises:
         ChangedError: The cell removed the oldest records meanwhile.
-        NewerVersionError: Only a newer release reads a record or a snapshot.
+        VersionError: Only another release reads a record or a snapshot.
         TransientError: The bus did not answer.
     """
     stored = await read_snapshots(bus)
@@ -242,7 +242,7 @@ async def _walked(
 
     Raises:
         ChangedError: The cell removed such a snapshot meanwhile.
-        NewerVersionError: Only a newer release reads a record.
+        VersionError: Only another release reads a record.
         TransientError: The bus did not answer.
     """
     kept: dict[int, bytes] = {}

@@ -24,7 +24,6 @@ from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import encode_record
 
 HOLDER: Final = "berth repair"
 """Holder of the lease during a repair, and of its epoch. A repair that was interrupted is taken over by the next."""
@@ -168,7 +167,7 @@ class Fence:
         Args:
             fold: The ledger, with what will be skipped.
             lost: How many of the messages that will be skipped were deleted. Each may have been an epoch, and this one
-                is greater than all of them: it counts for a process that has read them too, if nothing is chained.
+                is greater than all of them.
 
         Raises:
             RepairError: It is unknown whether it was appended; or the lease expired, and it was not.
@@ -183,7 +182,7 @@ class Fence:
             holder=HOLDER,
             settings=fold.settings,
         )
-        data = encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+        data = fold.encoded(record)
         self.see_held()
         try:
             await self._bus.append(data, expected_seq=fold.head)

@@ -60,7 +60,7 @@ async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = fro
 
     Raises:
         RepairError: A skip would not repair it.
-        NewerVersionError: Only a newer release reads a record or the newest snapshot.
+        VersionError: Only another release reads a record or the newest snapshot.
         TransientError: The bus did not answer.
     """
     return (await _search(bus, clock, by, without))[0]
@@ -115,7 +115,7 @@ class _Search:
         self.skips: list[Skip] = []
         self._open: list[int] = []
         """Those of which no later record says that they were void: a round names the epoch and the number that were
-        reached without them, a chained record has the digest."""
+        reached without them, a record has the digest."""
         self._doubt = ""
         """Why what was skipped seems to have counted, unless a later record says that it was void."""
         self._fold = fold
@@ -134,7 +134,6 @@ class _Search:
             RepairError: It follows a deleted record, or one that would be skipped.
         """
         fold = self._fold
-        is_chained = fold.settings.chain > 0
         if known is not None:
             fold.apply(sequence, known)
             return
@@ -146,8 +145,7 @@ class _Search:
             record = fold.round_of(link)
             self._see_whole(link, record)
             fold.apply_link(link, record)
-            # An epoch that is not chained does not say which rounds its leader had read.
-            if not link.void and not _is_own(link) and (is_chained or record is not None):
+            if not link.void and not _is_own(link):
                 self._settle()
         except LedgerBrokenError as error:
             deleted = [self.skips[one] for one in self._open if self.skips[one].reason == _DELETED]

@@ -18,7 +18,7 @@ from berth.runtime.errors import ShellError
 from berth.runtime.feeds import Feed, Feeds
 from berth.runtime.logs import Logger
 from berth.runtime.waits import any_set, pause
-from berth.schemas.envelope import DecodeError, NewerVersionError
+from berth.schemas.envelope import DecodeError, VersionError
 from berth.schemas.page.view import Change, View
 from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
@@ -93,7 +93,7 @@ class CellView:
         while not stop.is_set():
             try:
                 await self._follow(stop)
-            except (ShellError, CoreError, DecodeError, NewerVersionError) as error:
+            except (ShellError, CoreError, DecodeError, VersionError) as error:
                 failures = 1 if self.is_known else failures + 1
                 self.reason = str(error)
                 self._publish(None)

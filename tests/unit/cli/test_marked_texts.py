@@ -30,6 +30,7 @@ from berth.schemas.status import DeadLetter, JobStatus
 from berth.schemas.subjects import StreamName
 from tests.contract.sample_messages import samples
 from tests.support.cells import Cell
+from tests.support.chained_records import rechained
 from tests.support.marked_texts import MARK, mark, marked
 from tests.support.own_command import OwnCommand
 from tests.support.printed_tables import open_terminal
@@ -117,7 +118,7 @@ def places(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     facts = [Entry(number, data, f"berth.c.fact.{MARK}") for number, data in enumerate(kinds, 1)]
     head = marked(head_at())
     (folder / "file").write_bytes(b"".join(frames_of(head, entries)))
-    (folder / "samples").write_bytes(b"".join(frames_of(head, [*facts, decision(1, len(facts))])))
+    (folder / "samples").write_bytes(b"".join(frames_of(head, rechained([*facts, decision(1, len(facts))]))))
     (folder / "manifest").write_text(json.dumps(MANIFEST))
     (folder / "trace").write_text(f"at_s,run_s,chips\n1,2,{MARK}\n")
     (folder / "settings").write_text(f"[bus]\ncell = {json.dumps(MARK)}\n")

@@ -94,7 +94,7 @@ def faults() -> Printed:
         "a-namespace", "a-job", "u", 1, "grace", 0, "", "", external=False, sub_health_only=False, master=True,
         faults=pods, tolerated=[], findings=[],
     )  # fmt: skip
-    found = fault_list.FaultsRow(nodes=rows, jobs=[job], recoveries=[], restarts_jobs=True)
+    found = fault_list.FaultsRow(nodes=rows, jobs=[job], recoveries=[])
     return lambda: fault_list.show(found, NOW_MS), [
         {
             "NODE": [row.node for row in rows],

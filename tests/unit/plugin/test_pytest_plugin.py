@@ -11,7 +11,7 @@ from tests.support.recordings import decision, file_of, history, tick
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[3]
-RECORDING = ROOT / "tests" / "replay" / "v0.4" / "refusals.berthlog"
+RECORDING = ROOT / "tests" / "replay" / "v0.5" / "refusals.berthlog"
 TEST = """
 def test_a_log_replays(berth_log, berth_replay):
     outcome = berth_replay(berth_log)

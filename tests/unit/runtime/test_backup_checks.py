@@ -13,16 +13,23 @@ from berth.core.state.cell import State
 from berth.core.state.ledger import dump_of
 from berth.formats.recordings.backup import BackupFrames, Stored
 from berth.runtime.backups.checks import DamagedError, check_file, whole_snapshots
-from berth.schemas.envelope import decode, encode
+from berth.schemas.envelope import decode, encode, open_envelope
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.schemas.status import KeptFact, SnapshotBody, SnapshotChunk, SnapshotEnd
+from tests.support.chained_records import ChainedRecords, broken
 
-LEDGER = [
-    Stored("LEDGER", Entry(1, encode(Epoch(1, 0, 0, 10, "d", Settings())), "ledger")),
-    *(Stored("LEDGER", Entry(n, encode(Round(1, n - 1, n, 10, n)), "ledger")) for n in range(2, 6)),
-]
+
+def ledger(*knew: int) -> list[Stored]:
+    """An epoch, and rounds that knew so many facts each."""
+    chain = ChainedRecords()
+    encoded = [chain.encoded(Epoch(1, 0, 0, 10, "d", Settings()))]
+    encoded += [chain.encoded(Round(1, n, known, 10, n + 1)) for n, known in enumerate(knew, 1)]
+    return [Stored("LEDGER", Entry(n, data, "ledger")) for n, data in enumerate(encoded, 1)]
+
+
+LEDGER = ledger(2, 3, 4, 5)
 FACTS = [Stored("FACTS", Entry(n, encode(TimerSeen(n)), "fact.timer")) for n in range(1, 8)]
 
 
@@ -89,7 +96,7 @@ def test_a_record_that_knew_facts_that_are_not_there_is_named(tmp_path: Path) ->
 
 
 def test_a_ledger_that_does_not_fold_is_named(tmp_path: Path) -> None:
-    junk = Stored("LEDGER", Entry(6, b"junk", "ledger"))
+    junk = Stored("LEDGER", Entry(6, broken(6, open_envelope(LEDGER[-1].entry.data).chain), "ledger"))
     assert "LEDGER: record 6 does not fold" in reason_of(tmp_path, [*LEDGER, junk, *FACTS])
 
 
@@ -165,5 +172,4 @@ def test_snapshots_that_are_being_written_are_left_out() -> None:
 
 @pytest.mark.parametrize("known", [0, 2, 4])
 def test_records_are_folded_after_the_facts_that_they_knew(known: int, tmp_path: Path) -> None:
-    records = [LEDGER[0], Stored("LEDGER", Entry(2, encode(Round(1, 1, known, 10, 2)), "ledger"))]
-    assert reason_of(tmp_path, [*records, *FACTS]) == ""
+    assert reason_of(tmp_path, [*ledger(known), *FACTS]) == ""

@@ -19,29 +19,26 @@ from tests.support.signing_keys import Signer, signer
 SUBJECTS = Subjects("default")
 LEADER, NEXT, READER, FORGER = (signer(number) for number in range(1, 5))
 ALL = READER.knowing(LEADER, NEXT)
-CHAINED = Settings(chain=1)
 
 
 class Stream:
     """A ledger, with what its leader counts in it."""
 
-    def __init__(self, settings: Settings = CHAINED) -> None:
+    def __init__(self) -> None:
         self.fold = LedgerFold()
         self.stored: list[Stored] = []
         self.forged: set[int] = set()
-        self.settings = settings
 
     @property
     def next(self) -> int:
         return len(self.stored) + 1
 
     def record(self, message: Epoch | Round) -> bytes:
-        settings = message.settings if isinstance(message, Epoch) else self.fold.settings
-        return encode_record(message, settings, chain=self.fold.chain, sequence=self.next)
+        return self.fold.encoded(message)
 
     def epoch(self, by: Signer | None, *, epoch: int = 0) -> None:
         fold = self.fold
-        self.write(self.record(Epoch(epoch or fold.epoch + 1, fold.base_seq, 0, 1, "a", self.settings)), by)
+        self.write(self.record(Epoch(epoch or fold.epoch + 1, fold.base_seq, 0, 1, "a", Settings())), by)
 
     def rounds(self, count: int, by: Signer | None) -> None:
         for _ in range(count):
@@ -118,7 +115,7 @@ def test_a_forged_round_with_the_right_chain_value_is_void_for_each_reader(end: 
 def test_a_forged_epoch_deposes_nobody(end: int | None) -> None:
     stream = Stream()
     stream.epoch(LEADER)
-    stream.forge(stream.record(Epoch(99, 1, 0, 1, "forger", CHAINED)))
+    stream.forge(stream.record(Epoch(99, 1, 0, 1, "forger", Settings())))
     stream.rounds(1, LEADER)
     assert agrees(stream, stream.judged(end=end))
     assert stream.fold.epoch == 1
@@ -172,27 +169,6 @@ def test_history_from_before_the_keys_counts() -> None:
     assert agrees(stream, stream.judged())
 
 
-def test_history_from_before_the_chain_counts() -> None:
-    stream = Stream(Settings())
-    stream.epoch(None)
-    stream.rounds(2, None)
-    stream.settings = CHAINED
-    stream.epoch(LEADER)
-    stream.rounds(1, LEADER)
-    assert agrees(stream, stream.judged())
-
-
-def test_without_the_chain_each_record_needs_a_signature(end: int | None) -> None:
-    stream = Stream(Settings())
-    stream.epoch(LEADER)
-    stream.rounds(3, LEADER)
-    data = encode_record(Round(1, 4, 0, 1, 4), Settings())
-    result_before = stream.judged(end=end)
-    assert agrees(stream, result_before)
-    stream.stored.append(Stored(SUBJECTS.ledger, 5, data, 0))
-    assert stream.judged(end=end).voids() == {5: UNSIGNED}
-
-
 def test_after_a_change_of_keys_several_count_and_the_old_one_can_be_taken_away() -> None:
     stream = Stream()
     stream.epoch(LEADER)
@@ -220,7 +196,7 @@ def test_a_late_record_and_a_forged_one_end_no_reader() -> None:
     stream.epoch(LEADER)
     late, chain = stream.round(), stream.fold.chain
     stream.epoch(NEXT)
-    data = encode_record(late, stream.fold.settings, chain=chain, sequence=stream.next)
+    data = encode_record(late, chain=chain, sequence=stream.next)
     stream.forge(data, LEADER.knowing().headers(SUBJECTS, SUBJECTS.ledger, data, stream.next))
     stream.forge_round()
     stream.rounds(1, NEXT)
@@ -303,7 +279,7 @@ def test_late_records_of_a_leader_that_was_replaced_hide_none_of_its_successor(e
     late = stream.round()
     chain = stream.fold.chain
     stream.epoch(NEXT)
-    data = encode_record(late, stream.fold.settings, chain=chain, sequence=stream.next)
+    data = encode_record(late, chain=chain, sequence=stream.next)
     stream.forge(data, LEADER.knowing().headers(SUBJECTS, SUBJECTS.ledger, data, stream.next))
     result = stream.judged(end=end)
     assert agrees(stream, result)

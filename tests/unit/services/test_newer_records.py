@@ -1,7 +1,6 @@
 """A record of a newer release ends every service that folds the ledger, with exit code 2 and the release needed."""
 
 import asyncio
-import contextlib
 import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ import msgspec
 import pytest
 
 from berth.cli.app import call
-from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
 from berth.runtime.fsck.ledger_check import check_ledger
 from berth.runtime.fsck.ledger_repair import find
@@ -26,7 +24,6 @@ from berth.schemas.ledger import Epoch, Round
 from berth.schemas.offers import Advance
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import VERSIONS, Version, Versions
 from berth.services.api.app import serve as serve_programs
 from berth.services.api.config import ApiConfig
 from berth.services.api.metrics import ApiMetrics
@@ -34,8 +31,6 @@ from berth.services.binder.app import bind_on
 from berth.services.binder.cluster import SimCluster
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.dispatcher.loop import Dispatcher
-from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
@@ -47,7 +42,6 @@ from tests.support.waiting import SLACK
 
 KINDS = [(Round.KIND, Round.VERSION + 1), (Epoch.KIND, Epoch.VERSION + 1), ("ledger.hold", 1)]
 NEEDED = "needs Berth 9.7 or later"
-PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "skims_classes"))}
 
 each_kind = pytest.mark.parametrize(("kind", "version"), KINDS)
 
@@ -230,48 +224,4 @@ async def test_a_snapshot_of_a_newer_release_is_not_loaded_and_not_passed_over()
         NewerVersionError, match=rf"snapshot of version {SnapshotBody.VERSION + 1} needs Berth 9\.7 or later"
     ):
         await newest_snapshot(cell.user)
-    await cell.close()
-
-
-async def test_a_dispatcher_writes_a_new_version_once_a_setting_of_its_epoch_enables_it() -> None:
-    cell = await Cell(skims_classes=False).open()
-    await cell.nodes([a_node("a")])
-
-    async def reign(job: str, *, skims_classes: bool) -> list[tuple[int, str]]:
-        await cell.dispatcher.stop()
-        decisions = msgspec.structs.replace(cell.config.decisions, skims_classes=skims_classes)
-        config = msgspec.structs.replace(cell.config, decisions=decisions)
-        bus = FakeBus(cell.server, cell.cell)
-        cell.buses.append(bus)
-        cell.dispatcher = Dispatcher(
-            bus, cell.clock, config, holder="test", instruments=Instruments.make(DispatcherMetrics), versions=PLANTED
-        )
-        await cell.dispatcher.start()
-        await cell.submit(a_job(job))
-        await cell.settle()
-        with contextlib.suppress(NewerVersionError):  # this release does not read what it was made to write
-            await cell.turns(2)
-        rounds = [open_envelope(data) for data in await cell.ledger()]
-        return [(found.version, found.release) for found in rounds if found.kind == Round.KIND]
-
-    assert await reign("one", skims_classes=False) == [(1, "")]
-    assert await reign("two", skims_classes=True) == [(1, ""), (2, "9.7")]
-    await cell.close()
-
-
-async def test_a_dispatcher_does_not_turn_off_what_an_epoch_before_enabled() -> None:
-    cell = await Cell(skims_classes=True).open()
-    await cell.dispatcher.stop()
-    decisions = msgspec.structs.replace(cell.config.decisions, skims_classes=False)
-    config = msgspec.structs.replace(cell.config, decisions=decisions)
-    bus = FakeBus(cell.server, cell.cell)
-    cell.buses.append(bus)
-    dispatcher = Dispatcher(
-        bus, cell.clock, config, holder="test", instruments=Instruments.make(DispatcherMetrics), versions=PLANTED
-    )
-    with pytest.raises(ConfigError, match=r"decisions\.skims_classes is False: as in epoch 1") as caught:
-        await dispatcher.start()
-    see_exit(caught.value)
-    assert len(await cell.ledger()) == 1
-    await dispatcher.stop()
     await cell.close()

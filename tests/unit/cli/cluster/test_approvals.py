@@ -5,7 +5,6 @@ import pytest
 from berth.cli.cluster.approvals import (
     approved_rows,
     publish_approval,
-    see_recovers,
     see_wish,
     withdrawn_rows,
 )
@@ -19,7 +18,7 @@ from berth.schemas.nodes import NodeCondition
 from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 
-FAULTS = FaultsConfig(enabled=True, restarts_at_once=2, restart_share_percent=20)
+FAULTS = FaultsConfig(restarts_at_once=2, restart_share_percent=20)
 DEVICE = HealthSource.DEVICE_PLUGIN
 
 
@@ -117,7 +116,7 @@ async def test_what_is_not_held_back_is_approved_by_its_full_name_alone(kind: st
 
 
 async def test_an_approval_is_withdrawn() -> None:
-    cell = await a_storm(FaultsConfig(enabled=True, restarts_at_once=2, restart_share_percent=1))
+    cell = await a_storm(FaultsConfig(restarts_at_once=2, restart_share_percent=1))
     state, now_ms = cell.dispatcher.state, cell.clock.now_ms()
     with pytest.raises(CommandError, match=r"^no such approval; approved: nothing$"):
         withdrawn_rows(state, "", None, reason="", now_ms=now_ms)
@@ -140,11 +139,3 @@ def test_kinds_and_reasons() -> None:
         see_wish("chip", "")
     with pytest.raises(CommandError, match=r"^--reason has 1025 characters, expected at most 1024$"):
         see_wish("", "x" * (REASON_MAX + 1))
-
-
-async def test_nothing_is_approved_where_nothing_restarts() -> None:
-    cell = await a_storm(FaultsConfig())
-    assert held_of(cell.dispatcher.state, cell.clock.now_ms()) == []
-    with pytest.raises(CommandError, match=r"faults\.enabled of the dispatcher is off"):
-        see_recovers(cell.dispatcher.state)
-    await cell.close()

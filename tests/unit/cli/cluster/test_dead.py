@@ -11,7 +11,7 @@ from berth.cli.cluster.dead_rows import content_of, details_of, hex_lines
 from berth.core.requests.dead_reasons import INTERNAL, INVALID, UNDECODABLE
 from berth.runtime.dead_letters.letters import Letter
 from berth.runtime.dead_letters.rows import row_of
-from berth.schemas.envelope import encode
+from berth.schemas.envelope import encode, sealed
 from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.status import DeadLetter, Purge, Replay
 from tests.support.cells import a_job
@@ -80,7 +80,8 @@ def test_a_message_of_berth_has_the_names_of_its_fields() -> None:
     assert (content.kind, content.version) == ("intake.request", 1)
     assert (content.body["name"], content.body["labels"]) == ("j", {"a": "b"})
     assert content.body["tasks"][0]["name"] == "worker"
-    newer = encode(Epoch(1, 0, 0, 1, "h", Settings()), version=99, release="9.9.0")
+    epoch = sealed(Epoch(1, 0, 0, 1, "h", Settings()))
+    newer = msgspec.structs.replace(epoch, version=99, release="9.9.0").encode()
     assert (content_of(newer).release, isinstance(content_of(newer).body, list)) == ("9.9.0", True)
 
 

@@ -7,7 +7,7 @@ from berth.cli.cluster.drain import (
     chosen_drain,
     chosen_target,
     publish_drain,
-    see_enabled,
+    see_led,
     sentences,
     since_of,
     still_drained,
@@ -31,9 +31,9 @@ KNOWN: dict[DrainKind, set[str]] = {
 }
 
 
-async def a_cell(**decisions: object) -> Cell:
+async def a_cell() -> Cell:
     """Four nodes below two leaf switches in one SuperPoD, and a job of two pods on n0 and n1."""
-    cell = await Cell(**decisions).open()  # type: ignore[arg-type]  # fields of the settings
+    cell = await Cell().open()
     await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number // 2}", superpod="7") for number in range(4)])
     await cell.submit(a_job("llm", chips=8, replicas=2))
     await cell.turns(2)
@@ -125,11 +125,10 @@ async def test_a_drain_is_listed_with_its_nodes_and_the_jobs_there(capsys: pytes
     (job,) = first.jobs
     assert (job.namespace, job.name, job.attempt, job.ranks, job.nodes) == ("default", "llm", 1, [0, 1], ["n0", "n1"])
     assert (second.kind, second.nodes, second.jobs) == ("node", ["n3"], [])
-    lines = sentences(first, now_ms, moves=False)
+    lines = sentences(first, now_ms)
     assert lines[0].startswith("leaf switch leaf0, 2 nodes, accepts no new work since ")
-    assert lines[1] == "jobs there run on until they end: default/llm (ranks 0, 1)"
-    assert sentences(first, now_ms, moves=True)[1] == "jobs there are moved then: default/llm (ranks 0, 1)"
-    planned = sentences(second, now_ms, moves=True)
+    assert lines[1] == "jobs there are moved then: default/llm (ranks 0, 1)"
+    planned = sentences(second, now_ms)
     assert planned[0].endswith(" on; until then only jobs start there that are expected to end in time")
     assert planned[1] == "no job is there"
     capsys.readouterr()
@@ -138,7 +137,7 @@ async def test_a_drain_is_listed_with_its_nodes_and_the_jobs_there(capsys: pytes
     assert "leaf switch  leaf0" in out
     assert "default/llm (ranks 0, 1)" in out
     assert "new optics" in out
-    show(FaultsRow([], [], restarts_jobs=False, drains=[first]), now_ms)
+    show(FaultsRow([], [], drains=[first]), now_ms)
     assert "leaf switch  leaf0" in capsys.readouterr().out
     nodes = rows_of(cell.dispatcher.state)
     assert {node.name: node.drained_ms for node in nodes} == {
@@ -176,13 +175,9 @@ async def test_drains_and_undrains_decide_on_shards_too() -> None:
     await cell.close()
 
 
-async def test_without_the_setting_or_a_dispatcher_a_drain_is_refused() -> None:
+def test_without_a_dispatcher_a_drain_is_refused() -> None:
     with pytest.raises(CommandError, match="drains have no effect: no dispatcher has led this cell yet"):
-        see_enabled(State())
-    cell = await a_cell(drains=0)
-    with pytest.raises(CommandError, match=r"drains have no effect: decisions\.drains of the dispatcher is 0"):
-        see_enabled(cell.dispatcher.state)
-    await cell.close()
+        see_led(State())
 
 
 async def test_a_fact_that_is_wrong_becomes_a_dead_letter() -> None:
@@ -227,10 +222,9 @@ def test_jobs_whose_pods_have_no_controller_are_named_with_what_ends_them() -> N
         for name in ("alone", "made")
     ]
     row = DrainRow("node", "n0", 1, 0, "", "", 1, ["n0"], jobs)
-    assert sentences(row, 2, moves=True)[1:] == [
+    assert sentences(row, 2)[1:] == [
         "jobs there are moved then: default/made (rank 0)",
         "jobs there run on, because no controller makes their pods anew (--force ends them): default/alone (rank 0)",
     ]
-    forced = sentences(msgspec.structs.replace(row, force=True), 2, moves=True)[1:]
+    forced = sentences(msgspec.structs.replace(row, force=True), 2)[1:]
     assert forced == ["jobs there are moved then: default/alone (rank 0), default/made (rank 0)"]
-    assert len(sentences(row, 2, moves=False)) == 2

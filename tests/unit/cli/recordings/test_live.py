@@ -9,7 +9,7 @@ from berth.cli.recordings.record import Live
 from berth.formats.shown import Shown, shown
 from berth.schemas.chain import stored_digest
 from berth.schemas.envelope import encode, open_envelope
-from berth.schemas.ledger import Round, Settings
+from berth.schemas.ledger import Round
 from berth.schemas.recording import Entry
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
@@ -91,7 +91,7 @@ async def test_a_message_that_claims_to_know_facts_to_come_holds_up_nothing() ->
         await live.began.wait()
         await cell.settle()
         foreign = Round(epoch=1, base_seq=head, facts_seq=10**12, at_ms=0, number=9)
-        await append(cell.user, encode_record(foreign, Settings(chain=1), sequence=head + 1), GARBAGE)
+        await append(cell.user, encode_record(foreign, sequence=head + 1), GARBAGE)
         await cell.nodes([a_node("c")])
         await until(lambda: len(printed) >= 3, deadline_s=5, what="what is stored is printed")
         printing.cancel()

@@ -15,8 +15,9 @@ from berth.runtime.recording import anonymise_file
 from berth.schemas.envelope import NewerVersionError, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import Entry
+from tests.support.chained_records import rechained
 
-STORED = (Path(__file__).parents[3] / "replay" / "v0.4" / "refusals.berthlog").read_bytes()
+STORED = (Path(__file__).parents[3] / "replay" / "v0.5" / "refusals.berthlog").read_bytes()
 KINDS = [(Round.KIND, Round.VERSION + 1), (Epoch.KIND, Epoch.VERSION + 1), ("ledger.hold", 1)]
 COMMANDS = [
     ["replay", "{file}"],
@@ -29,13 +30,13 @@ each_kind = pytest.mark.parametrize(("kind", "version"), KINDS)
 
 
 def newer(kind: str, version: int) -> bytes:
-    """The stored recording, with the third record as a newer release would have written it."""
+    """The stored recording, with the third record as a newer release would have written it, and only facts behind."""
     reading = read([STORED])
-    entries = list(reading)
+    entries = [entry for entry in reading if entry.subject or entry.sequence <= 3]
     index = next(index for index, entry in enumerate(entries) if not entry.subject and entry.sequence == 3)
     body = msgspec.Raw(msgspec.msgpack.encode([1, 2, 0, 5, {"of": "another form"}]))
     entries[index] = Entry(3, msgspec.msgpack.encode((kind, version, body, "9.7")))
-    return b"".join(frames_of(reading.head, entries))
+    return b"".join(frames_of(reading.head, rechained(entries)))
 
 
 @each_kind
@@ -59,10 +60,11 @@ def test_the_log_prints_the_record_as_unknown_and_goes_on(
     file = tmp_path / "newer.rec"
     file.write_bytes(newer(kind, version))
     assert call(["log", str(file)]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("record")]
-    assert lines[2].endswith(f"{kind} of version {version} needs Berth 9.7 or later")
+    lines = capsys.readouterr().out.splitlines()
+    third = next(index for index, line in enumerate(lines) if line.split()[:2] == ["record", "3"])
+    assert lines[third].endswith(f"{kind} of version {version} needs Berth 9.7 or later")
     assert "does not decode" not in "".join(lines)
-    assert len(lines) > 3
+    assert lines[third + 1].startswith("fact")
     assert call(["log", "--json", str(file)]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (found,) = [entry for entry in told if "error" in entry]

@@ -13,9 +13,10 @@ from berth.formats.recordings.recording import frames_of, read
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Release, Round
 from berth.schemas.recording import Entry
+from tests.support.chained_records import rechained
 from tests.support.recording_pages import recordings_in
 
-STORED = Path(__file__).parents[3] / "replay" / "v0.4"
+STORED = Path(__file__).parents[3] / "replay" / "v0.5"
 
 
 def recording(tmp_path: Path, name: str = "refusals") -> Path:
@@ -113,7 +114,7 @@ def test_an_impossible_history_is_an_error(tmp_path: Path, capsys: pytest.Captur
     record = decode(entries[index].data, Round)
     entries[index] = Entry(2, encode(msgspec.structs.replace(record, releases=[Release("ghost", 1, "succeeded")])))
     file = tmp_path / "odd.rec"
-    file.write_bytes(b"".join(frames_of(reading.head, entries)))
+    file.write_bytes(b"".join(frames_of(reading.head, rechained(entries))))
     assert call(["page", str(file)]) == 1
     assert "impossible history" in capsys.readouterr().err
     assert not (tmp_path / "odd.html").exists()

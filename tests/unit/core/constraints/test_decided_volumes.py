@@ -248,7 +248,7 @@ def test_attempts_that_failed_for_a_claim_do_not_count_and_others_do() -> None:
     ],
 )
 def test_a_refusal_names_the_claim_that_no_pod_can_use(facts: tuple[ClaimSeen, ...], expected: str) -> None:
-    cell = a_cell(ZONES, recoveries=1)
+    cell = a_cell(ZONES)
     say(cell, WAITS, *facts)
     refusal = cell.refuse(a_job_of("job", a_task(needs())))
     assert (refusal.code, refusal.value, refusal.expected) == ("no-claim", "data", expected)
@@ -257,12 +257,3 @@ def test_a_refusal_names_the_claim_that_no_pod_can_use(facts: tuple[ClaimSeen, .
     )
     say(cell, PENDING)
     assert nodes_of(*cell.decide()) == ["a1"]
-
-
-def test_records_that_releases_before_0_5_read_name_no_claim() -> None:
-    """They stop at a record with a code that they do not know."""
-    cell = a_cell(ZONES)
-    say(cell, WAITS)
-    refusal = cell.refuse(a_job_of("job", a_task(needs())))
-    assert (refusal.code, refusal.field, refusal.value) == ("no-room", "", "")
-    assert sentence(refusal) == "0 of 3 nodes fit: 3 have no access to a volume of the job"

@@ -11,7 +11,7 @@ from tests.support.core_cells import SUBJECTS, CoreCell
 
 
 def a_cell() -> CoreCell:
-    return CoreCell([a_node("a1")], keeps=False, corrections=1, recoveries=1)
+    return CoreCell([a_node("a1")], keeps=False, corrections=1)
 
 
 def offer(cell: CoreCell, resources: dict[str, int]) -> None:

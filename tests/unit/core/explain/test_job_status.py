@@ -25,7 +25,7 @@ class ExplainResult:
 
     def __init__(self, **changes: object) -> None:
         self.state = State()
-        self.state.apply_record(1, encode(Epoch(1, 0, 0, 0, "h", Settings())))
+        self.state.apply_record(1, self.state.fold.encoded(Epoch(1, 0, 0, 0, "h", Settings())))
         fields: dict[str, object] = {"state": "accepted", "intake_seq": 1, "accepted_seq": 1, "at_ms": 5}
         request = a_job("j", replicas=2, priority=4, queue="q")
         self.fact(JobSeen("default", "j", "uid-j", **(fields | {"request": request} | changes)))  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ class ExplainResult:
     def round(self, **parts: object) -> None:
         head = self.state.fold.head
         record = Round(1, head, self.state.facts_seq, 10 * head, head, **parts)  # type: ignore[arg-type]
-        self.state.apply_record(head + 1, encode(record))
+        self.state.apply_record(head + 1, self.state.fold.encoded(record))
 
     def place(self, *, attempt: int = 1, placement: Placement = PLACEMENT) -> None:
         self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
@@ -242,7 +242,7 @@ def test_a_job_without_chips_has_a_queue_of_its_own_if_the_settings_say_so() -> 
     told = ExplainResult(request=a_job("j", chips=0))
     assert not told.status.is_plain
     plain = ExplainResult(request=a_job("j", chips=0))
-    plain.state.apply_record(2, encode(Epoch(2, 1, 0, 0, "h", Settings(plain_pods=True))))
+    plain.state.apply_record(2, plain.state.fold.encoded(Epoch(2, 1, 0, 0, "h", Settings(plain_pods=True))))
     assert plain.status.is_plain
     assert digest(plain.status) != digest(told.status)
 

@@ -18,7 +18,7 @@ def nodes(count: int) -> list[NodeDescription]:
 
 
 def a_cell(count: int = 4, **settings: object) -> FaultCell:
-    return FaultCell(nodes(count), **{"drains": 1, "grace_over_ms": 60_000, **settings})
+    return FaultCell(nodes(count), **{"grace_over_ms": 60_000, **settings})
 
 
 def drain(
@@ -130,15 +130,6 @@ def test_an_undrain_before_its_time_moves_nothing() -> None:
     ground.turns()
     drain(ground, "n0", gone=True)
     assert ground.wait(2_000) == []
-
-
-@pytest.mark.parametrize("off", ["drains", "recoveries"])
-def test_without_either_setting_nothing_moves(off: str) -> None:
-    ground = a_cell(**{off: 0})
-    ground.run(a_job("j", chips=8), labels=GRACE)
-    drain(ground, ground.node_of("j", 0))
-    assert ground.turns() == []
-    assert ground.phase("j") == "placed"
 
 
 def test_a_fault_goes_before_a_drain() -> None:

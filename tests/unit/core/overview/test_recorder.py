@@ -99,7 +99,7 @@ def test_stories_are_the_events_of_the_jobs(name: str) -> None:
 
 
 def test_a_small_limit_merges_changes_and_says_so() -> None:
-    name = "v0.4/refusals.berthlog"
+    name = "v0.5/refusals.berthlog"
     whole = recorded(name)
     size = len(msgspec.json.encode(whole.changes))
     limit = len(msgspec.json.encode(whole.view)) + size // 3
@@ -120,7 +120,7 @@ def test_changes_of_less_than_a_span_are_one() -> None:
 
 
 def test_reasons_are_those_of_the_first_decisions_and_the_rest_is_said_to_be_missing() -> None:
-    timeline = recorded("v0.4/refusals.berthlog", PageLimits(reasons=2), clock=lambda at_ms: f"moment {at_ms}")
+    timeline = recorded("v0.5/refusals.berthlog", PageLimits(reasons=2), clock=lambda at_ms: f"moment {at_ms}")
     explained = [event for story in timeline.stories.values() for event in story.events if event.why]
     assert 1 <= len(explained) <= 2
     assert any("moment " in sentence for event in explained for sentence in event.why)
@@ -128,7 +128,7 @@ def test_reasons_are_those_of_the_first_decisions_and_the_rest_is_said_to_be_mis
 
 
 def test_each_decision_has_its_own_reasons() -> None:
-    timeline = recorded("v0.4/refusals.berthlog", PageLimits(reasons=1_000))
+    timeline = recorded("v0.5/refusals.berthlog", PageLimits(reasons=1_000))
     several = [
         explained
         for story in timeline.stories.values()
@@ -142,8 +142,8 @@ def test_each_decision_has_its_own_reasons() -> None:
 
 
 def test_stories_beyond_the_limit_are_left_out_oldest_first() -> None:
-    whole = recorded("v0.4/refusals.berthlog", PageLimits(reasons=0))
-    part = recorded("v0.4/refusals.berthlog", PageLimits(reasons=0, stories_bytes=4_000))
+    whole = recorded("v0.5/refusals.berthlog", PageLimits(reasons=0))
+    part = recorded("v0.5/refusals.berthlog", PageLimits(reasons=0, stories_bytes=4_000))
     assert 0 < len(part.stories) < len(whole.stories)
     left = whole.stories.keys() - part.stories.keys()
     assert max(max(one.at_ms for one in whole.stories[key].events) for key in left) <= min(

@@ -19,6 +19,7 @@ from berth.schemas.facts import JobSeen, JobState, PodPhase
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.chained_records import rechained
 from tests.support.recordings import decision, head_at
 from tests.unit.core.explain.test_explainer import on
 
@@ -207,7 +208,7 @@ def followed(entries: list[Entry], until: Point) -> Trail:
 
 def test_a_fact_of_a_later_moment_counts_when_a_record_that_counts_knew_it() -> None:
     """Clocks differ: what the last record that counts knew was there, whatever its own moment says."""
-    entries = [decision(1, 0, at_ms=10), a_fact(1, "job", "u", 99), decision(2, 1, at_ms=20)]
+    entries = rechained([decision(1, 0, at_ms=10), a_fact(1, "job", "u", 99), decision(2, 1, at_ms=20)])
     assert list(followed(entries, Point(at_ms=50)).lives) == ["u"]
     assert followed(entries, Point(at_ms=50)).facts_seq == 1
     without = followed(entries[:2], Point(at_ms=50))
@@ -215,7 +216,8 @@ def test_a_fact_of_a_later_moment_counts_when_a_record_that_counts_knew_it() -> 
 
 
 def test_after_the_last_record_that_counts_facts_count_up_to_the_moment() -> None:
-    entries = [decision(1, 0, at_ms=10), a_fact(1, "job", "u", 20), a_fact(2, "job", "v", 40), decision(2, 2, at_ms=60)]
+    facts = [a_fact(1, "job", "u", 20), a_fact(2, "job", "v", 40)]
+    entries = rechained([decision(1, 0, at_ms=10), *facts, decision(2, 2, at_ms=60)])
     assert [list(followed(entries, Point(at_ms=at)).lives) for at in (10, 20, 39, 40)] == [[], ["u"], ["u"], ["u", "v"]]
     assert list(followed(entries, Point(ledger_seq=1)).lives) == []
     assert list(followed(entries, Point(ledger_seq=2)).lives) == ["u", "v"]
@@ -329,6 +331,6 @@ async def test_after_the_beginning_was_removed_the_oldest_snapshot_is_the_start_
 
 def test_a_fact_behind_one_of_a_later_moment_waits_for_a_record_too() -> None:
     """A clock that is set back makes no fact known before those ahead of it are."""
-    entries = [decision(1, 0, at_ms=10), a_fact(1, "job", "u", 99), a_fact(2, "job", "v", 20)]
+    entries = rechained([decision(1, 0, at_ms=10), a_fact(1, "job", "u", 99), a_fact(2, "job", "v", 20)])
     assert list(followed(entries, Point(at_ms=50)).lives) == []
-    assert list(followed([*entries, decision(2, 2, at_ms=30)], Point(at_ms=50)).lives) == ["u", "v"]
+    assert list(followed(rechained([*entries, decision(2, 2, at_ms=30)]), Point(at_ms=50)).lives) == ["u", "v"]

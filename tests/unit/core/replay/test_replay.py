@@ -8,6 +8,8 @@ import pytest
 from berth.cli.recordings.replay import lines_of
 from berth.core.replay.divergence import Difference
 from berth.core.replay.replay import Replay, ReplayError, replayed
+from berth.core.state.ledger import LedgerDump
+from berth.schemas.chain import FIRST
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import NewerVersionError, body_of, decode, encode, open_envelope
 from berth.schemas.facts import NodeHealth, PodPhase, TimerSeen
@@ -20,6 +22,7 @@ from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
+from tests.support.chained_records import broken, rechained
 from tests.support.recordings import tick
 from tests.support.replays import entries_after, entries_of, see_same
 from tests.support.unreliable_cells import UnreliableCell
@@ -34,18 +37,18 @@ class Story:
 
     def changed(self, sequence: int, change: Callable[[Round], Round]) -> list[Entry]:
         """The history with another record."""
-        return [
+        return rechained(
             msgspec.structs.replace(entry, data=encode(change(decode(entry.data, Round))))
             if not entry.subject and entry.sequence == sequence
             else entry
             for entry in self.entries
-        ]
+        )
 
 
 @pytest.fixture
 async def story() -> Story:
     """Four equal nodes; a job on one, one on two, one that is refused, ends, and one that is rejected."""
-    cell = await UnreliableCell(shards=2, chain=0).open()
+    cell = await UnreliableCell(shards=2).open()
     await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number % 2}") for number in range(4)])
     await cell.turns()
     for number, (chips, replicas) in enumerate(((4, 1), (8, 2), (8, 4), (2, 1))):
@@ -60,8 +63,8 @@ async def story() -> Story:
     return Story(entries_of(facts, records), cell.snapshots)
 
 
-def differences(entries: Sequence[Entry], start: SnapshotBody = BEGINNING, shards: int = 0) -> list[Difference]:
-    replay = Replay(start, shards=shards)
+def differences(entries: Sequence[Entry], start: SnapshotBody = BEGINNING) -> list[Difference]:
+    replay = Replay(start)
     found: list[Difference] = []
     for entry in entries:
         told = replay.feed(entry)
@@ -247,15 +250,15 @@ def test_a_record_that_cannot_be_is_told_by_its_sequence(story: Story) -> None:
 
     entries = list(story.entries)
     index = next(index for index, entry in enumerate(entries) if not entry.subject and entry.sequence == 2)
-    kind, version, tree = msgspec.msgpack.decode(entries[index].data)
+    kind, version, tree, *more = msgspec.msgpack.decode(entries[index].data)
     tree[5][0][4][3] = b"\x00"  # the chips of the first verdict's placement
-    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, tree)))
+    entries[index] = Entry(2, msgspec.msgpack.encode((kind, version, tree, *more)))
     with pytest.raises(ReplayError, match=r"record 2 cannot be: .*chips: 1 are held, the runs ask for 4"):
-        differences(entries)
+        differences(rechained(entries))
     with pytest.raises(ReplayError, match=r"record 2 cannot be: sequence 2 came, 1 was next"):
         differences([entry for entry in story.entries if entry.subject or entry.sequence > 1])
-    with pytest.raises(ReplayError, match=r"record 1 cannot be: .*not an envelope"):
-        differences([Entry(1, b"\xff")])
+    with pytest.raises(ReplayError, match=r"record 1 cannot be: ledger\.round: does not decode"):
+        differences([Entry(1, broken(1, FIRST))])
     with pytest.raises(ReplayError, match=r"the start: the folded ledger does not decode"):
         Replay(SnapshotBody(ledger_seq=1, facts_seq=1, facts=[], ledger=b"\xff"))
 
@@ -274,7 +277,7 @@ def test_a_record_of_a_newer_release_ends_a_replay(story: Story, kind: str, vers
     last = max(entry.sequence for entry in story.entries if not entry.subject)
     newer = Entry(last + 1, msgspec.msgpack.encode((kind, version, [1, last, 0, 9], "9.7")))
     with pytest.raises(NewerVersionError, match=rf"{kind} of version {version} needs Berth 9\.7 or later"):
-        see_same([*story.entries, newer])
+        see_same(rechained([*story.entries, newer]))
 
 
 def test_facts_that_do_not_decode_are_counted() -> None:
@@ -282,39 +285,13 @@ def test_facts_that_do_not_decode_are_counted() -> None:
     assert (result.facts, result.undecodable) == (2, 1)
 
 
-def test_records_that_do_not_say_how_many_shards_there_are_need_to_be_told(story: Story) -> None:
-    def unsaid(record: Round) -> Round:
-        verdict = record.verdicts[0]
-        return msgspec.structs.replace(record, missing=[1], verdicts=[verdict])
-
-    entries = story.changed(2, unsaid)
-    upto = entries.index(next(entry for entry in entries if not entry.subject and entry.sequence == 3))
-    result = replayed(BEGINNING, entries[:upto])
-    assert (result.rounds, result.not_compared, result.differences) == (0, 1, 0)
-    assert "the number of scorers when some were silent" in result.because
-    result = replayed(BEGINNING, entries[:upto], shards=2)
-    assert (result.rounds, result.not_compared) == (1, 0)
-
-
-def test_behind_a_snapshot_that_does_not_say_who_waits_only_the_next_epoch_is_compared(story: Story) -> None:
+def test_a_snapshot_that_does_not_say_who_waits_is_no_start(story: Story) -> None:
     start = story.snapshots[3]
     dump = msgspec.msgpack.decode(start.ledger)
-    older = msgspec.structs.replace(start, ledger=msgspec.msgpack.encode(dump[:12]))
-    entries = entries_after(story.entries, start)
-    result = replayed(older, entries)
-    assert (result.rounds, result.differences) == (0, 0)
-    assert result.not_compared > 0
-    assert "compared from the next epoch on" in result.because
-    heads = [entry.sequence for entry in entries if not entry.subject]
-    epoch = decode(story.entries[0].data, Epoch) if not story.entries[0].subject else None
-    assert epoch is not None
-    facts = max(entry.sequence for entry in story.entries if entry.subject)
-    anew = msgspec.structs.replace(epoch, epoch=2, base_seq=heads[-1], facts_seq=facts)
-    replay = Replay(older)
-    for entry in [*entries, Entry(heads[-1] + 1, encode(anew))]:
-        replay.feed(entry)
-    empty = Round(2, heads[-1] + 1, facts, 1, 99)
-    assert replay.feed(Entry(heads[-1] + 2, encode(empty))) is not None, "by now it is compared"
+    dump[LedgerDump.__struct_fields__.index("waiting")] = None
+    lacking = msgspec.structs.replace(start, ledger=msgspec.msgpack.encode(dump))
+    with pytest.raises(ReplayError, match="the start: the snapshot does not contain the jobs that wait"):
+        replayed(lacking, entries_after(story.entries, start))
 
 
 @pytest.mark.parametrize("fault", ["lost", "unheard", "late", "rival", "away"])

@@ -244,21 +244,17 @@ def test_an_unknown_label_value_is_refused_and_counts_as_absent_under_parity() -
         ),
     ],
 )
-def test_labels_for_faults_without_a_meaning_are_refused_where_faults_are_handled(
+def test_labels_for_faults_without_a_meaning_are_refused(
     labels: dict[str, str], annotations: dict[str, str], field: str, value: str, expected: str
 ) -> None:
     job = a_job((1, 8), labels=labels, annotations=annotations)
-    found = validate(job, Settings(recoveries=1))
+    found = validate(job, Settings())
     assert isinstance(found, Refusal)
     assert (found.code, found.field, found.value) == ("invalid-argument", field, value)
     assert found.expected == f"{expected} (setting strict_label_values)"
-    for lenient in (
-        DEFAULTS,
-        Settings(recoveries=1, strict_label_values=False),
-        Settings(recoveries=1, reference_parity=True),
-    ):
+    for lenient in (Settings(strict_label_values=False), Settings(reference_parity=True)):
         accepted(job, lenient)
-    accepted(a_job((1, 8), labels={"fault-scheduling": "grace", "fault-retry-times": "3"}), Settings(recoveries=1))
+    accepted(a_job((1, 8), labels={"fault-scheduling": "grace", "fault-retry-times": "3"}), Settings())
 
 
 @pytest.mark.parametrize("settings", [DEFAULTS, PARITY, Settings(strict_label_values=False)])

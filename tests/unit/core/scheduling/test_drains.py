@@ -10,13 +10,13 @@ from berth.core.state.cell import State
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.fault_facts import REASON_MAX, DrainSeen
-from berth.schemas.ledger import Release, Settings, Verdict
+from berth.schemas.ledger import Release, Verdict
 from berth.schemas.refusal import NodeReason
 from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell, on
 
-SETTINGS = {"drains": 1, "corrections": 1, "skims_classes": True, "plain_pods": True}
+SETTINGS = {"corrections": 1, "skims_classes": True, "plain_pods": True}
 
 
 def a_cell(count: int = 2, **changes: object) -> CoreCell:
@@ -126,14 +126,6 @@ def test_a_drain_before_its_node_is_known_counts() -> None:
     ground.publish()
     ground.ask(a_job("a"))
     assert placed(ground) == {}
-
-
-def test_without_the_setting_drains_are_ignored() -> None:
-    ground = a_cell(1, drains=0)
-    drain(ground, "n0", 1)
-    ground.ask(a_job("a"))
-    assert placed(ground) == {"a": ["n0"]}
-    assert Settings().drains == 0
 
 
 @pytest.mark.parametrize(("run_ms", "fits"), [(999, True), (1_000, True), (1_001, False)])
@@ -263,7 +255,7 @@ def test_a_reader_of_a_snapshot_and_a_follower_decide_alike() -> None:
     opening = ground.scheduler.open(ground.now_ms).opening
     assert opening is not None
     recorded = ground.scheduler.decide(opening)
-    data = encode(recorded.round)
+    data = ground.state.fold.encoded(recorded.round)
     ground.scheduler.adopt(recorded, ground.folded(recorded.round))
     follow_record(other, state.fold.link(state.fold.head + 1, data))
     assert state.dump(other.dump()) == ground.state.dump(ground.scheduler.dump())

@@ -177,7 +177,7 @@ def spoil(cell: FaultCell, way: str, node: str = "c") -> str:
 @pytest.mark.parametrize("labels", [LABELS, {}], ids=["hot-switch", "no-labels"])
 @pytest.mark.parametrize("way", ["chip", "drained", "gone", "unready", "evict", "sub-health"])
 def test_a_backup_pod_that_is_not_bound_gets_another_place_when_its_own_fails(way: str, labels: dict[str, str]) -> None:
-    cell = a_cell("abcd", labels, drains=1)
+    cell = a_cell("abcd", labels)
     cell.now_ms += 2_000
     backed_up(cell)
     why = spoil(cell, way)
@@ -349,13 +349,6 @@ def test_the_place_of_a_lost_backup_pod_is_free_though_its_rank_is_faulty_and_wa
     assert (step.how, step.ranks) == ("grace", [1])
     assert step.placement is not None
     assert step.placement.names() == ["c"]
-
-
-def test_without_the_setting_no_backup_pod_is_placed() -> None:
-    cell = a_cell(recoveries=0)
-    cell.back_up("j", {1: "backup-1"})
-    assert cell.turns() == []
-    assert owned(cell) == {"a": 0xFF, "b": 0xFF}
 
 
 def test_a_snapshot_in_the_middle_of_a_switch_goes_on() -> None:

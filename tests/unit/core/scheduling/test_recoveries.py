@@ -8,7 +8,6 @@ import pytest
 
 from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase
-from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import FROM_PODS, Task
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
@@ -19,14 +18,6 @@ from tests.support.replacements import holding_of
 
 def a_cell(nodes: str = "abcd", **settings: object) -> FaultCell:
     return FaultCell([a_node(name) for name in nodes], **settings)
-
-
-def test_without_the_setting_nothing_happens() -> None:
-    cell = a_cell(recoveries=0)
-    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
-    cell.break_chip("a")
-    assert cell.turns() == []
-    assert cell.phase("j") == "placed"
 
 
 @pytest.mark.parametrize("labels", [{}, {"fault-scheduling": "off"}, {"fault-scheduling": "grace|force"}])
@@ -351,7 +342,7 @@ def test_nodes_that_are_gone_do_not_count_in_the_first_second_of_an_epoch() -> N
     cell.run(a_job("j", chips=8, replicas=2))
     del cell.nodes["b"]
     cell.publish()
-    cell.begin(corrections=1, recoveries=1)
+    cell.begin(corrections=1)
     assert cell.turns() == []
     cell.run(a_job("k", chips=8))  # a record of the epoch does not end its first second
     assert cell.wait(900) == []
@@ -803,7 +794,7 @@ def test_a_rank_without_a_place_gets_one_once_the_shards_answer_again() -> None:
 def test_a_gang_that_the_settings_of_a_new_epoch_forbid_gets_no_places() -> None:
     cell = a_cell("abc", plain_pods=True)
     cell.run(a_job("j", chips=0, replicas=2, resource="", node_selector={}, annotations={"berth/gang-pods": "0"}))
-    cell.begin(corrections=1, recoveries=1, plain_pods=False)
+    cell.begin(corrections=1, plain_pods=False)
     cell.wait(1_000)
     name = cell.node_of("j", 1)
     del cell.nodes[name]
@@ -824,9 +815,10 @@ def test_a_sub_healthy_rank_does_not_go_where_it_is_sub_healthy_again() -> None:
 
 def test_an_epoch_with_other_settings_looks_at_all_placed_gangs() -> None:
     """A reader that begins at a snapshot of it looks at all, too."""
-    cell = a_cell("ab", drains=0)
-    cell.run(a_job("j", chips=8))
-    cell.fact("berth.c.fact.drain.node.a", DrainSeen("node", cell.node_of("j", 0), cell.now_ms, at_ms=cell.now_ms))
+    cell = a_cell("ab", not_ready_ms=3_600_000)
+    cell.run(a_job("j", chips=8), labels=GRACE)
+    cell.lose(cell.node_of("j", 0), way="unready")
+    assert cell.wait(60_000) == []
+    cell.begin(corrections=1)
     assert cell.turns() == []
-    cell.begin(corrections=1, recoveries=1, drains=1)
-    assert [step.kind for step in cell.turns()] == ["Drain"]
+    assert [step.kind for step in cell.wait(60_000)] == ["NodeUnhealthy"]

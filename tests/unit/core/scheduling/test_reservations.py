@@ -68,7 +68,7 @@ def test_placements_of_a_round_that_was_never_stored_delay_no_reservation() -> N
 
 def test_chips_that_a_pod_has_in_place_of_the_decided_ones_are_given_back_when_it_ends() -> None:
     """What was reserved before the correction reserves nothing that a reader which begins later would not."""
-    seat = Seat("a", queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1, recoveries=1)
+    seat = Seat("a", queue_policy="conservative", reserve_chips=8, unknown_run_ms=5_000, corrections=1)
     seat.job(a_job("first", chips=2, run_ms=1_000))
     seat.round(at_ms=1)
     seat.job(a_job("large", chips=8))

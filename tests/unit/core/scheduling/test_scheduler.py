@@ -43,7 +43,7 @@ class Seat:
     def begin(self, **settings: object) -> None:
         fold = self.state.fold
         record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
-        self.scheduler.begin(self.state.apply_record(fold.head + 1, encode(record)).changes)
+        self.scheduler.begin(self.state.apply_record(fold.head + 1, self.state.fold.encoded(record)).changes)
 
     def fact(self, subject: str, fact: Message) -> None:
         applied = self.state.apply_fact(f"berth.c.fact.{subject}", self.state.facts_seq + 1, encode(fact))
@@ -85,7 +85,9 @@ class Seat:
             return None
         recorded = self.scheduler.decide(opening, missing_shards)
         self.set_aside = recorded.set_aside
-        self.scheduler.adopt(recorded, self.state.apply_record(self.state.fold.head + 1, encode(recorded.round)))
+        self.scheduler.adopt(
+            recorded, self.state.apply_record(self.state.fold.head + 1, self.state.fold.encoded(recorded.round))
+        )
         return recorded.round
 
     def verdicts(self, missing_shards: MissingShards | None = None) -> Iterator[tuple[str, bool]]:

@@ -10,7 +10,6 @@ from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import ASKS_MAX, Asking, MissingShards, OffersExhaustedError, Opening
 from berth.core.state.ledger import Folded
-from berth.schemas.envelope import encode
 from tests.support.cells import a_job
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 
@@ -50,7 +49,7 @@ def decide_twice(scheduler: Scheduler, opening: Opening) -> None:
 def adopt_twice(scheduler: Scheduler, opening: Opening) -> None:
     recorded = scheduler.decide(opening)
     state = scheduler.state
-    scheduler.adopt(recorded, state.apply_record(state.fold.head + 1, encode(recorded.round)))
+    scheduler.adopt(recorded, state.apply_record(state.fold.head + 1, state.fold.encoded(recorded.round)))
     scheduler.adopt(recorded, Folded())
 
 
@@ -107,7 +106,7 @@ def test_a_record_of_another_does_not_end_a_turn(seat: Seat) -> None:
 def test_changes_that_were_not_handed_over_are_noticed(seat: Seat) -> None:
     fold = seat.state.fold
     recorded = seat.scheduler.decide(opened(seat))
-    folded = seat.state.apply_record(fold.head + 1, encode(recorded.round))
+    folded = seat.state.apply_record(fold.head + 1, seat.state.fold.encoded(recorded.round))
     seat.scheduler.adopt(recorded, Folded(gangs=folded.gangs, taken=folded.taken))
     with pytest.raises(InvariantError, match="round 2: changes of facts or records were not handed over"):
         seat.scheduler.open(6)

@@ -46,7 +46,7 @@ def only(cluster: str, node: str, strategy: Strategy, *, from_s: int = 7_200, **
 
 
 def figures_of(job: PlannedJob, cluster: str, faults: FaultPlan) -> tuple[Timeline, FaultFigures]:
-    plan = a_plan(job, cluster=cluster, settings=Settings(recoveries=1), faults=faults)
+    plan = a_plan(job, cluster=cluster, settings=Settings(), faults=faults)
     timeline = run_of(plan)[1]
     figures = statistics_of(timeline).faults
     assert figures is not None
@@ -137,7 +137,7 @@ def test_jobs_below_a_broken_leaf_switch_restart_elsewhere_and_no_second_source_
         return first.at_ms < day_ms and first.name == faults.nodes[0].leaf
 
     faults = next(found for found in map(of_seed, range(1_000)) if hits_all(found))
-    plan = a_plan(*jobs, cluster=cluster, settings=Settings(recoveries=1), faults=faults)
+    plan = a_plan(*jobs, cluster=cluster, settings=Settings(), faults=faults)
     found = statistics_of(run_of(plan)[1]).faults
     assert found is not None
     assert found.by_scope["job"] >= len(jobs)
@@ -255,7 +255,7 @@ def test_a_job_that_never_reaches_a_checkpoint_ends_the_simulation_with_its_name
 
 def test_the_outcome_says_that_all_pods_are_bound_again() -> None:
     faults = only("nodes=6", node_of_rank("nodes=6", JOB, 2), "pods")
-    plan = a_plan(JOB, cluster="nodes=6", settings=Settings(recoveries=1), faults=faults)
+    plan = a_plan(JOB, cluster="nodes=6", settings=Settings(), faults=faults)
     envelopes = [open_envelope(entry.data) for entry in run_of(plan)[2]]
     outcomes = [body_of(envelope, OutcomeSeen) for envelope in envelopes if envelope.kind == OutcomeSeen.KIND]
     assert [(one.state, one.bound, one.step) for one in outcomes] == [("bound", 3, 1), ("bound", 4, 1)]

@@ -12,7 +12,7 @@ from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
-from berth.schemas.ledger import Release, Round
+from berth.schemas.ledger import Correction, Release, Round
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.placement import BlockPart, SwitchPart
 from berth.schemas.status import SnapshotBody
@@ -124,14 +124,14 @@ def test_what_others_own_is_not_adopted_and_two_strangers_do_not_get_one_chip() 
     assert adopted == {"one": [(1,), (0,)], "two": [(2,)]}
 
 
-def test_a_stranger_whose_chips_turn_out_to_be_others_is_adopted_anew_in_one_record() -> None:
+def test_a_stranger_whose_chips_turn_out_to_be_others_gets_them_in_one_record() -> None:
     life = Life()
     life.fact(foreign("one", ("c", 0b11, P.RUNNING)), "pod.other.one")
     life.carry_out()
     life.fact(foreign("one", ("c", 0b110, P.RUNNING)), "pod.other.one")
     found = life.carry_out()
-    assert found.releases == [Release("one", 0, "vanished")]
-    assert [adoption.placement.chips_by_rank() for adoption in found.adoptions] == [[(1, 2)]]
+    assert found.corrections == [Correction("one", 0, [0], [[1, 2]])]
+    assert (found.releases, found.adoptions) == ([], [])
     assert not life.due()
     assert [pod.mask for pod in life.state.owned(("one", 0))] == [0b110]
     check(life.state)

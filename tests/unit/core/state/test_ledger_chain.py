@@ -20,14 +20,12 @@ from berth.schemas.chain import (
     position_of,
     state_digest,
 )
-from berth.schemas.envelope import NewerVersionError, encode, open_envelope
+from berth.schemas.envelope import NewerVersionError, encode, open_envelope, sealed
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.versions import encode_record
-
-CHAINED = Settings(chain=1)
 
 
 def placed(*chips: int) -> Placement:
@@ -37,19 +35,19 @@ def placed(*chips: int) -> Placement:
 class Ledger:
     """A fold, a reader of the chain alone, and what is appended to both."""
 
-    def __init__(self, settings: Settings = CHAINED) -> None:
+    def __init__(self) -> None:
         self.fold = LedgerFold()
         self.reader = ChainReader(Position())
         self.stored: list[bytes] = []
-        self.append(self.written(Epoch(1, 0, 0, 10, "a", settings), settings))
+        self.append(self.written(Epoch(1, 0, 0, 10, "a", Settings())))
 
     @property
     def next(self) -> int:
         return self.fold.head + 1
 
-    def written(self, record: Epoch | Round, settings: Settings | None = None) -> bytes:
+    def written(self, record: Epoch | Round) -> bytes:
         """A record as the leader writes it."""
-        return encode_record(record, settings or self.fold.settings, chain=self.fold.chain, sequence=self.next)
+        return self.fold.encoded(record)
 
     def round(self, **parts: object) -> Round:
         fold = self.fold
@@ -63,13 +61,11 @@ class Ledger:
         folded = self.fold.apply(self.next, data)
         self.stored.append(data)
         assert self.reader.read(self.fold.head, data).void == folded.void
-        assert self.reader.position == Position(
-            self.fold.base_seq, self.fold.epoch, self.fold.settings.chain > 0, self.fold.chain
-        )
+        assert self.reader.position == Position(self.fold.base_seq, self.fold.epoch, self.fold.chain)
         return folded.void
 
 
-def test_the_first_epoch_that_enables_the_chain_has_a_value_and_so_has_each_record_behind_it() -> None:
+def test_the_first_epoch_has_a_chain_value_and_so_has_each_record_behind_it() -> None:
     ledger = Ledger()
     assert ledger.fold.chain == chained(FIRST, 1, open_envelope(ledger.stored[0]))
     first = ledger.fold.chain
@@ -77,13 +73,6 @@ def test_the_first_epoch_that_enables_the_chain_has_a_value_and_so_has_each_reco
     envelope = open_envelope(ledger.stored[1])
     assert (envelope.version, envelope.release, envelope.chain) == (Round.VERSION, "0.5", ledger.fold.chain)
     assert ledger.fold.chain == chained(first, 2, envelope)
-
-
-def test_without_the_setting_nothing_has_a_value() -> None:
-    ledger = Ledger(Settings())
-    ledger.append(ledger.written(ledger.place("a", 0)))
-    assert [len(msgspec.msgpack.decode(data)) for data in ledger.stored] == [3, 3]
-    assert ledger.fold.chain == FIRST
 
 
 def garbage(_: Ledger) -> bytes:
@@ -95,15 +84,15 @@ def other_kind(_: Ledger) -> bytes:
 
 
 def no_value(ledger: Ledger) -> bytes:
-    return encode_record(ledger.place("b", 1), ledger.fold.settings)
+    return encode_record(ledger.place("b", 1))
 
 
 def wrong_value(ledger: Ledger) -> bytes:
-    return encode_record(ledger.place("b", 1), ledger.fold.settings, chain=b"x" * 16, sequence=ledger.next)
+    return encode_record(ledger.place("b", 1), chain=b"x" * 16, sequence=ledger.next)
 
 
 def other_sequence(ledger: Ledger) -> bytes:
-    return encode_record(ledger.place("b", 1), CHAINED, chain=ledger.fold.chain, sequence=ledger.next + 1)
+    return encode_record(ledger.place("b", 1), chain=ledger.fold.chain, sequence=ledger.next + 1)
 
 
 def one_bit(ledger: Ledger) -> bytes:
@@ -113,11 +102,11 @@ def one_bit(ledger: Ledger) -> bytes:
 
 
 def undecodable_body(_: Ledger) -> bytes:
-    return msgspec.msgpack.encode((Round.KIND, 3, [1], "0.5", b"x" * 16))
+    return msgspec.msgpack.encode((Round.KIND, Round.VERSION, [1], "0.5", b"x" * 16))
 
 
 def version_0(ledger: Ledger) -> bytes:
-    return encode(ledger.place("b", 1), version=0)
+    return msgspec.structs.replace(sealed(ledger.place("b", 1)), version=0).encode()
 
 
 def past_epoch(ledger: Ledger) -> bytes:
@@ -129,7 +118,7 @@ def other_base(ledger: Ledger) -> bytes:
 
 
 def past_leader(ledger: Ledger) -> bytes:
-    return ledger.written(Epoch(1, ledger.fold.base_seq, 0, 99, "zombie", CHAINED))
+    return ledger.written(Epoch(1, ledger.fold.base_seq, 0, 99, "zombie", Settings()))
 
 
 def newer_kind(_: Ledger) -> bytes:
@@ -195,25 +184,15 @@ def test_what_is_void_moves_the_head_is_counted_and_is_left_out_of_the_chain(
     assert set(ledger.fold.holdings) == {("a", 1), ("b", 1)}
 
 
-@pytest.mark.parametrize("chain", [0, 1])
 @pytest.mark.parametrize(("kind", "version"), [(Round.KIND, Round.VERSION + 1), ("ledger.other", 1)])
-def test_a_record_of_a_newer_release_stops_a_reader_and_is_named(kind: str, version: int, chain: int) -> None:
-    """With the right chain value its writer led; before the chain nothing distinguishes it."""
-    ledger = Ledger(Settings(chain=chain))
+def test_a_record_of_a_newer_release_stops_a_reader_and_is_named(kind: str, version: int) -> None:
+    """With the right chain value its writer led."""
+    ledger = Ledger()
     record = open_envelope(msgspec.msgpack.encode((kind, version, [1], "9.7")))
-    if chain:
-        record = msgspec.structs.replace(record, chain=chained(ledger.fold.chain, ledger.next, record))
+    record = msgspec.structs.replace(record, chain=chained(ledger.fold.chain, ledger.next, record))
     with pytest.raises(NewerVersionError, match=rf"record 2: {kind} of version {version} needs Berth 9\.7"):
         ledger.append(record.encode())
     assert ledger.fold.head == 1
-
-
-@pytest.mark.parametrize("data", [b"\xff\x00garbage", msgspec.msgpack.encode((Round.KIND, 1, [1]))])
-def test_before_the_chain_what_does_not_decode_stops_a_reader_and_is_named(data: bytes) -> None:
-    ledger = Ledger(Settings())
-    with pytest.raises(LedgerBrokenError, match=r"record 2 breaks the ledger: .*berth repair") as caught:
-        ledger.append(data)
-    assert (caught.value.sequence, ledger.fold.head) == (2, 1)
 
 
 def test_a_record_of_the_leader_that_does_not_decode_is_not_passed_over() -> None:
@@ -245,16 +224,6 @@ def test_chips_given_twice_break_the_ledger_for_a_reader_without_columns() -> No
     assert ledger.append(ledger.written(both)) == "", "what a record gives back is free for what it gives"
 
 
-def test_the_chain_is_in_force_from_the_epoch_that_enables_it() -> None:
-    ledger = Ledger(Settings())
-    ledger.append(ledger.written(ledger.place("a", 0)))
-    begun = Epoch(2, 2, 7, 30, "b", CHAINED)
-    assert ledger.append(encode_record(begun, CHAINED)) == UNCHAINED, "it has no chain value itself"
-    assert ledger.append(ledger.written(msgspec.structs.replace(begun, base_seq=3), CHAINED)) == ""
-    assert ledger.append(encode(ledger.place("b", 1))) == UNCHAINED
-    assert ledger.append(ledger.written(ledger.place("b", 1))) == ""
-
-
 def test_a_reader_that_starts_from_a_snapshot_knows_the_chain() -> None:
     ledger = Ledger()
     ledger.append(ledger.written(ledger.place("a", 0)))
@@ -269,21 +238,18 @@ def test_a_reader_that_starts_from_a_snapshot_knows_the_chain() -> None:
     assert again.chain == reader.position.digest == open_envelope(data).chain
 
 
-def test_a_snapshot_before_the_chain_names_its_head() -> None:
-    ledger = Ledger(Settings())
-    old = msgspec.msgpack.decode(msgspec.msgpack.encode(ledger.fold.dump()))[:-1]
-    raw = msgspec.msgpack.encode(old)
-    assert position_of(SnapshotBody(1, 0, [], raw)) == Position(1, 1, in_force=False, digest=FIRST)
-    again = LedgerFold()
-    again.load(msgspec.msgpack.decode(raw, type=LedgerDump))
-    assert (again.base_seq, again.chain) == (1, FIRST)
-
-
 def test_the_position_in_a_snapshot_has_the_fields_of_the_folded_ledger() -> None:
-    dump = LedgerDump(5, 3, "holder", CHAINED, 0, 0, 0, [], [], chain=b"c" * 16)
-    assert position_of(SnapshotBody(5, 0, [], msgspec.msgpack.encode(dump))) == Position(
-        5, 3, in_force=True, digest=b"c" * 16
-    )
+    dump = LedgerDump(5, 3, "holder", Settings(), 0, 0, 0, [], [], chain=b"c" * 16)
+    assert position_of(SnapshotBody(5, 0, [], msgspec.msgpack.encode(dump))) == Position(5, 3, b"c" * 16)
+
+
+@pytest.mark.parametrize("make", [garbage, no_value, unchained_leader])
+def test_before_the_first_epoch_too_only_what_is_chained_counts(make: Callable[[Ledger], bytes]) -> None:
+    data = make(Ledger())
+    fold = LedgerFold()
+    assert fold.apply(1, data).void in {UNREADABLE, UNCHAINED}
+    first = Epoch(1, 1, 0, 10, "a", Settings())
+    assert fold.apply(2, fold.encoded(first)).void == ""
 
 
 def test_the_digest_of_a_snapshot_is_over_facts_and_ledger() -> None:

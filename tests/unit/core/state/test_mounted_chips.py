@@ -26,8 +26,8 @@ HALF = Share(50, 1024, "elastic")
 class Node(Life):
     """Node a with jobs of one pod each beside the gang, and a pod of another scheduler."""
 
-    def __init__(self, recoveries: int = 1) -> None:
-        super().__init__(corrections=1, recoveries=recoveries)
+    def __init__(self) -> None:
+        super().__init__(corrections=1)
         self.jobs = 1
 
     def hold(self, name: str, *chips: int, share: Share | None = None) -> None:
@@ -255,13 +255,6 @@ def test_places_of_others_in_the_same_record_are_apart() -> None:
     life.foreign(5, 6)
     due = life.carry_out()
     assert (len(due.corrections), life.has("k"), life.has("f", 0)) == (1, (4, 5), (6,))
-
-
-def test_where_records_have_no_steps_nothing_is_corrected() -> None:
-    life = Node(recoveries=0)
-    life.hold("k", 2, 3)
-    life.says("k", 4, 5)
-    assert life.due().corrections == []
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,10 @@ import pytest
 from berth.core.errors import InvariantError
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Holding
-from berth.schemas.envelope import NewerVersionError, body_of, open_envelope
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
-from berth.schemas.ledger import Adoption, Epoch, Eviction, Recovery, Release, Round, Settings
+from berth.schemas.ledger import Adoption, Eviction, Recovery, Release
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How
-from berth.schemas.versions import encode_record
 from tests.support.recovering_gangs import RESOURCE, Job, Place, RecoveringGangs, places_of
 from tests.support.recovering_job import Recovering
 
@@ -356,26 +354,6 @@ def test_a_leaf_is_used_from_the_record_on_that_reserves_a_place_below_it() -> N
     on = world.state.leaf_occupancy.job(job.key)
     assert on is not None
     assert on.nodes == ["n0", "n4"]
-
-
-def test_only_the_setting_writes_version_2_which_an_older_release_refuses() -> None:
-    record = Round(1, 1, 0, 9, 1, recoveries=[step()])
-    envelope = open_envelope(encode_record(record, Settings(recoveries=1)))
-    assert (envelope.version, envelope.release) == (2, "0.5")
-    assert body_of(envelope, Round) == record
-    assert open_envelope(encode_record(Round(1, 1, 0, 9, 1), Settings())).version == 1
-
-    class RoundOf04(Round, frozen=True):
-        """Rounds as release 0.4 reads them."""
-
-        VERSION = 1
-
-    with pytest.raises(NewerVersionError, match=r"ledger\.round of version 2 needs Berth 0\.5 or later"):
-        body_of(envelope, RoundOf04)
-    assert (
-        open_envelope(encode_record(Epoch(1, 0, 0, 0, "h", Settings(recoveries=1)), Settings(recoveries=1))).version
-        == 1
-    )
 
 
 def test_a_block_that_is_placed_anew_has_the_rule_of_its_new_place() -> None:

@@ -34,12 +34,11 @@ class Restored(Life):
         is_placed: bool = False,
         attempt: int = 1,
         corrections: int = 1,
-        recoveries: int = 1,
         replicas: int = 2,
         task: Task | None = None,
     ) -> None:
         self.task = task or Task("worker", replicas, 1)
-        super().__init__(attempt=attempt, corrections=corrections, recoveries=recoveries, is_placed=is_placed)
+        super().__init__(attempt=attempt, corrections=corrections, is_placed=is_placed)
 
     def job(self, state: JobState, uid: str = "uid-j", **changes: Any) -> None:  # noqa: ANN401 - fields of the fact
         super().job(state, uid, **{"request": a_job("j", tasks=[self.task]), **changes})
@@ -161,13 +160,6 @@ def test_a_rank_whose_pod_has_ended_does_not_start_the_job_anew() -> None:
     assert life.carry_out() == Due(releases=[Release("uid-j", 1, "succeeded", ranks=[1])])
     life.found(P.RUNNING, P.RUNNING, rank=pack([0, 2], 4), chips=pack([1, 0b10], 8))
     assert not life.due()
-
-
-def test_where_records_have_no_recoveries_such_a_job_counts_as_one_that_could_not_be_bound() -> None:
-    life = Restored(replicas=3, recoveries=0)
-    life.found(*RUN)
-    life.carry_out()
-    assert life.carry_out() == life.eviction("bind-failed")
 
 
 def three() -> dict[str, bytes]:

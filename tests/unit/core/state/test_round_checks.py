@@ -4,7 +4,6 @@ import pytest
 
 from berth.core.errors import LedgerBrokenError
 from berth.core.state.ledger import LedgerFold
-from berth.schemas.envelope import encode
 from berth.schemas.ledger import Adoption, Epoch, Eviction, HeldPlaces, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
 
@@ -24,7 +23,7 @@ HELD = HeldPlaces("ns", "a", "a", 1, [0], 99)
 def fold() -> LedgerFold:
     """Gang ``a`` owns chips 0 and 1 of node ``n``; chips 2 and 3 are held for gang ``h``."""
     found = LedgerFold()
-    found.apply(1, encode(Epoch(1, 0, 0, 10, "a", Settings())))
+    found.apply(1, found.encoded(Epoch(1, 0, 0, 10, "a", Settings())))
     _fold(
         found, verdicts=[Verdict("ns", "a", "a", 1, placed("n", 0, 1)), Verdict("ns", "h", "h", 1, placed("n", 2, 3))]
     )
@@ -35,7 +34,7 @@ def fold() -> LedgerFold:
 
 def _fold(fold: LedgerFold, **parts: object) -> None:
     record = Round(1, fold.base_seq, 7, 20, fold.rounds + 1, **parts)  # type: ignore[arg-type]  # fields of it
-    fold.apply(fold.head + 1, encode(record))
+    fold.apply(fold.head + 1, fold.encoded(record))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from berth.core.state.ledger import LedgerDump, LedgerFold
 from berth.core.state.run_times import LIKES_MAX, RunTime, RunTimes
-from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Release, ReleaseReason, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
 
@@ -39,14 +38,14 @@ def test_the_kind_that_ended_longest_ago_is_forgotten_first() -> None:
 def a_fold(reason: ReleaseReason, *, ranks: list[int], seconds: int = 90) -> LedgerFold:
     """A ledger in which a job of two pods of 4 chips was placed at 1 s, and released."""
     placement = placement_of(["n1", "n2"], [(0, 1, 2, 3), (0, 1, 2, 3)], [Run(2, 4)], resource="r")
-    records = [
+    records: list[Epoch | Round] = [
         Epoch(1, 0, 0, 0, "test", Settings()),
         Round(1, 1, 0, 1_000, 1, verdicts=[Verdict("ml", "job", "u", 1, placement)]),
         Round(1, 2, 0, 1_000 * (1 + seconds), 2, releases=[Release("u", 1, reason, ranks=ranks)]),
     ]
     fold = LedgerFold()
     for sequence, record in enumerate(records, start=1):
-        fold.apply(sequence, encode(record))
+        fold.apply(sequence, fold.encoded(record))
     return fold
 
 

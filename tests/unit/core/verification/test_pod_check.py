@@ -7,7 +7,6 @@ from berth.core.state.ledger import LedgerFold
 from berth.core.verification.findings import RESTORE
 from berth.core.verification.pod_check import BoundPod, are_records_lost, pod_finding, twice_given
 from berth.schemas.columns import pack, pack_names
-from berth.schemas.envelope import encode
 from berth.schemas.ledger import Adoption, Epoch, Round, Settings, Verdict
 from berth.schemas.placement import Placement, Run
 
@@ -29,10 +28,10 @@ def place(*nodes: str, chips: tuple[int, ...]) -> Placement:
 @pytest.fixture
 def fold() -> LedgerFold:
     made = LedgerFold()
-    made.apply(1, encode(Epoch(1, 0, 0, 10, "d", Settings())))
+    made.apply(1, made.encoded(Epoch(1, 0, 0, 10, "d", Settings())))
     made.apply(
         2,
-        encode(
+        made.encoded(
             Round(
                 1, 1, 0, 20, 1,
                 verdicts=[Verdict("ns", "job", "uid-job", 1, place("a", "b", chips=(0, 1)))],

@@ -13,7 +13,6 @@ from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.status import JobSummary, LeaseHeld, SnapshotChunk
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import encode_record
 from tests.support.cells import Cell, a_job
 from tests.support.stored_cells import (
     GARBAGE,
@@ -119,7 +118,7 @@ async def test_a_record_that_gives_chips_twice(cell: Cell) -> None:
         fold.epoch, fold.base_seq, fold.facts_seq, fold.at_ms, fold.rounds + 1,
         verdicts=[Verdict("default", "ghost", "uid-ghost", 1, taken)],
     )  # fmt: skip
-    data = encode_record(twice, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+    data = fold.encoded(twice)
     await cell.user.append(data, expected_seq=fold.head)
     assert await found(cell) == [("broken-record", "LEDGER", fold.head + 1, fold.head + 1, REPAIR)]
 
@@ -187,11 +186,10 @@ async def test_a_pruned_ledger_is_read_from_its_oldest_snapshot_on(cell: Cell) -
 # Snapshots.
 
 
-@pytest.mark.parametrize("chain", [0, 1])
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("number", [1, 2])
-async def test_a_snapshot_of_another_history(*, chain: int, number: int, pruned: bool) -> None:
-    cell, other = await grown("one", "two", "three", chain=chain), await grown("x", "y", "z", chain=chain)
+async def test_a_snapshot_of_another_history(*, number: int, pruned: bool) -> None:
+    cell, other = await grown("one", "two", "three"), await grown("x", "y", "z")
     at = heads(cell)
     assert at == heads(other)
     if pruned:

@@ -10,7 +10,7 @@ from berth.runtime.fsck.ledger_repair import RepairError, find, repair
 from berth.runtime.history import state_now
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import Heartbeat, LeaseHeld, Skip
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import encode_record
@@ -85,9 +85,9 @@ async def test_a_deleted_record_of_which_a_job_has_its_status_is_not_skipped(cel
         await find(cell.user, cell.clock, by="me")
 
 
-async def two_epochs(*, chain: int) -> tuple[Cell, int]:
+async def two_epochs() -> tuple[Cell, int]:
     """A cell whose second leader placed a job; and the record of its epoch, behind the only snapshot."""
-    cell = await Cell(chain=chain).open()
+    cell = await Cell().open()
     await cell.nodes([a_node("a")])
     await cell.dispatcher.stop()
     epoch = (await cell.user.state(StreamName.LEDGER)).last_seq + 1
@@ -100,16 +100,15 @@ async def two_epochs(*, chain: int) -> tuple[Cell, int]:
 
 
 async def test_a_deleted_epoch_is_not_skipped_if_rounds_are_of_it() -> None:
-    """Without the chain these rounds are void as those of a past epoch are, and their chips would be given again."""
-    cell, epoch = await two_epochs(chain=0)
+    cell, epoch = await two_epochs()
     remove(cell, epoch)
     with pytest.raises(RepairError, match=f"record {epoch + 1} does not follow without record {epoch}: .*restore"):
         await find(cell.user, cell.clock, by="me")
     await cell.close()
 
 
-async def test_a_deleted_epoch_that_enables_the_chain_is_not_skipped_if_rounds_are_of_it() -> None:
-    cell, epoch = await two_epochs(chain=1)
+async def test_deleted_records_up_to_an_epoch_are_not_skipped_if_rounds_are_of_it() -> None:
+    cell, epoch = await two_epochs()
     remove_snapshots(cell)
     remove(cell, *range(1, epoch + 1))
     with pytest.raises(
@@ -119,10 +118,8 @@ async def test_a_deleted_epoch_that_enables_the_chain_is_not_skipped_if_rounds_a
     await cell.close()
 
 
-@pytest.mark.parametrize("chain", [0, 1])
-async def test_a_deleted_round_is_not_skipped_if_an_epoch_and_the_next_round_follow(chain: int) -> None:
-    """Without the chain the epoch does not say whether its leader had read the round; the next round does."""
-    cell = await Cell(chain=chain).open()
+async def test_a_deleted_round_is_not_skipped_if_an_epoch_and_the_next_round_follow() -> None:
+    cell = await Cell().open()
     await cell.nodes([a_node("a")])
     await cell.submit(a_job("one", chips=2))
     await cell.turns(3)
@@ -139,9 +136,8 @@ async def test_a_deleted_round_is_not_skipped_if_an_epoch_and_the_next_round_fol
     await cell.close()
 
 
-@pytest.mark.parametrize("chain", [0, 1])
-async def test_a_ledger_without_its_beginning_and_without_a_snapshot_is_not_skipped(chain: int) -> None:
-    cell, epoch = await two_epochs(chain=chain)
+async def test_a_ledger_without_its_beginning_and_without_a_snapshot_is_not_skipped() -> None:
+    cell, epoch = await two_epochs()
     remove_snapshots(cell)
     remove(cell, *range(1, epoch))
     with pytest.raises(RepairError, match=f"record {epoch} does not follow without .*restore"):
@@ -152,11 +148,11 @@ async def test_a_ledger_without_its_beginning_and_without_a_snapshot_is_not_skip
 async def test_a_deleted_message_that_a_later_leader_passed_over_is_skipped_whatever_else_was_void(cell: Cell) -> None:
     bus = cell.user
     first = await append(bus, GARBAGE)
-    foreign = await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(chain=1), sequence=first + 1))
+    foreign = await append(bus, encode_record(Round(1, first, 0, 0, 9), sequence=first + 1))
     await cell.start_dispatcher()  # it passes over both
     await cell.dispatcher.stop()
     remove(cell, first)
-    await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(chain=1), sequence=foreign + 1))
+    await append(bus, encode_record(Round(1, first, 0, 0, 9), sequence=foreign + 1))
     found = await find(bus, cell.clock, by="me")
     assert [(one.sequence, one.last_seq) for one in found.skips] == [(first, first)]
 
@@ -164,7 +160,7 @@ async def test_a_deleted_message_that_a_later_leader_passed_over_is_skipped_what
 async def test_a_deleted_message_before_one_that_may_follow_it_is_not_skipped(cell: Cell) -> None:
     bus = cell.user
     first = await append(bus, GARBAGE)
-    await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(chain=1), sequence=first + 1))
+    await append(bus, encode_record(Round(1, first, 0, 0, 9), sequence=first + 1))
     remove(cell, first)
     with pytest.raises(RepairError, match=f"record {first + 1} does not follow without record {first}"):
         await find(bus, cell.clock, by="me")
@@ -210,7 +206,7 @@ async def test_a_repair_begins_an_epoch_before_its_skips_that_is_greater_than_a_
     stored = await cell.user.message(StreamName.LEDGER, head + 1)
     assert stored is not None
     epoch = decode(stored.data, Epoch)
-    assert (epoch.epoch, epoch.base_seq, epoch.holder, epoch.settings.chain) == (3, head, "berth repair", 1)
+    assert (epoch.epoch, epoch.base_seq, epoch.holder) == (3, head, "berth repair")
     await see_one_state(cell)
     assert cell.dispatcher.epoch == 4
     await cell.close()
@@ -231,9 +227,8 @@ async def test_a_leader_that_has_read_what_is_skipped_ends_and_appends_nothing_m
     await cell.close()
 
 
-@pytest.mark.parametrize("chain", [0, 1])
-async def test_a_standby_that_has_read_what_is_skipped_does_not_lead(chain: int) -> None:
-    cell = await Cell(chain=chain).open()
+async def test_a_standby_that_has_read_what_is_skipped_does_not_lead() -> None:
+    cell = await Cell().open()
     await cell.nodes([a_node("a")])
     await cell.submit(a_job("job", chips=2))
     await cell.turns(3)

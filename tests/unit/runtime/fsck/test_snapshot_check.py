@@ -106,7 +106,7 @@ async def test_one_snapshot_at_a_time_is_in_memory(cell: Cell) -> None:
 
 async def test_a_check_that_needs_two_snapshots_begins_with_each_as_it_is_stored() -> None:
     """A record that places a gang which waits in the first one is folded twice."""
-    cell = await Cell(chain=1).open()
+    cell = await Cell().open()
     nodes = [a_node(name) for name in "abc"]
     await cell.nodes(nodes[:1])
     await placed(cell, a_job("one", chips=8))

@@ -88,7 +88,7 @@ class Binder:
         self.loop = kind(self.bus, self.cluster, self.server.clock, config, Work(), self.instruments)
         self.work = self.loop.work
         self.head = 1
-        self.work.apply_record(1, encode(Epoch(1, 0, 0, 0, "me", Settings())))
+        self.work.apply_record(1, self.work.fold.encoded(Epoch(1, 0, 0, 0, "me", Settings())))
 
     async def open(self) -> "Binder":
         await self.bus.ensure_streams()
@@ -106,7 +106,7 @@ class Binder:
             releases=[Release("a", 1, "succeeded", ranks=list(freed))] if freed else [],
         )
         self.head += 1
-        self.loop.wake(self.work.apply_record(self.head, encode(record)))
+        self.loop.wake(self.work.apply_record(self.head, self.work.fold.encoded(record)))
 
     async def outcomes(self) -> list[OutcomeSeen]:
         return [decode(stored.data, OutcomeSeen) for stored in await self.bus.read(StreamName.FACTS)]

@@ -21,6 +21,7 @@ from berth.services.binder.app import bind_in_kubernetes
 from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
+from tests.support.chained_records import append
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
@@ -45,7 +46,7 @@ class World:
         self.records = 0
 
     async def append(self, record: Epoch | Round) -> None:
-        self.records = await self.bus.append(encode(record), expected_seq=self.records)
+        self.records = await append(self.bus, record)
 
     async def round(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the record
         await self.append(Round(1, self.records, 0, self.clock.now_ms(), 1, **changes))

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.schemas.envelope import encode
 from berth.schemas.facts import OutcomeSeen, RankFailure
 from berth.schemas.ledger import Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
@@ -94,7 +93,7 @@ class Desk(Binder):
         self.cluster = RecoveringCluster()
         self.cluster.said = self.outcomes
         self.loop._cluster = self.cluster
-        self.work.fold.settings = Settings(recoveries=1)
+        self.work.fold.settings = Settings()
         self.cluster.answer = BindResult(3)
 
     async def open(self) -> "Desk":
@@ -110,7 +109,7 @@ class Desk(Binder):
     def write(self, **parts: object) -> None:
         record = Round(1, self.head, 0, 0, 1, **parts)  # type: ignore[arg-type]  # fields of the record
         self.head += 1
-        self.loop.wake(self.work.apply_record(self.head, encode(record)))
+        self.loop.wake(self.work.apply_record(self.head, self.work.fold.encoded(record)))
 
     def recover(
         self,

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from berth.core.state.ledger import GangRecord, LedgerFold
-from berth.schemas.envelope import encode
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
@@ -28,7 +27,7 @@ class History:
         self.work = Work()
         self.last: Recovery | None = None
         self.sequence = 1
-        self.work.apply_record(1, encode(Epoch(1, 0, 0, 0, "me", Settings(recoveries=1))))
+        self.work.apply_record(1, self.work.fold.encoded(Epoch(1, 0, 0, 0, "me", Settings())))
         self.round(verdicts=[Verdict("ns", "job", "u", 1, places("n0", "n1", "n2"))])
         if bound:
             self.outcome(bound=3)
@@ -40,7 +39,7 @@ class History:
     def round(self, **parts: object) -> list[tuple[str, int]]:
         record = Round(1, self.sequence, 0, 0, self.sequence, **parts)  # type: ignore[arg-type]  # fields of the record
         self.sequence += 1
-        return self.work.apply_record(self.sequence, encode(record))
+        return self.work.apply_record(self.sequence, self.work.fold.encoded(record))
 
     def recover(
         self,

@@ -17,6 +17,7 @@ from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, Man
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from tests.support.busy_bus import BusyBus
+from tests.support.chained_records import append, append_broken
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
@@ -75,7 +76,7 @@ class World:
         self.records = 0
 
     async def append(self, record: Epoch | Round) -> None:
-        self.records = await self.bus.append(encode(record), expected_seq=self.records)
+        self.records = await append(self.bus, record)
 
     async def epoch(self) -> None:
         await self.append(Epoch(1, self.records, 0, 0, "me", Settings()))
@@ -297,7 +298,7 @@ async def test_an_unreadable_outcome_changes_nothing(world: World) -> None:
 
 async def append_junk(world: World) -> None:
     async with world.binder():
-        await world.bus.append(b"junk", expected_seq=world.records)
+        await append_broken(world.bus)
         await asyncio.Event().wait()
 
 

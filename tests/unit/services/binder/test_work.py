@@ -9,6 +9,7 @@ from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.services.binder.cluster import gang_of
 from berth.services.binder.work import Step, Work
+from tests.support.chained_records import broken
 
 PLACEMENT = placement_of(["n0", "n1"], [(), ()], [Run(2, 0, 100)], resource="huawei.com/Ascend910")
 EPOCH = 3
@@ -25,7 +26,7 @@ class History:
     def epoch(self, epoch: int, *, base_seq: int | None = None) -> None:
         base = self.sequence if base_seq is None else base_seq
         self.sequence += 1
-        self.work.apply_record(self.sequence, encode(Epoch(epoch, base, 0, 0, "me", Settings())))
+        self.work.apply_record(self.sequence, self.work.fold.encoded(Epoch(epoch, base, 0, 0, "me", Settings())))
 
     def round(
         self,
@@ -48,7 +49,7 @@ class History:
             + [Release(uid, 1, "succeeded", ranks=ranks) for uid, ranks in freed or []],
             adoptions=[Adoption("ns", f"job-{uid}", uid, PLACEMENT) for uid in adopt or []],
         )  # fmt: skip
-        return self.work.apply_record(self.sequence, encode(record))
+        return self.work.apply_record(self.sequence, self.work.fold.encoded(record))
 
     def step(self, uid: str, attempt: int = 1) -> str | None:
         step = self.work.next_step((uid, attempt))
@@ -172,7 +173,7 @@ def test_a_refusal_asks_for_nothing() -> None:
     history = History()
     history.sequence += 1
     record = Round(EPOCH, 1, 0, 0, 1, verdicts=[Verdict("ns", "a", "a", 1, refusal=Refusal("no-room"))])
-    assert history.work.apply_record(2, encode(record)) == []
+    assert history.work.apply_record(2, history.work.fold.encoded(record)) == []
     assert history.work.pending() == []
 
 
@@ -226,8 +227,9 @@ def test_unknown_kinds_are_void() -> None:
 
 def test_an_unreadable_record_is_an_error_and_changes_nothing() -> None:
     history = History()
+    data = broken(history.sequence + 1, history.work.fold.chain)
     with pytest.raises(LedgerBrokenError):
-        history.work.apply_record(history.sequence + 1, b"junk")
+        history.work.apply_record(history.sequence + 1, data)
     assert history.work.head == history.sequence
 
 
@@ -258,14 +260,12 @@ def test_an_attempt_knows_the_record_that_placed_it_as_its_pods_name_it() -> Non
 def test_a_recovery_names_its_own_record() -> None:
     history = History()
     history.work.stream = "s"
-    history.sequence += 1
-    settings = Settings(recoveries=1)
-    history.work.apply_record(history.sequence, encode(Epoch(EPOCH + 1, history.sequence - 1, 0, 0, "me", settings)))
+    history.epoch(EPOCH + 1)
     history.round(placed=[("u", 1)], epoch=EPOCH + 1)
     recovery = Recovery("ns", "job-u", "u", 1, 1, "CardUnhealthy", "broken", "pod", "force", [0], [0], since_ms=1)
     history.sequence += 1
     record = Round(EPOCH + 1, history.sequence - 1, 0, 0, history.sequence, recoveries=[recovery])
-    history.work.apply_record(history.sequence, encode(record))
+    history.work.apply_record(history.sequence, history.work.fold.encoded(record))
     assert history.work.attempts["u", 1].ledger == f"s/{EPOCH + 1}/{history.sequence}"
     again = Work(stream="s")
     again.restore(history.work.fold.dump())

@@ -6,13 +6,12 @@ from berth.schemas.columns import pack
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.facts import HealthSource, PodPhase
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, GroupSeen, ReplacementsSeen
-from berth.schemas.ledger import Round
+from berth.schemas.ledger import RELEASE, Round
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recovery import BackupWaiting, Recovery
 from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 
-ENABLED = FaultsConfig(enabled=True)
 PODS_FIRST = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
 
 
@@ -35,7 +34,7 @@ async def new_pods(cell: Cell, name: str, *ranks: int) -> None:
     await cell.user.publish(cell.user.subjects.fact_replacement("default", name), encode(fact))
 
 
-async def a_running_job(shards: int = 0, nodes: str = "ab", faults: FaultsConfig = ENABLED) -> Cell:
+async def a_running_job(shards: int = 0, nodes: str = "ab", faults: FaultsConfig | None = None) -> Cell:
     cell = await Cell(shards=shards, faults=faults).open()
     await cell.nodes([a_node(name, leaf=name) for name in nodes])
     await cell.submit(a_job("j", chips=8, replicas=2))
@@ -77,7 +76,7 @@ async def test_shard_counts_write_equal_ledgers(shards: int) -> None:
 
 
 async def test_time_opens_a_turn() -> None:
-    cell = await a_running_job(faults=FaultsConfig(enabled=True, plan_before_delete=False))
+    cell = await a_running_job(faults=FaultsConfig(plan_before_delete=False))
     try:
         await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
         await cell.turns(2)
@@ -100,18 +99,8 @@ async def test_time_opens_a_turn() -> None:
         await cell.close()
 
 
-async def test_without_the_setting_nothing_happens() -> None:
-    cell = await a_running_job(faults=FaultsConfig())
-    try:
-        await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
-        await cell.turns(3)
-        assert await steps(cell) == []
-    finally:
-        await cell.close()
-
-
 async def test_a_restart_of_the_dispatcher_goes_on_where_it_was() -> None:
-    cell = await a_running_job(faults=FaultsConfig(enabled=True, plan_before_delete=False))
+    cell = await a_running_job(faults=FaultsConfig(plan_before_delete=False))
     try:
         await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
         await cell.turns(2)
@@ -146,14 +135,13 @@ def test_steps_that_do_not_follow_one_another_are_refused(fields: dict[str, int]
 
 
 async def test_settings_of_faults_are_those_of_the_epoch() -> None:
-    found = Cell(faults=FaultsConfig(enabled=True, fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
-    assert (found.recoveries, found.fault_wait_ms, found.restarts_at_once) == (1, 7, 3)
-    assert found.plan_before_delete
-    assert Cell().config.to_settings() == Cell().config.decisions.to_settings()
+    found = Cell(faults=FaultsConfig(fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
+    assert (found.fault_wait_ms, found.restarts_at_once) == (7, 3)
+    assert Cell().config.to_settings() == RELEASE
 
 
 async def test_restarts_that_are_held_back_are_in_the_statuses_and_counted() -> None:
-    faults = FaultsConfig(enabled=True, restarts_at_once=1, restart_share_percent=20)
+    faults = FaultsConfig(restarts_at_once=1, restart_share_percent=20)
     cell = await Cell(faults=faults).open()
     await cell.nodes([a_node("a", leaf="a"), a_node("b", leaf="b")])
     for number in range(4):
@@ -274,20 +262,6 @@ async def test_a_backup_pod_that_goes_is_not_waited_for() -> None:
         await back_up(cell)
         await cell.turns(2)
         assert await told(cell) == ("", [])
-    finally:
-        await cell.close()
-
-
-async def test_a_dispatcher_that_handles_no_faults_says_so_of_backup_pods() -> None:
-    cell = await a_running_job(faults=FaultsConfig())
-    try:
-        await back_up(cell, r1="hot")
-        await cell.turns(2)
-        why = "the dispatcher handles no faults (faults.enabled is off)"
-        assert await told(cell) == (
-            f"the backup pod of rank 1 waits for a place: {why}",
-            [BackupWaiting(1, "hot", why)],
-        )
     finally:
         await cell.close()
 

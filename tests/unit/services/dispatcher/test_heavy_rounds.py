@@ -51,7 +51,7 @@ async def replay_differs(cell: Cell) -> int:
             applied += 1
             entries.append(Entry(fact.sequence, fact.data, fact.subject))
         entries.append(Entry(record.sequence, record.data))
-    found = replayed(BEGINNING, entries, shards=cell.config.shards)
+    found = replayed(BEGINNING, entries)
     assert found.rounds > 0
     return found.differences
 

@@ -134,13 +134,13 @@ async def test_two_processes_with_one_name_do_not_take_the_lease_from_each_other
     await them.close()
 
 
-async def test_a_lease_of_release_0_4_is_left_alone_until_it_expires() -> None:
+async def test_a_lease_without_heartbeats_is_left_alone_until_it_expires() -> None:
     them = Rivals()
     one = await them.join("b")
     old = msgspec.msgpack.encode((LeaseHeld.KIND, 1, ["old", 0, 0]))
     await one.bus.publish(one.bus.subjects.lease(ROLE), old, ttl_s=5)
     await them.pass_time(4.9)
-    assert not one.leads, "release 0.4 sends no heartbeats"
+    assert not one.leads, "its holder sends no heartbeats"
     await them.pass_time(2)
     assert one.leads
     await them.close()

@@ -75,7 +75,7 @@ class Story:
     def __init__(self, kind: str, shards: int) -> None:
         self.kind = KINDS[kind]
         self.waiting: set[int] = set()
-        self.cell = Cell(shards=shards, faults=FaultsConfig(enabled=True), **DECISIONS)
+        self.cell = Cell(shards=shards, faults=FaultsConfig(), **DECISIONS)
 
     @property
     def holding(self) -> Holding:

@@ -15,6 +15,7 @@ from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.leaf_share import KEY, MANAGED, NAME
 from berth.services.summary.metrics import SummaryMetrics
+from tests.support.chained_records import append_broken
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.fake_kube import FakeKube
@@ -298,7 +299,7 @@ async def test_a_ledger_that_cannot_be_read_leaves_summaries_and_what_was_told_a
     async with desk.running():
         await desk.until_states()
         told = desk.writes()
-        await desk.bus.publish(desk.bus.subjects.ledger, b"damaged")
+        await append_broken(desk.bus)
         desk.pod("llm-0", "a0")
         await desk.until(desk.has_seen_pods, "summaries go on")
         await desk.ledger.epoch("1.0")

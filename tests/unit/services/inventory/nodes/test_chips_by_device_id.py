@@ -29,6 +29,7 @@ from berth.services.inventory.nodes.collection import Named, Nodes
 from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.usage.collection import Usage
+from tests.support.chained_records import append
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer
@@ -202,9 +203,9 @@ nodes:
         await cell.bus.publish(
             subjects.fact_job("ns", "j"), encode(JobSeen("ns", "j", "u", "accepted", 1, request=request))
         )
-        records = await cell.bus.append(encode(Epoch(1, 0, 0, 0, "me", Settings())), expected_seq=0)
+        await append(cell.bus, Epoch(1, 0, 0, 0, "me", Settings()))
         verdict = Verdict("ns", "j", "u", 1, placement)
-        await cell.bus.append(encode(Round(1, 1, 0, 0, 1, verdicts=[verdict])), expected_seq=records)
+        await append(cell.bus, Round(1, 1, 0, 0, 1, verdicts=[verdict]))
         uids = [str(pod["metadata"]["uid"]) for pod in made]
         members = MembersSeen("ns", "j", "u", rank=pack([0, 1, 2], 4), pods=["p0", "p1", "p2"], pod_uids=uids)
         await cell.bus.publish(subjects.fact_member("ns", "j"), encode(members))
