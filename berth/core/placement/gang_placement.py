@@ -347,12 +347,12 @@ class PlacementRound:
         for index, ranks in tasks_in_order(gang):
             shape = gang.request_class[index][0]
             profile = gang.profiles[index] if gang.profiles and not constraints.is_idle else None
-            is_planned, is_marked = shape.is_planned, shape.is_constrained
+            is_planned, is_marked, is_limited = shape.is_planned, shape.is_constrained, constraints.limits(shape)
             if near is None and not shape.chips and with_chips and mixes_freely(settings):
                 near = NearPods(nodes, with_chips, self._single.is_full)
             for rank in ranks:
                 if is_planned:
-                    row = self._planned_row(shape, next(rows))
+                    row = self._planned_row(shape, next(rows)) if is_limited else next(rows)
                 elif is_marked:
                     groups = near.groups() if near is not None else ()
                     row = self._marked.best(shape, home, groups, without=self._avoided)
