@@ -12,6 +12,7 @@ from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.offers import OwnRows, candidates_of, check_possible, merge, offer_of
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
@@ -212,12 +213,17 @@ class Plain:
 
     def place(self, gang: Gang) -> list[tuple[str, tuple[int, ...]]] | None:
         got: list[tuple[int, tuple[int, ...], Shape]] = []
+        ranks: list[int] = []
         before = {row: node.copy() for row, node in self.shares.nodes.items()}
-        for shape, pods in gang.request_class:
-            for _ in range(pods):
+        shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
+        for is_plain in (False, True):  # pods without chips come last, near the others
+            near = near_bonus(self.table, [row for row, chips, _ in got if chips]) if is_plain else {}
+            for rank, shape in enumerate(shapes):
+                if bool(shape.chips) == is_plain:
+                    continue
                 reasons, scores = Scorer(self.table, self.shares, self.settings).evaluate(shape)
                 found = [
-                    (-score, self.table.names[row], row)
+                    (-score - near.get(row, 0), self.table.names[row], row)
                     for row in range(len(self.table))
                     for reason, score in [self._again(shape, row, int(reasons[row]), int(scores[row]), before)]
                     if reason == NodeReason.FITS
@@ -230,7 +236,9 @@ class Plain:
                 chips = self._pick(shape, row)
                 self._move(row, chips, shape, hold=True)
                 got.append((row, chips, shape))
-        return [(self.table.names[row], chips) for row, chips, _ in got]
+                ranks.append(rank)
+        places = [(self.table.names[row], chips) for row, chips, _ in got]
+        return [place for _, place in sorted(zip(ranks, places, strict=True))]
 
     def counts(self, shape: Shape) -> tuple[int, dict[int, int]]:
         """Nodes that take a pod of a shape, and the others by reason."""

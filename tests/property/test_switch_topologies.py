@@ -25,7 +25,9 @@ _LIST_MAX = 4
 _POSITION_MAX = 9
 STATES = st.sampled_from([0, EXCLUSIVE, SHARED, SHARED | UNHEALTHY, CROSS])
 LABELS = st.sampled_from([NORMAL, LARGE])
-RULES = st.builds(SwitchRules, st.sampled_from(["1.0", "2.0", "single-layer"]), st.integers(1, 2), st.booleans())
+RULES = st.builds(
+    SwitchRules, st.sampled_from(["1.0", "2.0", "single-layer"]), st.integers(1, 2), st.sampled_from((OWN, REFERENCE))
+)
 
 
 @st.composite

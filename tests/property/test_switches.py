@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.parity import OWN
+from berth.core.parity import OWN, REFERENCE
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
@@ -48,7 +48,9 @@ def frozen(array: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
     return array
 
 
-RULES = st.builds(SwitchRules, st.sampled_from(["1.0", "2.0", "single-layer"]), st.integers(1, 2), st.booleans())
+RULES = st.builds(
+    SwitchRules, st.sampled_from(["1.0", "2.0", "single-layer"]), st.integers(1, 2), st.sampled_from((OWN, REFERENCE))
+)
 
 
 def demand_of(replicas: int, label: str) -> Demand:
