@@ -34,7 +34,7 @@ async def test_streams_wait_for_a_leader_and_outlive_a_server(tmp_path: Path) ->
 
 async def test_three_copies_on_one_server_are_refused_at_once(own_server: EmbeddedServer) -> None:
     async with await NatsBus.connect(own_server.url, "cell", name="test", inbox="_INBOX.person.test") as bus:
-        with pytest.raises(FatalError, match=r"INTAKE_cell cannot be created: .*replicas"):
+        with pytest.raises(FatalError, match=r"LEDGER_cell cannot be created: .*replicas"):
             await bus.ensure_streams(replicas=3)
 
 

@@ -29,6 +29,7 @@ from berth.runtime.config import ConfigError, load
 from berth.runtime.kube.plain_kubeconfig import read_plain
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, ServicePages, _Server
+from berth.schemas.chain import position_of
 from berth.schemas.envelope import DecodeError, NewerVersionError, encode
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.services.dispatcher.config import DispatcherConfig
@@ -158,7 +159,8 @@ def anonymise(data: bytes) -> None:
     anonymiser.settle()
     made = [anonymiser.entry(entry) for entry in entries]
     facts, records = [one for one in made if one.subject], [one for one in made if not one.subject]
-    b"".join(frames_of(anonymiser.head(), interleaved(facts, records)))
+    head = anonymiser.head()
+    b"".join(frames_of(head, interleaved(facts, records, position_of(head.start))))
 
 
 def read_quantities(data: bytes) -> None:

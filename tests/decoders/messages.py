@@ -77,6 +77,12 @@ def fact_seeds() -> dict[str, bytes]:
     return found
 
 
+def ledger_dumps() -> dict[str, bytes]:
+    """Ledgers with which recordings begin."""
+    paths = sorted((RECORDINGS / "v0.5").glob("*-from-a-snapshot.berthlog"))
+    return {path.stem: read([path.read_bytes()]).head.start.ledger for path in paths}
+
+
 def apply_fact(data: bytes) -> None:
     """Apply a fact to the states of a dispatcher and of a scorer that know what the recording begins with.
 
@@ -176,7 +182,7 @@ DECODERS: Final = (
     Decoder("facts-known", read_facts_known, (DecodeError, NewerVersionError), "msgpack", ledger_samples),
     Decoder("moment", read_moment, (NewerVersionError,), "msgpack", all_samples),
     Decoder("state-fact", apply_fact, (DecodeError, NewerVersionError), "msgpack", fact_seeds),
-    Decoder("ledger-dump", dump_of, (DecodeError,), "msgpack"),
+    Decoder("ledger-dump", dump_of, (DecodeError,), "msgpack", ledger_dumps),
     Decoder("column", read_column, (ValueError,), "bytes"),
     Decoder("name-table", read_names, (ValueError,), "bytes"),
     Decoder("token", read_token, (ValueError,), "text"),

@@ -208,6 +208,10 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "round_gangs_max": (1, 2),
         "round_bytes_max": (10_000,),
         "tombstone_after_ms": (0, 2_000, 15_000),
+        "constraints": (0, 1, 2),
+        "plain_pods": (False,),
+        "skims_classes": (False,),
+        "drains": (0,),
         "needs_health": (False,),
     }
     found |= {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}

@@ -64,21 +64,6 @@ def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_awa
     assert mean == ["mean", "s", "30.0", "60.0", "30.0", "30.0", "30.0"]  # waits 0, 90, 0; under fifo 0, 90, 90
 
 
-def test_the_old_name_of_the_option_for_baselines_works_and_is_not_in_the_help(
-    trace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    printed = []
-    for option in ("--baselines", "--rivals"):
-        assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", option) == OK
-        printed.append([line for line in capsys.readouterr().out.splitlines() if "random nodes" in line])
-    assert printed[0]
-    assert printed[0] == printed[1]
-    assert simulate("--help") == OK
-    text = capsys.readouterr().out
-    assert "--baselines" in text
-    assert "rivals" not in text
-
-
 def test_json_holds_everything(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", "--set", "reserve_chips=8", "--json") == OK
     found = msgspec.json.decode(capsys.readouterr().out)
