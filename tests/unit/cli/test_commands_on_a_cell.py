@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.runtime.bus.port import StreamState
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import Leaf, TopologySeen
@@ -171,7 +170,7 @@ def test_a_node_of_no_known_product_is_listed_as_unknown(berth: OwnCommand) -> N
 class Denied(FakeBus):
     """A client whose credentials permit no answers, as those of a program."""
 
-    async def state(self, stream: StreamName) -> StreamState:
+    async def see_format(self, stream: StreamName) -> None:
         self.lost.set_result(FatalError("no permission: subscription to _INBOX"))
         raise TransientError(f"no reply from {stream}")
 
