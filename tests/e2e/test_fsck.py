@@ -13,6 +13,7 @@ from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.subjects import StreamName
 from tests.e2e.test_foreign_messages import CLUSTER, runs
 from tests.support.cells import a_job
+from tests.support.chained_records import append_broken
 from tests.support.command import berth
 from tests.support.load import give_jobs
 from tests.support.processes import services
@@ -68,9 +69,9 @@ async def test_what_cannot_be_checked_is_not_said_to_be_clean(
             "fsck", "--cluster", "--kubeconfig", str(tmp_path / "none"), url=own_server.url, cell=cell
         )
         assert code == 2, err
-        await bus.append(b"\xff", expected_seq=0)
+        await append_broken(bus)
         code, said, err = await berth("fsck", url=own_server.url, cell=cell)
         assert code == 1, err
-        assert "LEDGER 1: the message: does not decode" in said
+        assert "LEDGER 1: ledger.round: does not decode" in said
         assert "Use: berth repair" in said
         assert (await bus.state(StreamName.SKIPS)).last_seq == 0

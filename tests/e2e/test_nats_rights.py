@@ -30,6 +30,7 @@ from berth.schemas.fault_facts import ApprovalSeen, DrainSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
+from tests.support.chained_records import append_broken
 from tests.support.load import give_jobs, status
 from tests.support.nats_rights import PEOPLE, access_of_user, rights, server_lines, users_of_page
 from tests.support.processes import ROOT, services
@@ -117,7 +118,7 @@ async def test_commands_work_with_these_rights(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
         async with await service(server, "all") as bus:
             await bus.ensure_streams()
-            await bus.append(b"\xff stops all", expected_seq=0)
+            await append_broken(bus)
             await bus.publish(bus.subjects.snapshot_chunk(1, 0), b"\xff damaged")
             await bus.publish(bus.subjects.snapshot_end(1), b"\xff damaged")
             ghost = JobStatus("default", "ghost", "uid", "placed", 1, 1)
@@ -158,7 +159,7 @@ async def test_other_users_may_neither_repair_nor_restore(tmp_path: Path) -> Non
     async with EmbeddedServer(tmp_path / "nats", more=server_lines(users_of_page(CELL))) as server:
         async with await service(server, "all") as bus:
             await bus.ensure_streams()
-            await bus.append(b"\xff stops all", expected_seq=0)
+            await append_broken(bus)
         async with await person(server, PEOPLE) as bus:
             plan = await plan_of(bus, clock, by="me")
             with pytest.raises((TransientError, FatalError)):
