@@ -30,7 +30,7 @@ from berth.runtime.kube.plain_kubeconfig import read_plain
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, ServicePages, _Server
 from berth.schemas.chain import position_of
-from berth.schemas.envelope import DecodeError, NewerVersionError, encode
+from berth.schemas.envelope import DecodeError, VersionError, encode
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.health.config import HealthConfig
@@ -120,7 +120,7 @@ def read_recording(data: bytes) -> None:
         try:
             for entry in read(pieces_of, salvage=salvage):
                 clock.moment_of(entry)
-        except NewerVersionError:
+        except VersionError:
             return  # a damaged version cannot be told from that of a newer release
 
 
@@ -291,7 +291,7 @@ DECODERS: Final = (
     Decoder("trace-file", read_trace_file, (CommandError,), "bytes", echoes=True),
     Decoder("recording", read_recording, (RecordingError,), "bytes", small_recordings),
     Decoder("backup", read_backup, (RecordingError,), "bytes", small_backups),
-    Decoder("anonymisation", anonymise, (RecordingError, DecodeError, NewerVersionError), "bytes", small_recordings),
+    Decoder("anonymisation", anonymise, (RecordingError, DecodeError, VersionError), "bytes", small_recordings),
     Decoder("quantity", read_quantities, (QuantityError, NotTextError)),
     Decoder("settings", read_settings, (ConfigError,)),
     Decoder("environment", read_environment, (ConfigError,)),

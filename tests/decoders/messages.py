@@ -13,7 +13,7 @@ from berth.core.state.ledger import dump_of
 from berth.formats.recordings.recording import read
 from berth.schemas.catalogue import MESSAGES
 from berth.schemas.columns import offsets, pack, pack_names, unpack, unpack_names
-from berth.schemas.envelope import DecodeError, NewerVersionError, decode, encode, open_envelope
+from berth.schemas.envelope import DecodeError, VersionError, decode, encode, open_envelope
 from berth.schemas.ledger import facts_known
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
@@ -171,7 +171,7 @@ DECODERS: Final = (
         Decoder(
             message.KIND,
             partial(read_message, message),
-            (DecodeError, NewerVersionError),
+            (DecodeError, VersionError),
             "msgpack",
             partial(samples, message.KIND),
         )
@@ -179,9 +179,9 @@ DECODERS: Final = (
     ),
     Decoder("envelope", open_envelope, (DecodeError,), "msgpack", all_samples),
     Decoder("stored-status", read_stored_status, (DecodeError,), "msgpack", partial(samples, "status")),
-    Decoder("facts-known", read_facts_known, (DecodeError, NewerVersionError), "msgpack", ledger_samples),
-    Decoder("moment", read_moment, (NewerVersionError,), "msgpack", all_samples),
-    Decoder("state-fact", apply_fact, (DecodeError, NewerVersionError), "msgpack", fact_seeds),
+    Decoder("facts-known", read_facts_known, (DecodeError, VersionError), "msgpack", ledger_samples),
+    Decoder("moment", read_moment, (VersionError,), "msgpack", all_samples),
+    Decoder("state-fact", apply_fact, (DecodeError, VersionError), "msgpack", fact_seeds),
     Decoder("ledger-dump", dump_of, (DecodeError,), "msgpack", ledger_dumps),
     Decoder("column", read_column, (ValueError,), "bytes"),
     Decoder("name-table", read_names, (ValueError,), "bytes"),
