@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from berth.core.changes import JobKey
 from berth.core.requests.gangs import is_fragile
-from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import BYTES, JobRequest
 from berth.schemas.ledger import Settings
@@ -28,7 +29,18 @@ class _Amounts(NamedTuple):
     pods: int
     bytes: int
 
+    def plus(self, other: "_Amounts", times: int = 1) -> "_Amounts":
+        """The sum with some times of others."""
+        return _Amounts(
+            self.jobs + times * other.jobs, self.pods + times * other.pods, self.bytes + times * other.bytes
+        )
 
+    def is_within(self, most: "_Amounts") -> bool:
+        """Whether no amount is more than that of others."""
+        return self.jobs <= most.jobs and self.pods <= most.pods and self.bytes <= most.bytes
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
 _NONE: Final = _Amounts(0, 0, 0)
 
 
@@ -86,19 +98,21 @@ class WaitingJobs:
             return None
         wanted = _amounts_of(request)
         before = self._jobs.get((request.namespace, request.name))
+        most = _most(settings)
         for group in _groups(request):
-            own = before.amounts if before is not None and group in before.groups else _NONE
             others = self._amounts.get(group, _NONE)
-            for what, waiting, less, more, most in zip(_WORDS, others, own, wanted, _most(settings), strict=True):
-                if waiting - less + more > most:
-                    return _refusal(group, what, waiting - less, most)
+            if others.plus(wanted).is_within(most):  # the request that it replaces included: most often there is room
+                continue
+            own = before.amounts if before is not None and group in before.groups else _NONE
+            for what, waiting, less, more, limit in zip(_WORDS, others, own, wanted, most, strict=True):
+                if waiting - less + more > limit:
+                    return _refusal(group, what, waiting - less, limit)
         return None
 
     def _add(self, one: _Waiting, sign: int) -> None:
         for group in one.groups:
             before = self._amounts.get(group, _NONE)
-            found = _Amounts(*(each + sign * more for each, more in zip(before, one.amounts, strict=True)))
-            self._amounts[group] = found
+            found = self._amounts[group] = before.plus(one.amounts, sign)
             if not found.jobs:
                 del self._amounts[group]
 
@@ -112,7 +126,7 @@ def _amounts_of(request: JobRequest) -> _Amounts:
     pods = 0
     for task in request.tasks:
         pods += task.replicas
-    return _Amounts(1, pods, len(encode(request)))
+    return _Amounts(1, pods, len(_ENCODER.encode(request)))
 
 
 _WORDS: Final = (

@@ -125,8 +125,10 @@ def claims_of(holding: Holding, owned: Sequence[PodShare], seen: PodsSeen) -> It
         owned: What each rank owns.
         seen: Its pods in the cluster.
     """
-    names = unpack_names(seen.nodes)
-    ranks, indexes, chips = unpack(seen.rank, 4), unpack(seen.node_index, 4), unpack(seen.chips, 8)
+    ranks, chips = unpack(seen.rank, 4), unpack(seen.chips, 8)
+    if not any(rank < len(owned) and named & ~owned[rank].mask for rank, named in zip(ranks, chips, strict=True)):
+        return  # as nearly always
+    names, indexes = unpack_names(seen.nodes), unpack(seen.node_index, 4)
     for rank, phase, step, index, named in zip(ranks, seen.phase, steps_of(seen), indexes, chips, strict=True):
         if phase in ENDED or rank >= len(owned) or not holding.step_of(rank) <= step <= holding.step:
             continue

@@ -1,9 +1,9 @@
 """How many jobs wait in a namespace, and which request is one too many."""
 
+import msgspec
 import pytest
 
 from berth.core.requests.waiting_jobs import BYTES_A_JOB, WaitingJobs
-from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, JobState
 from berth.schemas.intake import BYTES, FROM_PODS, JobRequest
 from berth.schemas.ledger import Settings
@@ -45,7 +45,7 @@ def large(name: str, namespace: str = "default") -> JobRequest:
 
 def test_jobs_that_are_few_and_large_are_refused_by_their_bytes() -> None:
     most = Settings(waiting_jobs_max=2 * BYTES.most // BYTES_A_JOB)
-    size = len(encode(large("a")))
+    size = len(msgspec.msgpack.encode(large("a")))
     assert waiting(large("a")).refusal_of(large("b"), most) is None
     jobs = waiting(large("a"), large("b"))
     assert jobs.refusal_of(large("b"), most) is None, "in place of the one that waits"
