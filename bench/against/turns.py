@@ -72,7 +72,10 @@ class _Worker:
         if not line:
             said = self._log_path.read_text("utf-8", errors="replace").strip()[-_TAIL:]
             raise SideError(f"{self._side.name} ended with exit code {self._child.wait()}: {said}")
-        return msgspec.json.decode(line, type=kind)
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.DecodeError as error:
+            raise SideError(f"{self._side.name} said {line.strip()[:_TAIL]!r}: {error}") from error
 
 
 def measured(
