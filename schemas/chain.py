@@ -22,7 +22,7 @@ from berth.schemas.envelope import (
     sealed,
     see_not_older,
 )
-from berth.schemas.ledger import Epoch, RecordHead, Round, head_of, see_readable
+from berth.schemas.ledger import RECORDS, Epoch, RecordHead, Round, head_of, see_readable
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
@@ -36,7 +36,6 @@ UNCHAINED: Final = "its chain value is missing or wrong"
 PAST_EPOCH: Final = "its writer does not lead"
 OTHER_BASE: Final = "it was decided on another record than the last"
 _RAW: Final = msgspec.Raw()
-_RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _VERSION_MAX: Final = (1 << 32) - 1
 
 
@@ -91,21 +90,19 @@ def chained(digest: bytes, sequence: int, envelope: Envelope) -> bytes:
     return hashed.digest()
 
 
-def encode_record(message: Epoch | Round | SnapshotBody, *, chain: bytes = FIRST, sequence: int = 0) -> bytes:
-    """Encode a record or a snapshot.
+def encode_record(record: Epoch | Round, *, chain: bytes = FIRST, sequence: int) -> bytes:
+    """Encode a record with its chain value.
 
     Args:
-        message: The record or snapshot.
-        chain: Digest of the chain before the record.
-        sequence: Sequence that the record gets; 0: it gets no chain value, as snapshots and what is only compared.
+        record: The record.
+        chain: Digest of the chain before it.
+        sequence: Sequence that it gets.
 
     Returns:
         The bytes. They depend on the arguments alone.
     """
-    envelope = sealed(message)
-    if sequence:
-        envelope = msgspec.structs.replace(envelope, chain=chained(chain, sequence, envelope))
-    return envelope.encode()
+    envelope = sealed(record)
+    return msgspec.structs.replace(envelope, chain=chained(chain, sequence, envelope)).encode()
 
 
 def follows(digest: bytes, sequence: int, envelope: Envelope) -> bool:
@@ -136,7 +133,7 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
         return Link(sequence, digest, UNSIGNED if _is_unsigned(envelope) else OTHER_KIND, envelope)
     if not follows(digest, sequence, envelope):
         # Releases before 0.5 may have had no chain: their streams are not passed over.
-        if not position.epoch and envelope.kind in _RECORDS:
+        if not position.epoch and envelope.kind in RECORDS:
             see_not_older(envelope, sequence=sequence)
         return Link(sequence, digest, UNCHAINED, envelope)
     see_readable(envelope, sequence=sequence)

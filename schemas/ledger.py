@@ -239,7 +239,8 @@ class RecordHead(Part, frozen=True):
 
 
 _HEAD: Final = msgspec.msgpack.Decoder(RecordHead)
-_KINDS: Final[dict[str, type[Message]]] = {Epoch.KIND: Epoch, Round.KIND: Round}
+RECORDS: Final[dict[str, type[Message]]] = {Epoch.KIND: Epoch, Round.KIND: Round}
+"""Records that this release reads, by kind."""
 
 
 def see_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
@@ -253,7 +254,7 @@ def see_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
         NewerVersionError: Only a newer release reads the record: its kind or its version is unknown.
         OlderVersionError: A release before 0.5 wrote the record.
     """
-    kind = _KINDS.get(envelope.kind)
+    kind = RECORDS.get(envelope.kind)
     if kind is not None:
         see_version(envelope, kind.VERSION, sequence=sequence)
     elif envelope.kind.startswith(LEDGER):

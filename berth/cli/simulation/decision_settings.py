@@ -32,9 +32,9 @@ def default_settings(pairs: Sequence[str], *, has_faults: bool) -> Settings:
     Raises:
         CommandError: Settings about faults are to be changed without failures.
     """
-    for pair in pairs if not has_faults else ():
-        if pair.strip().startswith(FAULTS):
-            raise CommandError(f"--set is {pair}, expected --faults beside it", code=WRONG_USE)
+    stray = next((pair for pair in pairs if pair.strip().startswith(FAULTS)), None)
+    if stray is not None and not has_faults:
+        raise CommandError(f"--set is {stray}, expected --faults beside it", code=WRONG_USE)
     return DispatcherConfig().to_settings()
 
 

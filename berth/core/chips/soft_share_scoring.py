@@ -93,7 +93,6 @@ def pick_chip(soft_shares: SoftShareTable, share: Share, row: int, now: SharedNo
         now: Its shared use now.
         name: Its name, for the error.
         free: Mask of its chips that no pod holds now.
-        settings: Settings of the epoch.
 
     Raises:
         InvariantError: No chip fits.
@@ -121,7 +120,6 @@ def free_of(soft_shares: SoftShareTable, row: int, now: SharedNode, free: int) -
         row: The node.
         now: Its shared use now.
         free: Mask of its chips that no pod holds.
-        settings: Settings of the epoch.
     """
     return soft_shares.free_for(row, now, ~(free | now.mask))
 

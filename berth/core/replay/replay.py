@@ -18,8 +18,8 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
-from berth.schemas.chain import Link, encode_record
-from berth.schemas.envelope import DecodeError
+from berth.schemas.chain import Link
+from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotBody
@@ -186,7 +186,7 @@ class Replay:
     def _epoch(self, record: Epoch, folded: Folded) -> None:
         self._epochs += 1
         self.scheduler.begin(folded.changes, resumes=folded.resumes)
-        digested = encode_record(record)
+        digested = encode(record)
         self._own.update(digested)
         self._recorded.update(digested)
 
@@ -211,10 +211,10 @@ class Replay:
         placed = sum(1 for verdict in record.verdicts if verdict.placement is not None)
         self._placed += placed
         self._refused += len(record.verdicts) - placed
-        mine = encode_record(own.record) if own.record is not None else b""
+        mine = encode(own.record) if own.record is not None else b""
         recorded = _unchained(link)
         # A record of another release may lack the last fields; written again, it has them.
-        theirs = recorded if mine == recorded else encode_record(record)
+        theirs = recorded if mine == recorded else encode(record)
         self._own.update(mine)
         self._recorded.update(theirs)
         if mine == theirs:

@@ -32,8 +32,8 @@ from berth.core.state.superpod_index import BlockInputs, ColocationIndex, Superp
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
-from berth.schemas.chain import Link, encode_record, state_digest
-from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from berth.schemas.chain import Link, state_digest
+from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -276,7 +276,7 @@ class State:
             digest=state_digest(facts, ledger),
             fold_version=FOLD_VERSION,
         )
-        return encode_record(body)
+        return encode(body)
 
     def load(self, body: SnapshotBody) -> Loaded:
         """Become what a snapshot holds; only for a state that has applied nothing yet.

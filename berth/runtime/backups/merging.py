@@ -14,7 +14,7 @@ from berth.runtime.backups.checks import DamagedError, check_file
 from berth.runtime.ledger_reader import skips_void
 from berth.runtime.recording import read_file, replacing
 from berth.runtime.stored_snapshots import chunks_of
-from berth.schemas.chain import encode_record, position_of
+from berth.schemas.chain import position_of
 from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.recording import BackupHead, BackupStream, Entry, RecordingHead
 from berth.schemas.status import SnapshotBody
@@ -293,7 +293,7 @@ def _snapshot(start: SnapshotBody) -> list[tuple[str, bytes]]:
     except DecodeError as error:
         raise DamagedError(f"the start of the recording: {error}") from error
     chunks, end = chunks_of(
-        encode_record(start),
+        encode(start),
         ledger_seq=start.ledger_seq,
         facts_seq=start.facts_seq,
         size=_SNAPSHOT_CHUNK,

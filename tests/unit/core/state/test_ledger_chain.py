@@ -84,7 +84,7 @@ def other_kind(_: Ledger) -> bytes:
 
 
 def no_value(ledger: Ledger) -> bytes:
-    return encode_record(ledger.place("b", 1))
+    return encode(ledger.place("b", 1))
 
 
 def wrong_value(ledger: Ledger) -> bytes:
