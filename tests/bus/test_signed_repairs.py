@@ -17,7 +17,7 @@ from berth.schemas.ledger import Epoch
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld, Skip
 from berth.schemas.subjects import StreamName
 from tests.bus.test_backup import delete_all, fact
-from tests.bus.test_skips import CHAINED, CLOCK, begun, folded, lead, place
+from tests.bus.test_skips import CLOCK, SETTINGS, begun, folded, lead, place
 from tests.support.signing_keys import signer
 
 pytestmark = pytest.mark.timeout(90)
@@ -100,7 +100,7 @@ async def test_a_skip_that_nobody_signed_skips_nothing(bus: NatsBus) -> None:
 
 async def test_a_repair_passes_over_forged_records_as_readers_do(bus: NatsBus) -> None:
     await forged(bus, encode(LeaseHeld("x", 0, 0)))
-    await forged(bus, encode(Epoch(9, 3, 0, 1, "thief", CHAINED)))
+    await forged(bus, encode(Epoch(9, 3, 0, 1, "thief", SETTINGS)))
     bus.signatures = PERSON.knowing(LEADER)
     found = await find(bus, CLOCK, by="ops")
     assert found.skips == []

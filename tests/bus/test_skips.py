@@ -30,7 +30,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(90)
 CLOCK = SystemClock()
-CHAINED = Settings(attempts_max=3)
+SETTINGS = Settings(attempts_max=3)
 
 
 async def folded(bus: NatsBus) -> LedgerFold:
@@ -41,7 +41,7 @@ async def folded(bus: NatsBus) -> LedgerFold:
 async def lead(bus: NatsBus) -> int:
     """Begin an epoch; returns its sequence."""
     fold = await folded(bus)
-    epoch = Epoch(fold.epoch + 1, fold.base_seq, fold.facts_seq, 1000, "d", CHAINED)
+    epoch = Epoch(fold.epoch + 1, fold.base_seq, fold.facts_seq, 1000, "d", SETTINGS)
     return await bus.append(fold.encoded(epoch), expected_seq=fold.head)
 
 

@@ -6,15 +6,11 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
-import pytest
-
 from berth.core.state.cell import State
 from berth.schemas.envelope import decode, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Round
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher.config import FaultsConfig
-from tests.decisions.release import faults_config
 from tests.decisions.text import line_of_job, lines_of
 from tests.replay import histories as recorded
 from tests.support import superpod_worlds, switch_worlds
@@ -28,20 +24,11 @@ _POLICIES: Final = ("skip", "easy")
 _QUEUE: Final = {"reserve_chips": 16, "reserve_depth": 4, "unknown_run_ms": 3_000}
 
 
-class _FaultyCell(UnreliableCell):
-    """A cell that handles faults."""
-
-    def __init__(self, *, faults: FaultsConfig | None = None, **named: Any) -> None:  # noqa: ANN401  # as the original
-        super().__init__(faults=faults or faults_config(), **named)
-
-
 def recordings() -> Iterator[tuple[str, list[str]]]:
     """Name and lines of the history of each recording; of one that begins at a snapshot the history is another's."""
     for name, (history, from_snapshot) in (recorded.HISTORIES | recorded.WITH_FAULTS).items():
         if not from_snapshot or name == "recoveries-in-racks-from-a-snapshot":
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(recorded, "UnreliableCell", _FaultyCell)
-                yield f"recording {name}", asyncio.run(_lived(history))
+            yield f"recording {name}", asyncio.run(_lived(history))
 
 
 def histories(first: int, count: int) -> Iterator[tuple[str, list[str]]]:
@@ -134,7 +121,7 @@ _WORLDS: Final = (_chips, _switches, _superpods, _recoveries)
 
 async def _opened(policy: str, shards: int, settings: dict[str, Any]) -> UnreliableCell:
     decisions: dict[str, Any] = {"queue_policy": policy} | _QUEUE | settings
-    return await _FaultyCell(shards=shards, **decisions).open()
+    return await UnreliableCell(shards=shards, **decisions).open()
 
 
 async def _turned(cell: UnreliableCell, count: int = 1) -> None:

@@ -17,7 +17,6 @@ from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Round
 from berth.schemas.recording import Entry
-from tests.decisions.release import faulty_fields
 from tests.decisions.text import line_of_job, lines_of
 from tests.fuzz.breakage import breakable
 from tests.fuzz.families import LEVELS
@@ -112,7 +111,7 @@ def drawn(seed: int) -> tuple[Way, tuple[Step, ...]]:
 def lived(way: Way, steps: Sequence[Step], policy: str, shards: int) -> list[str]:
     """Lines of a history under a policy; beside it so many shards decide."""
     listener = Listener(Shards(shards) if shards else None)
-    settings = tuple(fields | {"queue_policy": policy} | faulty_fields() for fields in way.settings)
+    settings = tuple(fields | {"queue_policy": policy} for fields in way.settings)
     world = World(msgspec.structs.replace(way, settings=settings), listener, Counter())
     listener.world = world
     with breakable() if "broken" in way.traits else contextlib.nullcontext():

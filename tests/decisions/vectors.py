@@ -10,7 +10,6 @@ from berth.core.placement.replacements import NoPlaces
 from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.placement import Placement
-from tests.decisions.release import release_fields
 from tests.decisions.text import lines_of
 from tests.golden import live_recoveries, live_turns, partial_plans, superpod_moves
 from tests.golden.folder import DATA, vectors_folder
@@ -48,10 +47,10 @@ def _lines(family: str, line: Line, settings: Settings, policy: str) -> list[str
     cells: list[FaultCell] = []
 
     class Kept(FaultCell):
-        """A cell that is looked at later, under the settings of the release."""
+        """A cell that is looked at later."""
 
         def __init__(self, nodes: Iterable[NodeDescription], **named: object) -> None:
-            super().__init__(nodes, **{**release_fields(), "queue_policy": policy, **named})
+            super().__init__(nodes, **{"queue_policy": policy, **named})
             cells.append(self)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -181,7 +181,6 @@ async def test_a_process_that_knew_skips_does_not_go_on_without_their_stream(cel
 
 
 LEADER, FORGER, READER = signer(1), signer(2), signer(3)
-CHAINED = Settings()
 
 
 async def signed(by: Signer | None) -> tuple[FakeBus, FakeBus]:
@@ -191,9 +190,9 @@ async def signed(by: Signer | None) -> tuple[FakeBus, FakeBus]:
     await leader.ensure_streams()
     leader.signatures = by.knowing() if by is not None else leader.signatures
     forger.signatures = FORGER.knowing()
-    epoch = encode_record(Epoch(1, 0, 0, 1, "a", CHAINED), sequence=1)
+    epoch = encode_record(Epoch(1, 0, 0, 1, "a", Settings()), sequence=1)
     await append(leader, epoch)
-    await append(forger, *[encode_record(Epoch(9, 1, 0, 1, "f", CHAINED), sequence=2)] * 3)
+    await append(forger, *[encode_record(Epoch(9, 1, 0, 1, "f", Settings()), sequence=2)] * 3)
     leader.signatures = READER.alone_knowing(LEADER)
     return leader, forger
 
@@ -201,7 +200,7 @@ async def signed(by: Signer | None) -> tuple[FakeBus, FakeBus]:
 @pytest.mark.parametrize("start", [1, 2, 4, 5])
 async def test_a_reader_knows_from_what_is_before_its_start_that_records_are_signed(start: int) -> None:
     bus, forger = await signed(LEADER)
-    await append(forger, encode_record(Epoch(9, 4, 0, 1, "f", CHAINED), sequence=5))
+    await append(forger, encode_record(Epoch(9, 4, 0, 1, "f", Settings()), sequence=5))
     found, gaps, applied = await read(bus, start)
     assert (gaps, applied) == ([], 5)
     assert [skip_of(data) is not None for sequence, data in found if sequence > 1] == [True] * (6 - max(start, 2))
@@ -223,7 +222,7 @@ async def test_a_ledger_that_nobody_signed_is_read_as_it_is(start: int) -> None:
     bus, forger = await signed(None)
     bus.signatures = READER.alone_knowing(LEADER)
     forger.signatures = Signatures()
-    await append(forger, encode_record(Epoch(9, 4, 0, 1, "f", CHAINED), sequence=5))
+    await append(forger, encode_record(Epoch(9, 4, 0, 1, "f", Settings()), sequence=5))
     found, _, _ = await read(bus, start)
     assert [sequence for sequence, _ in found] == list(range(start, 6))
     assert all(skip_of(data) is None for _, data in found)

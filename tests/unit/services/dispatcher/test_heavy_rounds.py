@@ -7,12 +7,13 @@ from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
-from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.recording import BEGINNING
 from berth.schemas.refusal import NodeReason
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
+from tests.support.replays import entries_of
 
 TASKS = 400
 NODES = 60
@@ -36,18 +37,8 @@ async def rounds_of(cell: Cell) -> list[Round]:
 
 async def replay_differs(cell: Cell) -> int:
     """Decisions that a replay makes otherwise, without shards and without a clock."""
-    entries = []
-    facts = await cell.user.read(StreamName.FACTS)
-    applied = 0
-    for record in await cell.user.read(StreamName.LEDGER):
-        known = body_of(open_envelope(record.data), Round).facts_seq if b"ledger.round" in record.data else 0
-        for fact in facts[applied:]:
-            if fact.sequence > known:
-                break
-            applied += 1
-            entries.append(Entry(fact.sequence, fact.data, fact.subject))
-        entries.append(Entry(record.sequence, record.data))
-    found = replayed(BEGINNING, entries)
+    facts, records = await cell.user.read(StreamName.FACTS), await cell.user.read(StreamName.LEDGER)
+    found = replayed(BEGINNING, entries_of(facts, records))
     assert found.rounds > 0
     return found.differences
 
