@@ -1,7 +1,9 @@
 """Gangs whose tasks all differ are placed, and others beside them, which wait for no scorer because of them."""
 
-import functools
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,42 +28,65 @@ def many_tasks(number: int, *, replicas: int = 4) -> JobRequest:
     return a_job(f"many-{number}", tasks=tasks)
 
 
-@pytest.mark.timeout(120)
-async def test_a_job_is_placed_while_gangs_wait_whose_tasks_all_differ(
-    nats_server: str, cell: str, tmp_path: Path
-) -> None:
-    with services(tmp_path, nats_server) as made:
-        dispatcher = made.service("dispatcher", cell, shards=2, tick_s=0.1, gather_timeout_s=0.4)
-        scorers = [made.service("scorer", cell, label=str(shard), shard=shard, shards=2) for shard in range(2)]
+@contextlib.asynccontextmanager
+async def a_cell(
+    folder: Path,
+    nats_server: str,
+    cell: str,
+    *,
+    shards: int,
+    **settings: Any,  # noqa: ANN401  # as the configuration has them
+) -> AsyncIterator[NatsBus]:
+    """A dispatcher and its scorers with nodes; when the block ends they are stopped, and what they did is verified."""
+    with services(folder, nats_server) as made:
+        scorers = [made.service("scorer", cell, label=str(n), shard=n, shards=shards) for n in range(shards)]
+        running = [made.service("dispatcher", cell, shards=shards, tick_s=0.1, **settings), *scorers]
         async with await NatsBus.connect(nats_server, cell, name="test") as bus:
             await bus.ensure_streams()
             watch = Watch(bus)
             watch.start()
             await give_nodes(bus, [a_node(f"node-{n:03}", leaf=f"{n // 10}") for n in range(NODES)])
-            for service in (dispatcher, *scorers):
+            for service in running:
                 service.start()
-            await give_jobs(bus, *(many_tasks(n) for n in range(GANGS)))
-            refusals = []
-            for number in range(OTHERS):
-                name = f"other-{number}"
-                await give_jobs(bus, a_job(name))
-
-                async def is_placed(name: str = name) -> bool:
-                    found = await status(bus, name)
-                    if found is not None and found.refusal is not None:
-                        refusals.append(found.refusal)
-                    return found is not None and found.phase == "placed"
-
-                await until_true(is_placed, deadline_s=10, what=f"{name} is placed")
-            assert not refusals, "none of them waits, not even once"
-            for number in range(GANGS):
-                found = await status(bus, f"many-{number}")
-                assert found is not None
-                assert found.refusal is not None
-                assert not found.refusal.missing_shards
-            for service in (dispatcher, *scorers):
+            yield bus
+            for service in running:
                 await service.stop()
             await verify(watch, [])
+
+
+async def placed(bus: NatsBus, name: str, codes: set[str], *, deadline_s: float) -> None:
+    """Wait until a job is placed; the codes of its refusals until then are added to ``codes``."""
+
+    async def is_placed() -> bool:
+        found = await status(bus, name)
+        if found is not None and found.refusal is not None:
+            codes.add(found.refusal.code)
+        return found is not None and found.phase == "placed"
+
+    await until_true(is_placed, deadline_s=deadline_s, what=f"{name} is placed")
+
+
+async def others_are_placed(bus: NatsBus, codes: set[str]) -> None:
+    """Give small jobs, each when the one before is placed."""
+    for number in range(OTHERS):
+        await give_jobs(bus, a_job(f"other-{number}"))
+        await placed(bus, f"other-{number}", codes, deadline_s=10)
+
+
+@pytest.mark.timeout(120)
+async def test_a_job_is_placed_while_gangs_wait_whose_tasks_all_differ(
+    nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    async with a_cell(tmp_path, nats_server, cell, shards=2, gather_timeout_s=0.4) as bus:
+        await give_jobs(bus, *(many_tasks(n) for n in range(GANGS)))
+        codes: set[str] = set()
+        await others_are_placed(bus, codes)
+        assert not codes, "none of them waits, not even once"
+        for number in range(GANGS):
+            found = await status(bus, f"many-{number}")
+            assert found is not None
+            assert found.refusal is not None
+            assert not found.refusal.missing_shards
 
 
 @pytest.mark.parametrize("shards", [0, 2])
@@ -69,31 +94,9 @@ async def test_a_job_is_placed_while_gangs_wait_whose_tasks_all_differ(
 async def test_a_gang_with_as_many_different_tasks_as_there_may_be_is_placed_and_others_meanwhile(
     nats_server: str, cell: str, tmp_path: Path, shards: int
 ) -> None:
-    with services(tmp_path, nats_server) as made:
-        dispatcher = made.service("dispatcher", cell, shards=shards, tick_s=0.1)
-        scorers = [made.service("scorer", cell, label=str(n), shard=n, shards=shards) for n in range(shards)]
-        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
-            await bus.ensure_streams()
-            watch = Watch(bus)
-            watch.start()
-            await give_nodes(bus, [a_node(f"node-{n:03}", leaf=f"{n // 10}") for n in range(NODES)])
-            for service in (dispatcher, *scorers):
-                service.start()
-            codes = set()
-
-            async def is_placed(name: str) -> bool:
-                found = await status(bus, name)
-                if found is not None and found.refusal is not None:
-                    codes.add(found.refusal.code)
-                return found is not None and found.phase == "placed"
-
-            await give_jobs(bus, many_tasks(0, replicas=1))
-            for number in range(OTHERS):
-                name = f"other-{number}"
-                await give_jobs(bus, a_job(name))
-                await until_true(functools.partial(is_placed, name), deadline_s=10, what=f"{name} is placed")
-            await until_true(functools.partial(is_placed, "many-0"), deadline_s=40, what="the gang is placed")
-            assert codes <= {"late"}, "on a busy machine it may take several rounds"
-            for service in (dispatcher, *scorers):
-                await service.stop()
-            await verify(watch, [])
+    async with a_cell(tmp_path, nats_server, cell, shards=shards) as bus:
+        codes: set[str] = set()
+        await give_jobs(bus, many_tasks(0, replicas=1))
+        await others_are_placed(bus, codes)
+        await placed(bus, "many-0", codes, deadline_s=40)
+        assert codes <= {"late"}, "on a busy machine it may take several rounds"
