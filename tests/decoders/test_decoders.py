@@ -44,7 +44,7 @@ WRITERS = {
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "formats.shown": {"shown", "shown_json"},
     "schemas.catalogue": {"json_schema", "portable"},
-    "schemas.chain": {"stored_digest", "unsigned"},
+    "schemas.chain": {"encode_record", "stored_digest", "unsigned"},
     "schemas.facts": {"is_repeat"},
     "schemas.fault_facts": {"joined"},
     "schemas.gateway.openapi": {"openapi"},
