@@ -77,11 +77,6 @@ class Shape(Part, frozen=True, cache_hash=True):
         return self.is_planned or self.profile is not None
 
     @property
-    def marks_nodes(self) -> bool:
-        """Whether the marks are by node, not by place below a leaf switch."""
-        return not self.tor_affinity and self.needs_marks
-
-    @property
     def names_nodes(self) -> bool:
         """Whether a condition on the name of the node must hold."""
         if not (self.selector or self.affinity):  # most often
@@ -177,10 +172,8 @@ class ShapeOffer(Part, frozen=True):
     fit: int
     counts: list[ReasonCount] = []
     usable: bytes = b""
-    """For shapes with switch affinity: one bit per place of the topology, leaf after leaf, the lowest bit first; 1 if
-    the shard owns the node and it takes a pod. ceil(places / 8) bytes. For shapes with SuperPoD affinity: one bit per
-    node of the shard, by domain and name, 1 if it takes a pod; likewise for shapes with a profile and without switch
-    affinity. Otherwise empty."""
+    """For shapes whose pods are planned and shapes with a profile: one bit per node of the shard, by domain and name,
+    the lowest bit first; 1 if it takes a pod. Otherwise empty."""
     error: str = ""
     """Why the shape could not be scored: an internal error, with which the offer does not count. Otherwise empty."""
 
@@ -196,10 +189,6 @@ class Offer(Message, frozen=True):
     ledger_seq: Sequence
     ready: bool
     shapes: list[ShapeOffer] = []
-    leaf_states: bytes = b""
-    """``<u1`` per leaf of the topology, if a shape has switch affinity: state by the ledger. Bits 0 and 1:
-    ``isSharedTor``; 2: ``isHealthy``; 3: it has a cross job; 4: a job that is not common; 5: a cross foundation-model
-    job."""
 
 
 class Advance(Message, frozen=True):

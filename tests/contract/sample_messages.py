@@ -657,7 +657,6 @@ def _ledger() -> tuple[Message, ...]:
             releases=[Release(uid="40", attempt=1, reason="bind-failed", again=True, ranks=[0, 2])],
             adoptions=[Adoption(namespace="kube-system", gang="foreign", uid="39", placement=_placement())],
             missing=[3],
-            doubted=[3],
             shards=4,
             recoveries=[
                 Recovery(
@@ -759,7 +758,6 @@ def _offers() -> tuple[Message, ...]:
                     error="a node that fits has no chip for the pod",
                 )
             ],
-            leaf_states=bytes([9]),
         ),
         Advance(epoch=3, facts_seq=102, ledger_seq=42, at_ms=_AT_MS + 9),
     )

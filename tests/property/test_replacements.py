@@ -131,11 +131,8 @@ def views_of(cell: CoreCell, asks: Mapping[Shape, int], *, shards: int) -> dict[
 
     def found(shape: Shape, count: int) -> Candidates:
         if not shards:
-            return scorer.candidates(shape, len(rows), leaves=state.leaves)
-        parts = [
-            scorer.candidates(shape, count, leaves=state.leaves, without=rows % shards != shard)
-            for shard in range(shards)
-        ]
+            return scorer.candidates(shape, len(rows))
+        parts = [scorer.candidates(shape, count, without=rows % shards != shard) for shard in range(shards)]
         return merge(state.table, parts, missing_nodes=0)
 
     return {shape: found(shape, count) for shape, count in asks.items()}

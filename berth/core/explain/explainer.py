@@ -69,7 +69,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     gang = snapshot.gang(verdict)
     if gang is None:
         return None
-    case = _Case(snapshot, gang, verdict, laid, MissingShards(record.shards, record.missing, record.doubted))
+    case = _Case(snapshot, gang, verdict, laid, MissingShards(record.shards, record.missing))
     return _explained(case, _basis(state, record, ledger_seq))
 
 

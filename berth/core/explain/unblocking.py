@@ -172,10 +172,7 @@ class _Search:
         missing_shards = self._trial.missing_shards
         for back in [*([shard] for shard in missing_shards.missing), list(missing_shards.missing)]:
             rest = [shard for shard in missing_shards.missing if shard not in back]
-            doubted = [shard for shard in missing_shards.doubted if shard in rest]
-            if back and self._trial.fits(
-                Assumptions(), missing_shards=MissingShards(missing_shards.shards, rest, doubted)
-            ):
+            if back and self._trial.fits(Assumptions(), missing_shards=MissingShards(missing_shards.shards, rest)):
                 self._keep([Event("scorer-answers", shards=back)])
                 return
 

@@ -108,7 +108,7 @@ class PlannedPods:
             allowed: Rows that constraints leave to them, shape (rows,); None for all.
         """
         log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        grids = [self.leaves.usable(shape, self._views[shape.offered].usable, log, state_of) for shape in shapes]
+        grids = [self.leaves.usable(shape, self._views[shape.offered].fits, log, state_of) for shape in shapes]
         grids += map(self.leaves.places_of, self._allowed(shapes, allowed))
         found: Grid = np.logical_and.reduce(grids)
         return found

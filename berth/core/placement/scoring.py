@@ -25,7 +25,6 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
 from berth.core.topologies.blocks.place_rows import PlaceRows
 from berth.core.topologies.levels.model import is_in_tree, levels_of
-from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
@@ -66,10 +65,8 @@ class Candidates(NamedTuple):
     fit: int
     counts: dict[int, int]
     """Nodes that do not fit, by reason."""
-    usable: Grid | None = None
-    """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
     fits: Fits | None = None
-    """One mark a row: its node takes a pod; None for shapes with neither SuperPoD affinity nor constraints."""
+    """One mark a row: its node takes a pod; None for shapes that need no marks."""
     error: Exception | None = None
     """Error that ended the scoring of the shape; the other fields are empty then."""
     is_counted: bool = True
@@ -182,22 +179,19 @@ class Scorer:
         equal = np.flatnonzero(graded == top)
         return int(equal[self.table.ranks()[equal].argmin()]), top
 
-    def candidates(
-        self, shape: Shape, count: int, *, leaves: LeafTable | None = None, without: Fits | None = None
-    ) -> Candidates:
-        """The best ``count`` rows in total order; with affinity also marks of all places or rows that fit.
+    def candidates(self, shape: Shape, count: int, *, without: Fits | None = None) -> Candidates:
+        """The best ``count`` rows in total order; for a shape that needs marks also those of all rows that fit.
 
         An error is returned in the result, so that it ends the scoring of this shape only.
 
         Args:
             shape: Shape of the pod.
             count: Upper bound of the rows.
-            leaves: The leaf switches, for a shape with switch affinity.
             without: Rows of shards that did not answer, shape (rows,); None for no such row.
         """
-        return guarded(lambda: self._candidates(shape, count, leaves, without), unscored)
+        return guarded(lambda: self._candidates(shape, count, without), unscored)
 
-    def _candidates(self, shape: Shape, count: int, leaves: LeafTable | None, without: Fits | None) -> Candidates:
+    def _candidates(self, shape: Shape, count: int, without: Fits | None) -> Candidates:
         reasons, scores = self.evaluate(shape, without)
         if without is not None:
             reasons = np.where(without, np.uint8(NodeReason.SHARD_MISSING), reasons)
@@ -217,8 +211,7 @@ class Scorer:
             total=sum(counts),
             fit=fit,
             counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
-            usable=leaves.usable(self.table, reasons == _FITS) if shape.tor_affinity and leaves is not None else None,
-            fits=reasons == _FITS if shape.marks_nodes else None,
+            fits=reasons == _FITS if shape.needs_marks else None,
         )
 
     def may_fit(self, shape: Shape, pods: int) -> bool:

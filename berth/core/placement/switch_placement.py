@@ -76,13 +76,13 @@ class LeafRound:
         return self._occupancy or self._before
 
     def usable(
-        self, shape: Shape, offered: Grid | None, log: Sequence[int], state_of: Callable[[int], RowState]
+        self, shape: Shape, offered: Fits | None, log: Sequence[int], state_of: Callable[[int], RowState]
     ) -> Grid:
         """Places that can take a pod of a shape.
 
         Args:
             shape: Shape of the pod.
-            offered: Places that could take it before the round, shape (leaves, places); None when no shard answered.
+            offered: Rows that could take it before the round, shape (rows,); None when no shard answered.
             log: Rows that the round has touched so far, in order.
             state_of: Current state of a touched row.
 
@@ -91,7 +91,8 @@ class LeafRound:
         """
         if offered is None:
             return np.zeros_like(self.leaves.listed)
-        return self._usable.now(shape, offered.reshape(-1), log, state_of).reshape(self.leaves.listed.shape)
+        marks = self._usable.now(shape, self.places_of(offered).reshape(-1), log, state_of)
+        return marks.reshape(self.leaves.listed.shape)
 
     def places_of(self, rows: Fits) -> Grid:
         """Places whose nodes are marked, shape (leaves, places), from marks of shape (rows,)."""

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
-from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint
+from berth.core.placement.projected_state import ProjectedState, ResourceFootprint
 from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Scorer
@@ -90,7 +91,7 @@ class Backfill:
         scorer: Scorer,
         at_ms: int,
         waiting: Iterator[Gang],
-        silent: MissingRows,
+        silent: Fits | None,
         memory: Memory,
         on_error: Callable[[SetAside], None],
     ) -> None:
@@ -293,7 +294,7 @@ class Backfill:
                 state, self._scorer, self._at_ms, self._silent, memory.footprints, self._steps
             )
             memory.keep(state)
-            silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
+            silent = None if self._silent is None else self._silent.tobytes()
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
             revisions = (state.table.revision, state.nodes_seq, state.constraints.revision)
