@@ -31,6 +31,8 @@ from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of
+from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
@@ -227,10 +229,10 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
         holders = Holders(snapshot, case.laid)
         explanation.nearest = nearest_nodes(snapshot, shape, holders)
         explanation.domains = [] if is_planned else nearest_domains(snapshot, gang, shape, holders)
-    if gang.tor_affinity:
+    if is_by_leaf(gang.demand):
         lack = refusal.switch if refusal.code != "larger-than-cluster" else None
         explanation.switch = snapshot.leaves.waiting(gang, lack, shape, _reasons(snapshot, gang))
-    elif gang.blocks is not None:
+    elif gang.demand is not None:
         blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
         explanation.blocks = snapshot.blocks.waiting(gang, blocks, shape, _reasons(snapshot, gang))
     if is_heavy(gang.request_class, len(snapshot.state.table)):
@@ -247,7 +249,7 @@ def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanati
             gang, by_leaf, names, _reasons(snapshot, gang), is_current=is_current
         )
         return is_same
-    if by_block is None or gang.blocks is None:
+    if by_block is None or blocks_of(gang.demand) is None:
         return True
     explanation.blocks = snapshot.blocks.placed(gang, by_block)
     return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang), snapshot.rows)

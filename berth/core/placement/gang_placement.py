@@ -35,6 +35,7 @@ from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import ClassKey, Gang, tasks_in_order
 from berth.core.state.internal_errors import SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
@@ -200,7 +201,7 @@ class PlacementRound:
 
     def _rejected(self, gang: Gang) -> Refusal | None:
         """Why a gang is never placed, independent of its class."""
-        if gang.invalid is not None or not gang.tor_affinity or not self._scorer.settings.strict_product_support:
+        if gang.invalid is not None or not is_by_leaf(gang.demand) or not self._scorer.settings.strict_product_support:
             return gang.invalid
         warning = self._planned.support_warning(gang)
         return unsupported_product(gang, warning) if warning else None

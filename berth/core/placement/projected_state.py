@@ -25,6 +25,7 @@ from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.pod_constraints import PodProfile
@@ -227,7 +228,7 @@ class ProjectedState:
         """Placement that a gang would get; None when it does not fit."""
         if not self.may_fit(gang):
             return None
-        if gang.tor_affinity:
+        if is_by_leaf(gang.demand):
             self._update_leaves()
         state = self._state
         constraints = self._constraints()

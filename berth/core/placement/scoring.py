@@ -23,6 +23,7 @@ from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
+from berth.core.topologies.blocks.demand import LEVELS
 from berth.core.topologies.blocks.place_rows import PlaceRows
 from berth.core.topologies.levels.model import is_in_tree, levels_of
 from berth.products.catalogue import FORMS
@@ -383,10 +384,10 @@ class Scorer:
     def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
         """Reason of a node class."""
         reason = class_reason(shape, key)
-        if reason or shape.blocks is None or not shape.blocks.levels:
+        if reason or shape.demand is None or shape.demand.topology != LEVELS:
             return reason
         config = levels_of(self.settings.resource_levels)
-        found = is_in_tree(config, dict(key.labels), len(shape.blocks.levels))
+        found = is_in_tree(config, dict(key.labels), len(shape.demand.sizes))
         return NodeReason.FITS if found else NodeReason.NO_LEVEL
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from berth.core.parity import differs
+from berth.core.topologies.blocks.demand import Blocks
 from berth.core.topologies.blocks.model import VARIANTS
 from berth.core.topologies.blocks.validation import (
     RA_BLOCK,
@@ -26,7 +27,6 @@ from berth.core.topologies.superpods.inference import IDLEST, SERVICE_LABEL, SP_
 from berth.products.model import Form
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
-from berth.schemas.offers import Blocks
 from berth.schemas.refusal import Code, Refusal
 
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
@@ -78,7 +78,7 @@ def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | 
     return Blocks(
         variant=asked.variant,
         size=found.block,
-        count=max(found.replicas // found.block, 1),
+        number=max(found.replicas // found.block, 1),
         soft=request.labels.get(SUPER_POD_AFFINITY) == SOFT,
         rack_size=found.rack_block,
         memory=asked.ub_memory,
@@ -108,7 +108,7 @@ def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
         return Refusal(
             code="invalid-argument", field=f"annotations.{field}", value=error.value.strip("'"), expected=error.expected
         )
-    return Blocks(variant=_LEVELS, size=sizes[0], count=replicas // sizes[0], levels=sizes)
+    return Blocks(variant=_LEVELS, size=sizes[0], number=replicas // sizes[0], levels=sizes)
 
 
 def _may_lack_chips(request: JobRequest, task: str) -> bool:

@@ -14,13 +14,15 @@ from berth.core.parity import differs
 from berth.core.requests.block_requests import mixes_freely, requested_blocks
 from berth.core.requests.constraint_checks import check_constraints
 from berth.core.requests.fault_rules import rules_of
+from berth.core.topologies.blocks.demand import Blocks
+from berth.core.topologies.switches.demand import leaf_demand
 from berth.core.topologies.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.products.catalogue import FORMS
 from berth.products.model import Form
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
-from berth.schemas.offers import Blocks, Shape
+from berth.schemas.offers import Demand, Shape
 from berth.schemas.placement import Share
 from berth.schemas.refusal import Code, Refusal
 
@@ -59,10 +61,8 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
         task_chips: Chips per pod, one entry per task.
         share: Quota per pod, for soft share.
         sub_health: ``subHealthyStrategy``; unknown values count as ``ignore``.
-        tor_affinity: Label of that name; empty if switch affinity is off: without the label, with ``null``, or without
-            chips.
-        blocks: Blocks in SuperPoDs, or groups of several levels, that its pods request; None if there is no such
-            request. With switch affinity it is ignored.
+        demand: What its pods with chips demand of a topology; None if each gets its best node. With switch affinity,
+            blocks in SuperPoDs or groups of several levels are ignored.
     """
 
     form: str = ""
@@ -72,8 +72,7 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
     task_chips: tuple[int, ...] = ()
     share: Share | None = None
     sub_health: str = "ignore"
-    tor_affinity: str = ""
-    blocks: Blocks | None = None
+    demand: Demand | None = None
 
 
 def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
@@ -114,9 +113,14 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
         task_chips=task_chips,
         share=_share_of(request) if form.check == "share" else None,
         sub_health=sub_health,
-        tor_affinity=_tor_affinity(request),
-        blocks=blocks,
+        demand=_demand(_tor_affinity(request), blocks, chip_pods),
     )
+
+
+def _demand(tor_affinity: str, blocks: Blocks | None, chip_pods: int) -> Demand | None:
+    if tor_affinity:
+        return leaf_demand(tor_affinity, gang_pods=chip_pods)
+    return blocks.demand(gang_pods=chip_pods) if blocks is not None else None
 
 
 def requested_form(request: JobRequest) -> FormChoice | Refusal:
@@ -151,8 +155,7 @@ def _shape(valid: ValidJob, request: JobRequest, task: Task) -> Shape:
         tolerations=tuple(task.tolerations),
         share=valid.share if has_chips else None,
         sub_health=valid.sub_health,
-        tor_affinity=valid.tor_affinity if has_chips else "",
-        blocks=valid.blocks if has_chips and not valid.tor_affinity else None,
+        demand=valid.demand if has_chips else None,
     )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.model import rack_number
 from berth.schemas.offers import Shape
 
@@ -16,7 +17,7 @@ class PlaceRows:
 
     def lost(self, table: NodeTable, shape: Shape) -> Fits | None:
         """Rows without the place, shape (rows,); None if the shape needs none."""
-        blocks = shape.blocks
+        blocks = blocks_of(shape.demand)
         if blocks is None or blocks.levels:
             return None
         rows = table.view()
@@ -27,7 +28,7 @@ class PlaceRows:
 
     def has(self, table: NodeTable, shape: Shape, row: int) -> bool:
         """Whether one row has it; as :meth:`lost`."""
-        blocks = shape.blocks
+        blocks = blocks_of(shape.demand)
         if blocks is None or blocks.levels:
             return True
         has_superpod = table.superpod.item(row) >= 0
