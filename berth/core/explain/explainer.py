@@ -23,10 +23,10 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.explain.request import summary_of
 from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
+from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons, RowState
-from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
@@ -281,7 +281,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     for rank in sorted(range(len(tasks)), key=lambda rank: order.index(tasks[rank])):
         pod, shape, seat = pods[rank], gang.request_class[tasks[rank]][0], seats[rank]
         evaluation = evaluations[shape]
-        if bonus is None and not shape.chips and mixes_freely(settings):
+        if bonus is None and not shape.chips and differs(settings).mixed_pods:
             bonus = near_bonus(snapshot.table, map(snapshot.table.row, gang_nodes))
             for known in (known for known in evaluations.values() if not known.shape.chips):
                 known.prefer(bonus)

@@ -200,7 +200,9 @@ class BlockPods:
             found: Number of its places.
         """
         request, need = self.request, sum(self.moving)
-        return BlocksMissing(BlockLack("incomplete", request.number, 0, request.size, nodes_need=need, nodes_have=found))
+        return BlocksMissing(
+            BlockLack("incomplete", request.number, 0, request.size, nodes_need=need, nodes_have=found)
+        )
 
 
 def _known_blocks(placement: Placement) -> dict[int, tuple[int, str]]:

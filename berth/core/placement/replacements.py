@@ -19,6 +19,7 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
+from berth.core.parity import differs
 from berth.core.placement.block_places import BlockReplacement, BlocksMissing
 from berth.core.placement.gang_placement import raise_errors
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces
@@ -32,7 +33,6 @@ from berth.core.placement.superpod_placement import blocks_of_gang
 from berth.core.placement.superpod_replacements import replace_blocks
 from berth.core.placement.switch_placement import code_of
 from berth.core.placement.switch_replacements import LeavesMissing, replace_below_leaves
-from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, tasks_in_order
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
@@ -436,7 +436,7 @@ class _Chooser:
 
     def _near_gang(self, shape: Shape) -> NearPods | None:
         """Nodes near the pods with chips of the gang, for a pod without chips; None for any other."""
-        if shape.chips or not self._with_chips or not mixes_freely(self._nodes.scorer.settings):
+        if shape.chips or not self._with_chips or not differs(self._nodes.scorer.settings).mixed_pods:
             return None
         if self._near is None:
             self._near = NearPods(self._nodes, dict(self._with_chips), self._others.is_full)

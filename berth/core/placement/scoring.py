@@ -23,9 +23,7 @@ from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
-from berth.core.topologies.blocks.demand import LEVELS
-from berth.core.topologies.blocks.place_rows import PlaceRows
-from berth.core.topologies.levels.model import is_in_tree, levels_of
+from berth.core.topologies.registry import BY_NAME, TOPOLOGIES
 from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
@@ -99,7 +97,7 @@ class Scorer:
         """Errors of node classes, by shape. They are raised only when a node of such a class is evaluated."""
         self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}  # as ``_class_reasons``; faster for single rows
-        self._places = PlaceRows()
+        self._places = {topology.name: topology.places() for topology in TOPOLOGIES}
 
     def on(self, table: NodeTable, shares: SoftShareTable) -> "Scorer":
         """Scoring of a copy of the table with the same nodes, classes and topology, and other free resources."""
@@ -133,7 +131,7 @@ class Scorer:
         rows = table.view()
         compiled = self._compile(shape)
         reasons = self._by_class_of_row(shape, without)
-        lost = self._places.lost(table, shape)
+        lost = None if shape.demand is None else self._places[shape.demand.topology].lost(table, shape.demand)
         if lost is not None:
             _fail(reasons, lost, NodeReason.NO_SUPERPOD)
         self._by_name(compiled, reasons)
@@ -384,11 +382,10 @@ class Scorer:
     def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
         """Reason of a node class."""
         reason = class_reason(shape, key)
-        if reason or shape.demand is None or shape.demand.topology != LEVELS:
+        if reason or shape.demand is None:
             return reason
-        config = levels_of(self.settings.resource_levels)
-        found = is_in_tree(config, dict(key.labels), len(shape.demand.sizes))
-        return NodeReason.FITS if found else NodeReason.NO_LEVEL
+        topology = BY_NAME[shape.demand.topology]
+        return topology.class_reason(shape.demand, dict(key.labels), self.settings)
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
         if compiled.by_name:
@@ -404,7 +401,8 @@ class Scorer:
         reason = known[table.node_class.item(row)]
         if reason == FAILED:
             raise self._class_errors[compiled.shape][table.node_class.item(row)]
-        if not reason and not self._places.has(table, compiled.shape, row):
+        demand = compiled.shape.demand
+        if not (reason or demand is None or self._places[demand.topology].has(table, demand, row)):
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)

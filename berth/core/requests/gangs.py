@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from berth.core.requests.job_validation import ValidJob, shapes_of, validate
-from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.registry import BY_NAME
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import FROM_PODS, JobRequest, Task, rank_of
 from berth.schemas.ledger import Settings
@@ -18,10 +18,6 @@ from berth.schemas.refusal import Refusal
 
 _BYTES_A_POD = 4 + 24
 """Index and share of the name table of one pod in a record, at most in the usual case."""
-_LEAF_BYTES_A_POD = 2 + 1
-"""Index of its leaf, and its leaf state."""
-_BLOCK_BYTES_A_POD = 2 + 2
-"""Indexes of its block and of its SuperPoD."""
 _BYTES_A_GANG = 64 + 64
 """Bytes of a gang without its pods. The length of its name is ignored, so that an anonymised recording has the same
 rounds."""
@@ -201,9 +197,7 @@ def gang_of(
         ]
     runs = [Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks]
     demand = valid.demand if isinstance(valid, ValidJob) else None
-    a_pod = _BYTES_A_POD
-    if demand is not None:
-        a_pod += _LEAF_BYTES_A_POD if is_by_leaf(demand) else _BLOCK_BYTES_A_POD
+    a_pod = _BYTES_A_POD + (BY_NAME[demand.topology].record_bytes_a_pod if demand is not None else 0)
     claims = sum(len(pod.constraints.claims) for pod in profiles.pods)
     return Gang(
         namespace=job.namespace,
