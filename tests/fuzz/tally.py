@@ -6,6 +6,8 @@ from typing import Final, get_args
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
+from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.switches.placed import switch_of
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
@@ -16,6 +18,7 @@ from berth.schemas.refusal import Code, NodeReason, Refusal
 from berth.services.dispatcher.config import DecisionConfig
 from tests.fuzz import constraint_tally
 from tests.fuzz.constraint_check import CHECKED, RECOVERED, REFUSED
+from tests.support.placed_parts import the_block, the_switch
 
 CHECKS: Final = (
     "check: invariants",
@@ -131,13 +134,13 @@ def _note_verdict(count: Counter[str], verdict: Verdict, state: State) -> None:
         count[f"placed: {form_of(job.request, state.fold.settings) or 'without chips'}"] += 1
     if placement.share is not None:
         count["gang: soft share"] += 1
-    if placement.switch is not None:
-        count[f"leaves: {placement.switch.policy}"] += 1
-        count[f"leaves: {placement.switch.tor_affinity}"] += 1
-        count[f"leaves: rule {placement.switch.rule}"] += 1
-    if placement.block is not None:
-        count[f"blocks: {placement.block.variant}"] += 1
-        for phase in placement.block.phases:
+    if switch_of(placement) is not None:
+        count[f"leaves: {the_switch(placement).policy}"] += 1
+        count[f"leaves: {the_switch(placement).tor_affinity}"] += 1
+        count[f"leaves: rule {the_switch(placement).rule}"] += 1
+    if block_of(placement) is not None:
+        count[f"blocks: {the_block(placement).variant}"] += 1
+        for phase in the_block(placement).phases:
             count[f"blocks: by {phase}"] += 1
 
 

@@ -66,8 +66,7 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
         "port_node": 4, "port_index": 4, "claim_node": 4, "claim_index": 4, "limit_node": 4, "limit_index": 4, "limit": 4,
     },
     "Placement": {"nodes": _NAMES, "node_index": 4, "chips": 1},
-    "SwitchPart": {"leaf_index": 2, "states": 1},
-    "BlockPart": {"block_index": 2, "superpod_index": 2},
+    "Groups": {"name_index": 2, "part_index": 2, "states": 1},
 }  # fmt: skip
 """Width of the columns of each struct, 0 for a table of names; see their docstrings."""
 

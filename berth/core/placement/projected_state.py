@@ -25,6 +25,7 @@ from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex
+from berth.core.topologies.blocks.placed import service_of
 from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
@@ -292,8 +293,8 @@ class ProjectedState:
     def _nodes_of_service(self, service: str) -> list[str]:
         """Nodes of all jobs of an inference service."""
         holdings = self._state.fold.holdings.items()
-        keys = [key for key, one in holdings if one.placement.block and one.placement.block.service == service]
-        started = [part for _, part in self._started if part.block is not None and part.block.service == service]
+        keys = [key for key, one in holdings if service_of(one.placement) == service]
+        started = [part for _, part in self._started if service_of(part) == service]
         return self._nodes_of(keys, started)
 
     def _nodes_of_labels(self, labels: Mapping[str, str]) -> list[str]:

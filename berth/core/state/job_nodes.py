@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from berth.core.changes import JobKey
 from berth.core.state.ledger import LedgerFold, PodShare
+from berth.core.topologies.blocks.placed import service_of
 from berth.schemas.facts import JobSeen
 
 AttemptKey = tuple[str, int]
@@ -27,8 +28,8 @@ class JobNodes:
 
     def of_service(self, service: str) -> list[str]:
         """Nodes of the jobs of an inference service, by name."""
-        parts = ((key, holding.placement.block) for key, holding in self._fold.holdings.items())
-        return self._nodes_of(key for key, part in parts if part is not None and part.service == service)
+        held = self._fold.holdings.items()
+        return self._nodes_of(key for key, holding in held if service_of(holding.placement) == service)
 
     def of_labels(self, labels: Mapping[str, str]) -> list[str]:
         """Nodes of the jobs that carry all of some labels, by name."""
