@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from berth.core.cluster.view import RowState
 from berth.core.constraints.preferences import has_preferences
 from berth.core.explain.alternatives import alternatives_of, runner_up_of
 from berth.core.explain.current_reasons import reason_of
@@ -25,7 +26,7 @@ from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
-from berth.core.placement.scoring import Reasons, RowState
+from berth.core.placement.scoring import Reasons
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.turn import MissingShards

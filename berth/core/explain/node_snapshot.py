@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.affinity import class_of
+from berth.core.cluster.view import RowState
 from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.explain.superpod_explanation import SuperpodSnapshot
 from berth.core.explain.switch_explanation import SwitchSnapshot
-from berth.core.placement.scoring import RowState, Scorer
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State

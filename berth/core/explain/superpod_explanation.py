@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.view import RowState
 from berth.core.explain.superpod_layout import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
 from berth.core.explain.superpod_text import missing_blocks
-from berth.core.placement.scoring import Reasons, RowState, Scorer
+from berth.core.placement.scoring import Reasons, Scorer
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State

@@ -287,7 +287,7 @@ class PlacementRound:
 
     def _roll_back(self) -> None:
         """Return everything that the pods of the current gang have taken."""
-        self._nodes.roll_back()
+        self._nodes.roll_back_gang()
         self._planned.roll_back()
         self._constraints.roll_back()
 
@@ -363,7 +363,7 @@ class PlacementRound:
                     self._roll_back()
                     return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing, by_gang=by_gang))
                 names[rank] = table_names[row]
-                chips[rank] = nodes.take(row, shape)
+                chips[rank] = nodes.place(row, shape)
                 if profile is not None:
                     constraints.add(profile, row)
                 if shape.chips:

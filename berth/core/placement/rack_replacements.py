@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.view import RowState
 from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.scoring import RowState
 from berth.core.placement.superpod_placement import BlockRound, lack_of
 from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, recover_racks
 from berth.core.superpods.model import NoBlocks

@@ -233,9 +233,9 @@ def _found(
                 return _none(parts, leaving, index, len(places), missing)
             places[rank] = place
     taken = {place.row for place in places.values()}
-    for row in own.opened.values():
+    for rank, row in own.opened.items():
         if row not in taken:
-            parts.nodes.restore(row)  # others get it once the placement of the gang is recorded
+            parts.nodes.hold(row, own.shapes[rank], own.pods[rank].chips)  # others get it once the placement of the gang is recorded
     if gang.share is not None:
         parts.nodes.end_soft_share()
     placement = _placement(parts, leaving, places, planned)
@@ -405,7 +405,7 @@ class _Chooser:
             return _Place(row, self._own.pods[rank].chips)
         if shape.is_planned and not constraints.allows(shape, row):
             return None
-        chips = self._nodes.take(row, shape)
+        chips = self._nodes.place(row, shape)
         if profile is not None:
             constraints.add(profile, row)
         return _Place(row, chips)

@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.view import RowState
 from berth.core.levels.model import NoLevels, Tree
 from berth.core.levels.planner import plan_levels
 from berth.core.parity import differs
-from berth.core.placement.scoring import RowState, Scorer
+from berth.core.placement.scoring import Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.rescheduling.levels import neighbours

@@ -8,9 +8,9 @@ Blocks of an attempt that has ended may get any place that is held for the gang.
 from collections.abc import Mapping
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.view import RowState
 from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.scoring import RowState
 from berth.core.placement.superpod_placement import BlockRound, lack_of
 from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate, PodRecord, restored
 from berth.core.rescheduling.superpods import StuckBlocks, plan_again

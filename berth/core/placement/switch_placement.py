@@ -6,7 +6,8 @@ from typing import Final
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.placement.scoring import RowState, Scorer
+from berth.core.cluster.view import RowState
+from berth.core.placement.scoring import Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import moving_job, placed_job

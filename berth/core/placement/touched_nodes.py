@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from berth.core.cluster.bitmaps import Marks
-from berth.core.placement.scoring import RowState, Scorer
+from berth.core.cluster.view import RowState
+from berth.core.placement.scoring import Scorer
 from berth.schemas.offers import Shape
 
 
