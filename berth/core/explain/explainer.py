@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.cluster.view import RowState
 from berth.core.constraints.preferences import has_preferences
 from berth.core.explain.alternatives import alternatives_of, runner_up_of
 from berth.core.explain.current_reasons import reason_of
@@ -251,7 +250,7 @@ def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanati
     if by_block is None or gang.blocks is None:
         return True
     explanation.blocks = snapshot.blocks.placed(gang, by_block)
-    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang), snapshot.rows)
+    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang))
 
 
 def _reasons(snapshot: NodeSnapshot, gang: Gang) -> dict[Shape, Reasons]:
@@ -266,7 +265,6 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     """
     settings = snapshot.scorer.settings
     evaluations = {shape: ShapeEvaluation(snapshot, shape) for shape, _ in gang.request_class}
-    before: dict[int, RowState] = {}
     ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
     do_fit = True
@@ -308,12 +306,11 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
             )
         )
         ranks_on.setdefault(pod.node, []).append(rank)
-        before.setdefault(row, snapshot.at(row))
         snapshot.take(pod, placement.share)
         if gang.profiles:
             snapshot.note(gang.profiles[tasks[rank]], row)
         for other in evaluations.values():
-            other.refresh(row, before[row])
+            other.refresh(row)
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
 
 

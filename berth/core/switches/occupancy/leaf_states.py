@@ -132,6 +132,10 @@ class LeafOccupancy:
         known = self._jobs.pop(key, None)
         return known is not None and self._exchange(known[1], _NOTHING)
 
+    def set(self, key: tuple[str, int], job: LeafJob | None) -> bool:
+        """As :meth:`put`, or as :meth:`drop` for None."""
+        return self.drop(key) if job is None else self.put(key, job)
+
     def _exchange(self, old: _Parts, new: _Parts) -> bool:
         """Replace the contribution ``old`` of a job by ``new``; returns whether some leaf may be open to more jobs."""
         if isinstance(old, int) and isinstance(new, int):
