@@ -171,7 +171,7 @@ class LeafOccupancy:
         """All recorded jobs."""
         return {key: job for key, (job, _) in self._jobs.items()}
 
-    def bits(self, *, without: tuple[str, int] | None = None) -> Bits:
+    def bits(self, *, without: tuple[str, int] | None = None, instead: LeafJob | None = None) -> Bits:
         """State byte of each leaf: ``uint8[leaves]``.
 
         ``STATE`` (0 free, 1 shared, 2 exclusive), ``UNHEALTHY``, ``CROSS`` (a job is here and on another leaf),
@@ -180,12 +180,17 @@ class LeafOccupancy:
 
         Args:
             without: Job whose presence is not counted; the states that it reports still count.
+            instead: What this job is taken to be; None for what it is.
         """
         known = self._jobs.get(without) if without is not None else None
         if known is None:
             return self._bits(self._counts)
         counts = self._counts.copy()
         leaves, amounts = _columns(known[1])
+        if instead is not None:
+            counts[:, leaves] -= amounts
+            leaves, amounts = _columns(self._parts(instead))
+            counts[:, leaves] += amounts
         rows = slice(_Count.CROSS, _Count.LARGE_CROSS + 1)
         counts[rows, leaves] -= amounts[rows]
         return self._bits(counts)
