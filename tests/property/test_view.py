@@ -20,7 +20,7 @@ from tests.support.cells import a_node
 NODES = 5
 SHARED_ROWS = (3, 4)
 QUOTA = Share(aicore=20, hbm_mib=1024, policy="elastic")
-LEFT = ("used", "free", "idle", "cpu_free", "memory_free", "no_cpu", "no_memory")
+LEFT = ("free", "idle", "cpu_free", "memory_free", "no_cpu", "no_memory")
 
 
 class Pod(NamedTuple):
@@ -59,10 +59,8 @@ class Nodes:
         return self
 
     def columns(self) -> dict[str, bytes]:
-        """What the nodes have left; chips that are being released are used ones to a view."""
-        table = self.table
-        table.used |= table.releasing
-        return columns_of(table)
+        """What the nodes have left."""
+        return columns_of(self.table)
 
 
 def columns_of(table: NodeTable) -> dict[str, bytes]:
@@ -107,13 +105,6 @@ class Story:
             self.pods = list(self.marks[-1][1])
         elif kind == "close" and self.marks:
             self.marks.pop()[0].keep()
-        elif kind == "fork":
-            others, self.pods = self.pods, list(self.pods)
-            left = Story(self.view, others)
-            self.view, self.marks = self.view.fork(), []
-            self.index = FreeChips(self.view)
-            left.take(row, chip, amount)  # does not bear on the fork
-            return
         assert all(self.view.revisions[row] >= revision for row, revision in before.items())
 
     def take(self, row: int, chip: int, amount: int) -> None:
@@ -143,7 +134,7 @@ class Story:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["take", "take", "take", "give", "mark", "roll back", "close", "fork"]),
+        st.sampled_from(["take", "take", "take", "give", "mark", "roll back", "close"]),
         st.integers(0, NODES - 1),
         st.integers(0, 7),
         st.sampled_from([0, 0, 1, 7, 95]),
@@ -155,7 +146,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_a_view_has_the_columns_of_a_table_built_anew(steps: list[tuple[str, int, int, int]]) -> None:
     below = Nodes()
-    untouched = {name: getattr(below.table, name).tobytes() for name in (*LEFT, "releasing", "changed")}
+    untouched = {name: getattr(below.table, name).tobytes() for name in (*LEFT, "used", "releasing", "changed")}
     story = Story(View(below.table, below.shares.nodes), [])
     for number, step in enumerate(steps):
         story.step(*step)

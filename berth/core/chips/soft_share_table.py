@@ -49,6 +49,12 @@ class SoftShareTable:
         found.nodes = {index: self.nodes[row] for index, row in enumerate(rows) if row in self.nodes}
         return found
 
+    def fork(self, table: NodeTable) -> "SoftShareTable":
+        """A copy for a copy of the table, which is changed alone."""
+        found = SoftShareTable(table)
+        found.nodes = {row: node.copy() for row, node in self.nodes.items()}
+        return found
+
     def hold(self, found: ChangesBuilder, row: int, chip: int, share: Share) -> None:
         """Allocate a quota of a chip to a pod; the changes are added to ``found``.
 

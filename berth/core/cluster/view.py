@@ -165,26 +165,13 @@ class View:
         self.log: list[int] = []
         self.kept: KeptRows = {}
         self.marks: list[Mark] = []
-        self._root, self._made_at = table, table.revision
-        self._table, self._is_own = table, False
-        """Columns, in which touched rows may be missing, and whether they are the view's own."""
+        self._base, self._made_at = table, table.revision
+        self._table = table
+        """Columns, of the view's own once they are asked for."""
         self._shared = shared
         self._seen = 0
         """Entries of the log that its own columns include."""
         self.touched: Marks = np.zeros(len(table), np.bool_)
-
-    def fork(self) -> "View":
-        """A view that begins as this one is now, with columns of its own; nothing of either bears on the other.
-
-        Raises:
-            InvariantError: A fact or a record was folded since this view was made.
-        """
-        shared = {**self._shared, **{row: one.share for row, one in self.states.items() if one.share is not None}}
-        other = View(self.columns(), shared)
-        other.columns()
-        other._root, other._made_at = self._root, self._made_at
-        other.kept = self.kept
-        return other
 
     def state(self, row: int) -> RowState:
         """Current state of a row."""
@@ -192,22 +179,17 @@ class View:
         return row_state(self._table, self._shared, row) if found is None else found
 
     def columns(self) -> NodeTable:
-        """The nodes as they are now; used chips and those that are being released are one in it."""
+        """The nodes with what they have left now; what is held is not followed."""
         table = self._table
-        if not self._is_own:
+        if table is self._base:
             self._check()
             table.ranks()
             table = self._table = copy.copy(table)
-            self._is_own = True
-            for column in (*_LEFT, "used", "releasing", "changed"):
+            for column in _LEFT:
                 setattr(table, column, getattr(table, column).copy())
-            table.used |= table.releasing
-            table.releasing[:] = 0
         for row in dict.fromkeys(self.log[self._seen :]):
             state = self.states[row]
             self.touched[row] = True
-            before = table.free.item(row)
-            table.used[row] = (table.used.item(row) | before & ~state.free) & ~(state.free & ~before)
             for column in _LEFT:
                 getattr(table, column)[row] = max(getattr(state, column), _LEAST)
         self._seen = len(self.log)
@@ -298,7 +280,7 @@ class View:
         Raises:
             InvariantError: They are not.
         """
-        if self._root.revision != self._made_at:
+        if self._base.revision != self._made_at:
             raise InvariantError("nodes changed below a view of them", subject="view")
 
     def _check_innermost(self, mark: Mark) -> None:

@@ -172,7 +172,7 @@ class ProjectedState:
         self._shares.nodes = {row: node.copy() for row, node in cell.shares.nodes.items()}
         self._scorer = scorer.on(self._table, self._shares)
         self._has_leaves = bool(len(state.leaves))
-        self._occupancy = cell.occupancy.copy() if self._has_leaves else cell.occupancy
+        self._occupancy = cell.occupancy.fork() if self._has_leaves else cell.occupancy
         self._ended, self._started = set(cell.ended), list(cell.started)
         self._placed = list(cell.placed)
         self._pending = list(cell.pending)

@@ -76,7 +76,7 @@ class LeafRound:
     def occupancy(self) -> LeafOccupancy:
         """Jobs on the leaf switches, the placements of the round included."""
         if self._placed and self._occupancy is None:
-            self._occupancy = self._before.copy()
+            self._occupancy = self._before.fork()
         if self._occupancy is None:
             return self._before
         for key, placement, replaces in self._placed[len(self._former) :]:

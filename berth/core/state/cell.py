@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey, merged
+from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.cluster.drains import check_drain
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
@@ -20,7 +20,6 @@ from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
-from berth.core.state.holdings.held_places import Held
 from berth.core.state.job_facts import JobFacts
 from berth.core.state.job_nodes import JobNodes
 from berth.core.state.kept_facts import Effect, KeptFacts
@@ -231,22 +230,6 @@ class State:
         """Mask of a node's chips that have an owner."""
         row = self.table.row_of.get(node)
         return 0 if row is None else int(self.table.used[row]) | int(self.table.releasing[row])
-
-    def lift(self, holding: Holding | Held) -> Changes:
-        """Remove a holding, or held places, as if they had been given back, for a trial; :meth:`lay` restores them."""
-        if isinstance(holding, Held):
-            del self.fold.held[holding.uid]
-            return self._occupancy.unhold(holding)
-        del self.fold.holdings[holding.key]
-        return merged([self._occupancy.give_back(holding), self.constraints.note(holding.key)])
-
-    def lay(self, holding: Holding | Held) -> Changes:
-        """Add a holding, or held places, as if a record had given them, for a trial; :meth:`lift` removes them."""
-        if isinstance(holding, Held):
-            self.fold.held[holding.uid] = holding
-            return self._occupancy.hold(holding)
-        self.fold.holdings[holding.key] = holding
-        return merged([self._occupancy.take(holding), self.constraints.note(holding.key)])
 
     def pods_seen(self, holding: Holding) -> PodsSeen | None:
         """Pods of exactly this attempt, as the cluster shows them."""

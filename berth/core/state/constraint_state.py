@@ -25,6 +25,7 @@ from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
 from berth.core.constraints.volumes import Volumes, has_failed
+from berth.core.copies import copied
 from berth.core.parity import differs
 from berth.core.requests.gangs import Profiles
 from berth.core.state.decided_claims import DecidedClaims
@@ -87,6 +88,19 @@ class ConstraintState:
         self._terms = TermIndex()
         self.revision = 0
         self.claims = DecidedClaims(fold, self._table.row, self._volumes)
+
+    def fork(self, fold: LedgerFold, occupancy: Attempts) -> "ConstraintState":
+        """A copy for copies of the fold and of the nodes: it follows their attempts, and no facts."""
+        table = occupancy.table
+        return copied(
+            self,
+            _fold=fold,
+            _occupancy=occupancy,
+            _table=table,
+            _topology=self._topology.fork(table),
+            _index=None if self._index is None else self._index.fork(),
+            claims=self.claims.fork(fold),
+        )
 
     @property
     def namespaces(self) -> NamespaceLabels:

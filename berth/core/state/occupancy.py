@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
+from berth.core.copies import copied
 from berth.core.parity import Differences
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import rows_of
@@ -43,6 +44,20 @@ class Occupancy:
         """Places of ranks that still leave their old ones; attempts without any are not in it."""
         self._attempts_of: dict[JobKey, dict[AttemptKey, None]] = {}
         self._releasing: dict[AttemptKey, dict[int, bool]] = {}
+
+    def fork(self, fold: LedgerFold, table: NodeTable) -> "Occupancy":
+        """A copy for copies of the fold and of the nodes, which is changed alone."""
+        return copied(
+            self,
+            _fold=fold,
+            table=table,
+            shares=self.shares.fork(table),
+            leaf_occupancy=self.leaf_occupancy.fork(),
+            _owned=self._owned.copy(),
+            _reserved=self._reserved.copy(),
+            _releasing=self._releasing.copy(),
+            _attempts_of={name: attempts.copy() for name, attempts in self._attempts_of.items()},
+        )
 
     def owned(self, key: AttemptKey) -> list[PodShare]:
         """What each rank of a held attempt owns."""

@@ -14,6 +14,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows, group_key, running
 from berth.core.cluster.node_table import NodeTable
+from berth.core.copies import copied
 from berth.core.state.level_index import LevelMap
 from berth.core.topologies.blocks.model import CandidatePool, pool_of, rack_number
 from berth.schemas.facts import NodeHealth
@@ -36,6 +37,10 @@ class SuperpodMap:
         self._pods: Rows = np.empty(0, np.int64)
         self._racks: Rows = np.empty(0, np.int64)
         self._sizes: Rows = np.empty(0, np.int64)
+
+    def fork(self, table: NodeTable) -> "SuperpodMap":
+        """The same for a copy of the table."""
+        return copied(self, _table=table)
 
     @property
     def ids(self) -> list[str]:

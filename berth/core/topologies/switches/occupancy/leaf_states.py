@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.copies import copied
 from berth.core.parity import OWN, Differences
 from berth.core.topologies.switches.occupancy.leaf_bits import (
     CROSS,
@@ -119,12 +120,9 @@ class LeafOccupancy:
         """Whether the progress of pods decides what counts (without the decision busy-from-decision)."""
         return not self.differs.busy_from_decision
 
-    def copy(self) -> "LeafOccupancy":
-        """Independent copy."""
-        other = LeafOccupancy(self.table, self.differs)
-        other._counts = self._counts.copy()
-        other._jobs = dict(self._jobs)
-        return other
+    def fork(self) -> "LeafOccupancy":
+        """A copy that is changed alone."""
+        return copied(self, _counts=self._counts.copy(), _jobs=self._jobs.copy())
 
     def put(self, key: tuple[str, int], job: LeafJob) -> bool:
         """Add or update a job; returns whether some leaf may be open to more jobs than before."""
