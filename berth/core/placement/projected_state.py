@@ -6,15 +6,15 @@ placement round, so that every affinity policy applies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
+from berth.core.cluster.node_fork import NodeFork, Rows
 from berth.core.cluster.node_table import NodeTable
 from berth.core.constraints.constraint_round import ConstraintView
 from berth.core.placement.gang_placement import PlacementRound
@@ -29,9 +29,6 @@ from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOc
 from berth.schemas.placement import Placement, Share
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery
-
-Rows = npt.NDArray[np.int64]
-_LEAST: Final = int(np.iinfo(np.int32).min)
 
 
 class ResourceFootprint(NamedTuple):
@@ -74,59 +71,6 @@ def footprint_of(table: NodeTable, pods: Iterable[PodShare], placement: Placemen
     )
 
 
-def _joined(footprints: Sequence[ResourceFootprint]) -> ResourceFootprint:
-    """Sum of footprints without soft share."""
-    rows, masks, cpu, memory = (
-        np.concatenate(part) for part in zip(*(footprint[:4] for footprint in footprints), strict=True)
-    )
-    return ResourceFootprint(rows, masks, cpu, memory, None, frozenset(), footprints[0].leaf)
-
-
-class _ForkedTable(NodeTable):
-    """A copy of a table with its own resource columns; nodes, classes and topology are shared."""
-
-    def __init__(self, table: NodeTable) -> None:
-        table.ranks()
-        self.__dict__.update(vars(table))
-        for column in (
-            "used",
-            "releasing",
-            "free",
-            "idle",
-            "cpu_free",
-            "memory_free",
-            "unhealthy_count",
-            "allocatable",
-        ):
-            setattr(self, column, getattr(table, column).copy())
-        self._cpu_used, self._memory_used = dict(self._cpu_used), dict(self._memory_used)
-
-    def shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
-        """Release or take a footprint. A chip that is taken twice stays taken."""
-        if gives_back:
-            for column in (self.used, self.releasing):
-                np.bitwise_and.at(column, footprint.rows, ~footprint.masks)
-        else:
-            np.bitwise_or.at(self.used, footprint.rows, footprint.masks)
-        sign = -1 if gives_back else 1
-        for index in np.flatnonzero(footprint.cpu | footprint.memory).tolist():
-            row = int(footprint.rows[index])
-            cpu, memory = sign * int(footprint.cpu[index]), sign * int(footprint.memory[index])
-            self._cpu_used[row] = self._cpu_used.get(row, 0) + cpu
-            self._memory_used[row] = self._memory_used.get(row, 0) + memory
-            self.cpu_free[row] = max(int(self.cpu[row]) - self._cpu_used[row], _LEAST)
-            self.memory_free[row] = max(int(self.memory[row]) - self._memory_used[row], _LEAST)
-        self._derive_rows(footprint.rows)
-
-    def _derive_rows(self, rows: Rows) -> None:
-        """Derive the free columns of some rows, as the table does for one row."""
-        healthy = self.chips[rows] & ~self.unhealthy[rows]
-        held = (self.used[rows] | self.releasing[rows]) & healthy
-        free = healthy & ~held & ~self.withheld[rows]
-        self.free[rows] = np.where(self.present[rows], free, np.uint64(0))
-        self.idle[rows] = self.allocatable[rows] - np.bitwise_count(held).astype(np.int16) - self.chips_others[rows]
-
-
 class MissingRows(NamedTuple):
     """Rows of shards that did not answer, shape (rows,); None for no such row."""
 
@@ -167,9 +111,8 @@ class ProjectedState:
         self._state = state
         self._missing = missing
         self._origin = scorer
-        self._table = _ForkedTable(cell.table)
-        self._shares = SoftShareTable(self._table)
-        self._shares.nodes = {row: node.copy() for row, node in cell.shares.nodes.items()}
+        self._table = NodeFork(cell.table)
+        self._shares = cell.shares.fork(self._table)
         self._scorer = scorer.on(self._table, self._shares)
         self._has_leaves = bool(len(state.leaves))
         self._occupancy = cell.occupancy.fork() if self._has_leaves else cell.occupancy
@@ -197,7 +140,8 @@ class ProjectedState:
                 self._shift(footprint, gives_back=True)
         plain = [footprint for footprint in ended.values() if footprint.share is None]
         if plain:
-            self._table.shift(_joined(plain), gives_back=True)
+            columns = zip(*(footprint[:4] for footprint in plain), strict=True)
+            self._table.shift(*map(np.concatenate, columns), gives_back=True)
         self._ended.update(ended)
         if self._has_leaves:
             self._pending += [(key, None) for key in ended]
@@ -293,14 +237,14 @@ class ProjectedState:
 
     def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
         if footprint.share is None:
-            self._table.shift(footprint, gives_back=gives_back)
+            self._table.shift(*footprint[:4], gives_back=gives_back)
             return
-        bare = footprint._replace(masks=np.zeros_like(footprint.masks))
         for row, mask in zip(footprint.rows.tolist(), footprint.masks.tolist(), strict=True):
             if mask:
                 step = self._shares.let_go if gives_back else self._shares.hold
                 step(ChangesBuilder(), row, mask.bit_length() - 1, footprint.share)  # nobody waits for a projection
-        self._table.shift(bare, gives_back=gives_back)
+        without = np.zeros_like(footprint.masks)
+        self._table.shift(footprint.rows, without, footprint.cpu, footprint.memory, gives_back=gives_back)
 
     def _nodes_of_service(self, service: str) -> list[str]:
         """Nodes of all jobs of an inference service."""

@@ -43,6 +43,7 @@ class Occupancy:
         self._reserved: dict[AttemptKey, dict[int, PodShare]] = {}
         """Places of ranks that still leave their old ones; attempts without any are not in it."""
         self._attempts_of: dict[JobKey, dict[AttemptKey, None]] = {}
+        """Replaced when it changes: copies have the same values."""
         self._releasing: dict[AttemptKey, dict[int, bool]] = {}
 
     def fork(self, fold: LedgerFold, table: NodeTable) -> "Occupancy":
@@ -56,7 +57,7 @@ class Occupancy:
             _owned=self._owned.copy(),
             _reserved=self._reserved.copy(),
             _releasing=self._releasing.copy(),
-            _attempts_of={name: attempts.copy() for name, attempts in self._attempts_of.items()},
+            _attempts_of=self._attempts_of.copy(),
         )
 
     def owned(self, key: AttemptKey) -> list[PodShare]:
@@ -108,7 +109,8 @@ class Occupancy:
         self._note(holding, owned, holding.reserved())
         for pod in self.held_by(holding.key):
             self._hold(pod, holding.placement.share, found)
-        self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
+        name = (holding.namespace, holding.name)
+        self._attempts_of[name] = {**self._attempts_of.get(name, {}), holding.key: None}
         found.add(self.note_leaves(holding.key))
         seen = self.pods_seen(holding)
         if seen is not None:
@@ -123,10 +125,10 @@ class Occupancy:
         del self._owned[holding.key]
         self._reserved.pop(holding.key, None)
         self._releasing.pop(holding.key, None)
-        attempts = self._attempts_of[holding.namespace, holding.name]
-        del attempts[holding.key]
-        if not attempts:
-            del self._attempts_of[holding.namespace, holding.name]
+        attempts = self._attempts_of.pop((holding.namespace, holding.name))
+        if len(attempts) > 1:
+            others = {key: None for key in attempts if key != holding.key}
+            self._attempts_of[holding.namespace, holding.name] = others
         found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
         return found.build()
 
