@@ -47,8 +47,6 @@ class ConstraintView(NamedTuple):
     volumes: Volumes
     decided: tuple[DecidedClaim, ...] = ()
     """Volumes that claims get by the ledger."""
-    moved: tuple[Placed, ...] = ()
-    """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
     is_idle: bool = False
     """Nothing can be asked: no usage is known, and no job has constraints."""
 
@@ -63,10 +61,7 @@ class ConstraintView(NamedTuple):
         slots = self.usage.slots(self.rows)
         if slots is None:
             return 0
-        moved = np.zeros_like(slots)
-        for _, row, sign in self.moved:
-            moved[row] += sign
-        return int((slots <= moved).sum())
+        return int((slots <= 0).sum())
 
 
 def no_constraints(table: NodeTable) -> ConstraintView:
@@ -201,10 +196,6 @@ class ConstraintRound:
         slots = view.usage.slots(view.rows)
         self._slots: Ints | None = None if slots is None else slots.copy()
         """Pods that each row still takes; None where no node limits them."""
-        for pod, row, sign in view.moved:
-            self._count(pod, row, sign)
-            if sign > 0 and pod.constraints.claims:
-                self._choices.choose(pod, row)
 
     def add(self, pod: PodProfile, row: int) -> None:
         """Place a pod of the current gang."""

@@ -30,6 +30,7 @@ from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
+from berth.core.state.cell_fork import CellFork
 from berth.core.state.ledger import Holding, pods_of
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
@@ -88,13 +89,15 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int =
         ledger_seq: Record with this verdict.
         at_ms: The time, if it is later than that of the last record.
     """
-    snapshot = NodeSnapshot(state, state.fold.settings, state.fold.at_ms)
+    fold = state.fold
+    held = fold.holdings.get((verdict.uid, verdict.attempt)) if verdict.placement is not None else None
+    without = CellFork(state)
+    if held is not None:
+        without.lift(held)
+    snapshot = NodeSnapshot(without, fold.settings, fold.at_ms)
     gang = snapshot.gang(verdict)
     if gang is None:
         return None
-    if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
-        snapshot.give_back_all(verdict, verdict.placement)
-    fold = state.fold
     if verdict.refusal is not None and not verdict.final:
         now = reason_of(state, snapshot.scorer, gang, verdict.refusal, at_ms=max(fold.at_ms, at_ms))
         verdict = msgspec.structs.replace(verdict, refusal=now.refusal)

@@ -90,19 +90,6 @@ class NodeSnapshot:
         """Count a pod in the constraints of others."""
         self.constraints.add(profile, row)
 
-    def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
-        """Release a placement of whole chips."""
-        self.leaves.give_back(verdict)
-        for profile, row in self.state.constraints.pods_of((verdict.uid, verdict.attempt)):
-            self.constraints.remove(profile, row)
-        if placement.share is not None:
-            return
-        for pod in pods_of(placement):
-            row = self.table.row(pod.node)
-            back = pod.mask & int(self.table.chips[row]) & ~int(self.table.unhealthy[row])
-            self.nodes.give(row, back, pod.cpu_milli, pod.memory_mib)
-        self.nodes.begin_gang()
-
     def holders(self, node: str) -> list[str]:
         """Jobs with chips on a node as ``namespace/name``, by name, jobs of earlier verdicts included."""
         held = {

@@ -62,10 +62,6 @@ class SwitchSnapshot:
         self._round.note((verdict.uid, verdict.attempt), placement)
         self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
 
-    def give_back(self, verdict: Verdict) -> None:
-        """Remove the placement of the gang itself."""
-        self._round.note((verdict.uid, verdict.attempt), None)
-
     def placed(
         self, gang: Gang, part: SwitchPart, names: Sequence[str], reasons: Mapping[Shape, Reasons], *, is_current: bool
     ) -> tuple[LeafLayout, bool]:

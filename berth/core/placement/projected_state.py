@@ -1,34 +1,35 @@
 """State of a cell at a later moment.
 
-Jobs that end before that moment have released their resources; jobs that start before it hold theirs. A projected state
-copies the columns that change and shares all others; the table itself is not changed. Gangs are planned on it by a
-placement round, so that every affinity policy applies.
+Jobs that end before that moment have released their resources; jobs that start before it hold theirs. Gangs are planned
+on it by a placement round, so that every affinity policy applies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from berth.core.changes import ChangesBuilder
-from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
-from berth.core.cluster.node_fork import NodeFork, Rows
+from berth.core.cluster.node_fork import Rows
 from berth.core.cluster.node_table import NodeTable
-from berth.core.constraints.constraint_round import ConstraintView
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
+from berth.core.state.cell_fork import CellFork
+from berth.core.state.holdings.steps import take_step
 from berth.core.state.leaf_occupancy import placed_job
-from berth.core.state.ledger import PodShare, pods_of
-from berth.core.state.superpod_index import BlockInputs, ColocationIndex
-from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
+from berth.core.state.ledger import Holding, PodShare
+from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
 from berth.schemas.placement import Placement, Share
-from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery
+
+AttemptKey = tuple[str, int]
+_NOT_YET: Final = 1 << 62
 
 
 class ResourceFootprint(NamedTuple):
@@ -80,60 +81,33 @@ class MissingRows(NamedTuple):
     """For all other shapes."""
 
 
-class _Cell(NamedTuple):
-    """The parts of a cell that a projected state changes."""
-
-    table: NodeTable
-    shares: SoftShareTable
-    occupancy: LeafOccupancy
-    ended: frozenset[tuple[str, int]] = frozenset()
-    """Attempts that have ended."""
-    started: tuple[tuple[Mapping[str, str], Placement], ...] = ()
-    """Labels and placements of the gangs that have started."""
-    placed: tuple[tuple[Sequence[PodProfile], Placement], ...] = ()
-    """Profiles, by rank, and placements of the gangs that have started."""
-    pending: tuple[tuple[tuple[str, int], LeafJob | None], ...] = ()
-    """Attempts that have started, or ended (None), and are not yet in ``occupancy``."""
-
-
 class ProjectedState:
     """A cell at a later moment.
 
     Args:
-        state: The cell now; not changed.
-        scorer: Scoring of the cell.
+        state: The cell that it begins with; not changed.
+        scorer: Its scoring.
         missing: Rows of shards that did not answer: no gang is planned on them.
-        origin: State to begin with; None for the cell as it is now.
     """
 
-    def __init__(self, state: State, scorer: Scorer, missing: MissingRows, *, origin: _Cell | None = None) -> None:
-        cell = origin or _Cell(state.table, state.shares, state.leaf_occupancy)
-        self._state = state
+    def __init__(self, state: State, scorer: Scorer, missing: MissingRows) -> None:
+        self._cell = CellFork(state)
+        self._scorer = scorer.on(self._cell.table, self._cell.shares)
         self._missing = missing
-        self._origin = scorer
-        self._table = NodeFork(cell.table)
-        self._shares = cell.shares.fork(self._table)
-        self._scorer = scorer.on(self._table, self._shares)
-        self._has_leaves = bool(len(state.leaves))
-        self._occupancy = cell.occupancy.fork() if self._has_leaves else cell.occupancy
-        self._ended, self._started = set(cell.ended), list(cell.started)
-        self._placed = list(cell.placed)
-        self._pending = list(cell.pending)
+        # At most moments the chips do not suffice, so all but these is brought up to date on demand.
+        self._changes: list[tuple[AttemptKey, Holding | None]] = []
+        """Attempts that began or ended (None) and are not yet in the holdings of the cell."""
+        self._leaf_jobs: list[tuple[AttemptKey, LeafJob | None]] = []
+        """Likewise for its leaf switches."""
 
     def copy(self) -> "ProjectedState":
         """An independent copy."""
-        cell = _Cell(
-            self._table,
-            self._shares,
-            self._occupancy,
-            frozenset(self._ended),
-            tuple(self._started),
-            tuple(self._placed),
-            tuple(self._pending),
-        )
-        return ProjectedState(self._state, self._origin, self._missing, origin=cell)
+        other = ProjectedState(self._cell, self._scorer, self._missing)
+        other._changes += self._changes
+        other._leaf_jobs += self._leaf_jobs
+        return other
 
-    def end(self, ended: Mapping[tuple[str, int], ResourceFootprint]) -> None:
+    def end(self, ended: Mapping[AttemptKey, ResourceFootprint]) -> None:
         """Let attempts end: they release their resources."""
         for footprint in ended.values():
             if footprint.share is not None:
@@ -141,20 +115,14 @@ class ProjectedState:
         plain = [footprint for footprint in ended.values() if footprint.share is None]
         if plain:
             columns = zip(*(footprint[:4] for footprint in plain), strict=True)
-            self._table.shift(*map(np.concatenate, columns), gives_back=True)
-        self._ended.update(ended)
-        if self._has_leaves:
-            self._pending += [(key, None) for key in ended]
+            self._cell.nodes.shift(*map(np.concatenate, columns), gives_back=True)
+        for key in ended:
+            self._note(key, None, None)
 
     def start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """Let a gang start: it takes its resources."""
         self._shift(footprint, gives_back=False)
-        self._started.append((gang.labels, placement))
-        if gang.profiles:
-            self._placed.append((gang.pods_in_order(), placement))
-        if self._has_leaves:
-            # Applied on demand: at most moments the chips do not suffice, and the leaf switches are not evaluated.
-            self._pending.append(((gang.uid, gang.attempt), footprint.leaf))
+        self._note((gang.uid, gang.attempt), _started(gang, placement), footprint.leaf)
 
     def move(self, gang: Gang, recovery: Recovery, left: ResourceFootprint, new: ResourceFootprint) -> None:
         """Let a step of the recovery of a running gang be recorded.
@@ -167,104 +135,73 @@ class ProjectedState:
         """
         self._shift(left, gives_back=True)
         self._shift(new, gives_back=False)
-        if self._has_leaves:
-            self._pending.append(((gang.uid, gang.attempt), new.leaf))
-        if recovery.placement is None:
-            return
-        self._started.append((gang.labels, recovery.placement))
-        if gang.profiles:
-            profiles = gang.pods_in_order()
-            self._placed.append(([profiles[rank] for rank in recovery.ranks], recovery.placement))
+        key = (gang.uid, gang.attempt)
+        self._settle()
+        holding = msgspec.structs.replace(self._cell.fold.holdings[key])
+        take_step(holding, recovery)
+        self._note(key, holding, new.leaf)
 
     def plan(self, gang: Gang) -> Placement | None:
         """Placement that a gang would get; None when it does not fit."""
         if not self.may_fit(gang):
             return None
+        cell, missing = self._cell, self._missing
+        self._settle()
         if gang.tor_affinity:
-            self._update_leaves()
-        state, missing = self._state, self._missing
-        constraints = self._constraints()
+            for key, job in self._leaf_jobs:
+                cell.leaf_occupancy.set(key, job)
+            self._leaf_jobs.clear()
+        constraints = cell.constraints.view
         counts = candidate_counts([gang], full=constraints.full_nodes)
         views = {
             shape: self._scorer.candidates(
-                shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
+                shape, count, leaves=cell.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
             )
             for shape, count in counts.items()
         }
-        inputs = BlockInputs(
-            state.blocks.superpods,
-            state.blocks.levels,
-            ColocationIndex(self._nodes_of_service, self._nodes_of_labels, state.blocks.colocation.of_job),
-        )
         placement_round = PlacementRound(
             self._scorer,
             views,
             counts,
-            leaves=(state.leaves, self._occupancy),
-            blocks=inputs,
+            leaves=(cell.leaves, cell.leaf_occupancy),
+            blocks=cell.blocks,
             constraints=constraints,
         )
         return placement_round.choose([gang]).verdicts[0].placement
 
-    def _constraints(self) -> ConstraintView:
-        """Constraints at this moment: without the pods that have ended, and with those that have started."""
-        constraints = self._state.constraints
-        view = constraints.view
-        if view.is_idle:
-            return view
-        moved = [(pod, row, -1) for key in sorted(self._ended) for pod, row in constraints.pods_of(key)]
-        row_of = self._table.row
-        for pods, placement in self._placed:
-            moved += [(pod, row_of(node), 1) for pod, node in zip(pods, placement.names(), strict=False)]
-        return view._replace(moved=tuple(moved))
-
-    def _update_leaves(self) -> None:
-        """Apply the pending starts and ends to the leaf switches."""
-        for key, job in self._pending:
-            if job is None:
-                self._occupancy.drop(key)
-            else:
-                self._occupancy.put(key, job)
-        self._pending.clear()
-
     def unused(self, row: int) -> tuple[int, int]:
         """Free cpu of a row in thousandths, and free memory in MiB."""
-        return int(self._table.cpu_free[row]), int(self._table.memory_free[row])
+        table = self._cell.table
+        return int(table.cpu_free[row]), int(table.memory_free[row])
 
     def may_fit(self, gang: Gang) -> bool:
         """Whether enough chips are free for a gang: a fast check that is true whenever :meth:`plan` succeeds."""
         return all(self._scorer.may_fit(shape, pods) for shape, pods in gang.request_class)
 
+    def _settle(self) -> None:
+        """Bring the holdings of the cell up to date."""
+        for key, holding in self._changes:
+            self._cell.become(key, holding)
+        self._changes.clear()
+
+    def _note(self, key: AttemptKey, holding: Holding | None, job: LeafJob | None) -> None:
+        self._changes.append((key, holding))
+        if len(self._cell.leaves):
+            self._leaf_jobs.append((key, job))
+
     def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
+        nodes, shares = self._cell.nodes, self._cell.shares
         if footprint.share is None:
-            self._table.shift(*footprint[:4], gives_back=gives_back)
+            nodes.shift(*footprint[:4], gives_back=gives_back)
             return
         for row, mask in zip(footprint.rows.tolist(), footprint.masks.tolist(), strict=True):
             if mask:
-                step = self._shares.let_go if gives_back else self._shares.hold
+                step = shares.let_go if gives_back else shares.hold
                 step(ChangesBuilder(), row, mask.bit_length() - 1, footprint.share)  # nobody waits for a projection
         without = np.zeros_like(footprint.masks)
-        self._table.shift(footprint.rows, without, footprint.cpu, footprint.memory, gives_back=gives_back)
+        nodes.shift(footprint.rows, without, footprint.cpu, footprint.memory, gives_back=gives_back)
 
-    def _nodes_of_service(self, service: str) -> list[str]:
-        """Nodes of all jobs of an inference service."""
-        holdings = self._state.fold.holdings.items()
-        keys = [key for key, one in holdings if one.placement.block and one.placement.block.service == service]
-        started = [part for _, part in self._started if part.block is not None and part.block.service == service]
-        return self._nodes_of(keys, started)
 
-    def _nodes_of_labels(self, labels: Mapping[str, str]) -> list[str]:
-        """Nodes of all jobs that have the given labels."""
-        jobs = self._state.jobs
-        keys = []
-        for key, holding in self._state.fold.holdings.items():
-            job = jobs.get((holding.namespace, holding.name))
-            if job is not None and job.request is not None and labels.items() <= job.request.labels.items():
-                keys.append(key)
-        return self._nodes_of(keys, [part for known, part in self._started if labels.items() <= known.items()])
-
-    def _nodes_of(self, keys: Iterable[tuple[str, int]], started: Iterable[Placement]) -> list[str]:
-        """Nodes on which these attempts and placements have chips, by name."""
-        held = [pod for key in keys if key not in self._ended for pod in self._state.held_by(key)]
-        held += [pod for part in started for pod in pods_of(part)]
-        return sorted({pod.node for pod in held if pod.mask})
+def _started(gang: Gang, placement: Placement) -> Holding:
+    """What a gang would hold; its record comes after all that there are."""
+    return Holding(gang.namespace, gang.name, gang.uid, gang.attempt, placement, ledger_seq=_NOT_YET, at_ms=0)

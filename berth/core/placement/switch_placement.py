@@ -47,18 +47,18 @@ class LeafRound:
         self._scorer = nodes.scorer
         self._before = occupancy
         self._occupancy: LeafOccupancy | None = None
-        self._placed: list[tuple[tuple[str, int], Placement | None, bool]] = []
+        self._placed: list[tuple[tuple[str, int], Placement, bool]] = []
         """Attempts of the round and their placements, and whether these are new places for some of its pods."""
         self._former: list[LeafJob | None] = []
         """For each of these that the occupancy has: the job before it."""
         self._usable = TouchedMarks(nodes, self._cell_of)
 
-    def note(self, key: tuple[str, int], placement: Placement | None, *, replaces: bool = False) -> None:
+    def note(self, key: tuple[str, int], placement: Placement, *, replaces: bool = False) -> None:
         """Add a placement of the round.
 
         Args:
             key: The attempt.
-            placement: Its placement; None for one that has ended.
+            placement: Its placement.
             replaces: It has new places for pods of a placed gang, which is on its old nodes too until the pods have
                 left them.
         """
@@ -81,10 +81,8 @@ class LeafRound:
             return self._before
         for key, placement, replaces in self._placed[len(self._former) :]:
             former = self._occupancy.job(key)
-            job = None if placement is None else placed_job(placement)
-            if placement is not None and replaces and former is not None:
-                job = moving_job(former, placement)
-            self._occupancy.set(key, job)
+            job = moving_job(former, placement) if replaces and former is not None else placed_job(placement)
+            self._occupancy.put(key, job)
             self._former.append(former)
         return self._occupancy
 

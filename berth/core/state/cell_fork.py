@@ -25,14 +25,17 @@ class CellFork(State):
         state: The cell.
         settings: Settings of the copy; None for those of the cell.
         facts: Nodes can be healed and added, which copies all that facts say of them.
+
+    Attributes:
+        nodes: Its nodes, as ``table``.
     """
 
     def __init__(self, state: State, *, settings: Settings | None = None, facts: bool = False) -> None:
         self.__dict__.update(vars(state))
         self.fold = state.fold.fork(settings or state.fold.settings)
-        self._nodes_of_fork = NodeFork(state.table, facts=facts)
-        self._occupancy = self._occupancy.fork(self.fold, self._nodes_of_fork)
-        self.table, self.shares = self._nodes_of_fork, self._occupancy.shares
+        self.nodes = NodeFork(state.table, facts=facts)
+        self._occupancy = self._occupancy.fork(self.fold, self.nodes)
+        self.table, self.shares = self.nodes, self._occupancy.shares
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         self.blocks = BlockInputs(
             self.blocks.superpods.fork(self.table),
@@ -57,13 +60,27 @@ class CellFork(State):
         self._occupancy.take(holding)
         self.constraints.note(holding.key)
 
+    def become(self, key: tuple[str, int], holding: Holding | None) -> None:
+        """Let an attempt be on other nodes, or on none, for all but the columns and the leaf switches.
+
+        Many attempts change these faster at once.
+        """
+        before = self.fold.holdings.pop(key, None)
+        if before is not None:
+            self._occupancy.forget(before)
+        if holding is not None:
+            self.fold.holdings[key] = holding
+            self._occupancy.remember(holding)
+        if before is not None or holding is not None:
+            self.constraints.note(key)
+
     def heal(self, rows: Iterable[int]) -> None:
         """Let nodes be healthy, ready and schedulable; only for a copy with facts."""
-        self._nodes_of_fork.heal(rows)
+        self.nodes.heal(rows)
 
     def add(self, fact: NodesSeen) -> None:
         """Add the nodes of a domain that is unknown, healthy ones; only for a copy with facts."""
-        self.shares.learn(self._nodes_of_fork.add(fact))
+        self.shares.learn(self.nodes.add(fact))
 
     def apply_fact(self, *_: object, **__: object) -> Never:
         """Not for a copy.

@@ -105,12 +105,9 @@ class Occupancy:
     def take(self, holding: Holding) -> Changes:
         """Give an attempt what its placement contains."""
         found = ChangesBuilder()
-        owned = owned_by(holding) if holding.moves else list(self._fold.pods_of(holding))
-        self._note(holding, owned, holding.reserved())
+        self.remember(holding)
         for pod in self.held_by(holding.key):
             self._hold(pod, holding.placement.share, found)
-        name = (holding.namespace, holding.name)
-        self._attempts_of[name] = {**self._attempts_of.get(name, {}), holding.key: None}
         found.add(self.note_leaves(holding.key))
         seen = self.pods_seen(holding)
         if seen is not None:
@@ -122,6 +119,19 @@ class Occupancy:
         found = ChangesBuilder()
         for pod in self.held_by(holding.key):
             self._let_go(pod, holding.placement.share, found)
+        self.forget(holding)
+        found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
+        return found.build()
+
+    def remember(self, holding: Holding) -> None:
+        """Note what an attempt owns, without the columns."""
+        owned = owned_by(holding) if holding.moves else list(self._fold.pods_of(holding))
+        self._note(holding, owned, holding.reserved())
+        name = (holding.namespace, holding.name)
+        self._attempts_of[name] = {**self._attempts_of.get(name, {}), holding.key: None}
+
+    def forget(self, holding: Holding) -> None:
+        """Forget what an attempt owns, without the columns."""
         del self._owned[holding.key]
         self._reserved.pop(holding.key, None)
         self._releasing.pop(holding.key, None)
@@ -129,8 +139,6 @@ class Occupancy:
         if len(attempts) > 1:
             others = {key: None for key in attempts if key != holding.key}
             self._attempts_of[holding.namespace, holding.name] = others
-        found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
-        return found.build()
 
     def hold(self, held: Held) -> Changes:
         """Keep the places of an attempt that was given back."""
