@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 
 from berth.core.changes import ChangesBuilder
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
-from berth.core.cluster.node_fork import Rows
+from berth.core.cluster.node_fork import NodeFork, Rows
 from berth.core.cluster.node_table import NodeTable
+from berth.core.copies import copied
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
@@ -24,7 +26,7 @@ from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.steps import take_step
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import Holding, PodShare
-from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
+from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import Recovery
 
@@ -91,20 +93,30 @@ class ProjectedState:
     """
 
     def __init__(self, state: State, scorer: Scorer, missing: MissingRows) -> None:
-        self._cell = CellFork(state)
-        self._scorer = scorer.on(self._cell.table, self._cell.shares)
+        self._state = state
         self._missing = missing
-        # At most moments the chips do not suffice, so all but these is brought up to date on demand.
-        self._changes: list[tuple[AttemptKey, Holding | None]] = []
-        """Attempts that began or ended (None) and are not yet in the holdings of the cell."""
+        self._origin = scorer
+        self._become(state.table, state.shares, state.leaf_occupancy)
+        self._changes: list[Holding | AttemptKey] = []
+        """Attempts that have begun, or ended (key)."""
         self._leaf_jobs: list[tuple[AttemptKey, LeafJob | None]] = []
-        """Likewise for its leaf switches."""
+        """Those of them that are not yet in the table of leaf switches, as at most moments the chips do not suffice."""
+
+    def _become(self, table: NodeTable, shares: SoftShareTable, occupancy: LeafOccupancy) -> None:
+        """Begin with copies of the parts of a cell that change at once."""
+        self._table = NodeFork(table)
+        self._shares = shares.fork(self._table)
+        self._scorer = self._origin.on(self._table, self._shares)
+        self._occupancy = occupancy.fork()
+        self._cell: CellFork | None = None
+        """All else of the cell, made on demand."""
+        self._settled = 0
+        """Changes that it includes."""
 
     def copy(self) -> "ProjectedState":
         """An independent copy."""
-        other = ProjectedState(self._cell, self._scorer, self._missing)
-        other._changes += self._changes
-        other._leaf_jobs += self._leaf_jobs
+        other = copied(self, _changes=self._changes[:], _leaf_jobs=self._leaf_jobs[:])
+        other._become(self._table, self._shares, self._occupancy)  # noqa: SLF001  # a copy
         return other
 
     def end(self, ended: Mapping[AttemptKey, ResourceFootprint]) -> None:
@@ -115,14 +127,17 @@ class ProjectedState:
         plain = [footprint for footprint in ended.values() if footprint.share is None]
         if plain:
             columns = zip(*(footprint[:4] for footprint in plain), strict=True)
-            self._cell.nodes.shift(*map(np.concatenate, columns), gives_back=True)
-        for key in ended:
-            self._note(key, None, None)
+            self._table.shift(*map(np.concatenate, columns), gives_back=True)
+        self._changes += ended
+        if len(self._state.leaves):
+            self._leaf_jobs += [(key, None) for key in ended]
 
     def start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """Let a gang start: it takes its resources."""
         self._shift(footprint, gives_back=False)
-        self._note((gang.uid, gang.attempt), _started(gang, placement), footprint.leaf)
+        uid, attempt = gang.uid, gang.attempt
+        holding = Holding(gang.namespace, gang.name, uid, attempt, placement, ledger_seq=_NOT_YET, at_ms=0)
+        self._note(holding, footprint.leaf)
 
     def move(self, gang: Gang, recovery: Recovery, left: ResourceFootprint, new: ResourceFootprint) -> None:
         """Let a step of the recovery of a running gang be recorded.
@@ -135,27 +150,27 @@ class ProjectedState:
         """
         self._shift(left, gives_back=True)
         self._shift(new, gives_back=False)
-        key = (gang.uid, gang.attempt)
-        self._settle()
-        holding = msgspec.structs.replace(self._cell.fold.holdings[key])
+        holding = msgspec.structs.replace(self._now().fold.holdings[gang.uid, gang.attempt])
         take_step(holding, recovery)
-        self._note(key, holding, new.leaf)
+        self._note(holding, new.leaf)
 
     def plan(self, gang: Gang) -> Placement | None:
         """Placement that a gang would get; None when it does not fit."""
         if not self.may_fit(gang):
             return None
-        cell, missing = self._cell, self._missing
-        self._settle()
+        state, missing = self._state, self._missing
         if gang.tor_affinity:
             for key, job in self._leaf_jobs:
-                cell.leaf_occupancy.set(key, job)
+                self._occupancy.set(key, job)
             self._leaf_jobs.clear()
-        constraints = cell.constraints.view
+        constraints = state.constraints.view
+        if not constraints.is_idle:
+            constraints = self._now().constraints.view
+        is_beside = gang.blocks is not None and (gang.blocks.service or gang.blocks.near)
         counts = candidate_counts([gang], full=constraints.full_nodes)
         views = {
             shape: self._scorer.candidates(
-                shape, count, leaves=cell.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
+                shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
             )
             for shape, count in counts.items()
         }
@@ -163,34 +178,36 @@ class ProjectedState:
             self._scorer,
             views,
             counts,
-            leaves=(cell.leaves, cell.leaf_occupancy),
-            blocks=cell.blocks,
+            leaves=(state.leaves, self._occupancy),
+            blocks=(self._now() if is_beside else state).blocks,
             constraints=constraints,
         )
         return placement_round.choose([gang]).verdicts[0].placement
 
     def unused(self, row: int) -> tuple[int, int]:
         """Free cpu of a row in thousandths, and free memory in MiB."""
-        table = self._cell.table
-        return int(table.cpu_free[row]), int(table.memory_free[row])
+        return int(self._table.cpu_free[row]), int(self._table.memory_free[row])
 
     def may_fit(self, gang: Gang) -> bool:
         """Whether enough chips are free for a gang: a fast check that is true whenever :meth:`plan` succeeds."""
         return all(self._scorer.may_fit(shape, pods) for shape, pods in gang.request_class)
 
-    def _settle(self) -> None:
-        """Bring the holdings of the cell up to date."""
-        for key, holding in self._changes:
-            self._cell.become(key, holding)
-        self._changes.clear()
+    def _now(self) -> CellFork:
+        """The cell with the holdings of this moment."""
+        if self._cell is None:
+            self._cell = CellFork(self._state, nodes=self._table)
+        for change in self._changes[self._settled :]:
+            self._cell.become(change)
+        self._settled = len(self._changes)
+        return self._cell
 
-    def _note(self, key: AttemptKey, holding: Holding | None, job: LeafJob | None) -> None:
-        self._changes.append((key, holding))
-        if len(self._cell.leaves):
-            self._leaf_jobs.append((key, job))
+    def _note(self, holding: Holding, job: LeafJob) -> None:
+        self._changes.append(holding)
+        if len(self._state.leaves):
+            self._leaf_jobs.append((holding.key, job))
 
     def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
-        nodes, shares = self._cell.nodes, self._cell.shares
+        nodes, shares = self._table, self._shares
         if footprint.share is None:
             nodes.shift(*footprint[:4], gives_back=gives_back)
             return
@@ -200,8 +217,3 @@ class ProjectedState:
                 step(ChangesBuilder(), row, mask.bit_length() - 1, footprint.share)  # nobody waits for a projection
         without = np.zeros_like(footprint.masks)
         nodes.shift(footprint.rows, without, footprint.cpu, footprint.memory, gives_back=gives_back)
-
-
-def _started(gang: Gang, placement: Placement) -> Holding:
-    """What a gang would hold; its record comes after all that there are."""
-    return Holding(gang.namespace, gang.name, gang.uid, gang.attempt, placement, ledger_seq=_NOT_YET, at_ms=0)

@@ -25,22 +25,25 @@ class CellFork(State):
         state: The cell.
         settings: Settings of the copy; None for those of the cell.
         facts: Nodes can be healed and added, which copies all that facts say of them.
+        nodes: A copy of its nodes that is changed elsewhere; None makes one.
 
     Attributes:
         nodes: Its nodes, as ``table``.
     """
 
-    def __init__(self, state: State, *, settings: Settings | None = None, facts: bool = False) -> None:
+    def __init__(
+        self, state: State, *, settings: Settings | None = None, facts: bool = False, nodes: NodeFork | None = None
+    ) -> None:
         self.__dict__.update(vars(state))
         self.fold = state.fold.fork(settings or state.fold.settings)
-        self.nodes = NodeFork(state.table, facts=facts)
+        self.nodes = NodeFork(state.table, facts=facts) if nodes is None else nodes
         self._occupancy = self._occupancy.fork(self.fold, self.nodes)
         self.table, self.shares = self.nodes, self._occupancy.shares
-        nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
+        jobs = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         self.blocks = BlockInputs(
             self.blocks.superpods.fork(self.table),
             self.blocks.levels.fork(self.table),
-            ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job),
+            ColocationIndex(jobs.of_service, jobs.of_labels, jobs.of_job),
         )
         self.constraints = self.constraints.fork(self.fold, self._occupancy)
 
@@ -60,11 +63,12 @@ class CellFork(State):
         self._occupancy.take(holding)
         self.constraints.note(holding.key)
 
-    def become(self, key: tuple[str, int], holding: Holding | None) -> None:
-        """Let an attempt be on other nodes, or on none, for all but the columns and the leaf switches.
+    def become(self, change: Holding | tuple[str, int]) -> None:
+        """Let an attempt hold what is given, or nothing (key), for all but the columns and the leaf switches.
 
         Many attempts change these faster at once.
         """
+        key, holding = (change.key, change) if isinstance(change, Holding) else (change, None)
         before = self.fold.holdings.pop(key, None)
         if before is not None:
             self._occupancy.forget(before)
