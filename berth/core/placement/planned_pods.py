@@ -16,6 +16,7 @@ from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.superpod_index import BlockInputs
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.topologies.switches.planner import Plan
@@ -73,9 +74,9 @@ class PlannedPods:
             missing: Shards that did not answer.
             allowed: Rows that constraints leave to it, shape (rows,); None for all.
         """
-        if gang.tor_affinity:
+        if is_by_leaf(gang.demand):
             return self._plan_by_leaf(gang, missing, allowed)
-        return self._plan_blocks(gang, missing, allowed) if gang.blocks is not None else PlannedRows()
+        return self._plan_blocks(gang, missing, allowed) if gang.demand is not None else PlannedRows()
 
     def note(self, gang: Gang, placement: Placement, *, replaces: bool = False) -> None:
         """Count a placed gang, or new places of some of its pods, in the plans of the next ones."""
@@ -89,7 +90,7 @@ class PlannedPods:
             shapes: The shapes.
             allowed: Rows that constraints leave to them, shape (rows,); None for all.
         """
-        grids = [self.leaves.usable(shape, self._views[shape.offered].usable) for shape in shapes]
+        grids = [self.leaves.usable(shape, self._views[shape.offered].fits) for shape in shapes]
         grids += map(self.leaves.places_of, self._allowed(shapes, allowed))
         found: Grid = np.logical_and.reduce(grids)
         return found

@@ -26,6 +26,8 @@ from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.steps import take_step
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import Holding, PodShare
+from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import Recovery
@@ -74,25 +76,16 @@ def footprint_of(table: NodeTable, pods: Iterable[PodShare], placement: Placemen
     )
 
 
-class MissingRows(NamedTuple):
-    """Rows of shards that did not answer, shape (rows,); None for no such row."""
-
-    by_leaf: Fits | None = None
-    """For shapes with switch affinity."""
-    others: Fits | None = None
-    """For all other shapes."""
-
-
 class ProjectedState:
     """A cell at a later moment.
 
     Args:
         state: The cell that it begins with; not changed.
         scorer: Its scoring.
-        missing: Rows of shards that did not answer: no gang is planned on them.
+        missing: Rows of shards that did not answer, shape (rows,): no gang is planned on them. None for no such row.
     """
 
-    def __init__(self, state: State, scorer: Scorer, missing: MissingRows) -> None:
+    def __init__(self, state: State, scorer: Scorer, missing: Fits | None) -> None:
         self._state = state
         self._missing = missing
         self._origin = scorer
@@ -158,22 +151,18 @@ class ProjectedState:
         """Placement that a gang would get; None when it does not fit."""
         if not self.may_fit(gang):
             return None
-        state, missing = self._state, self._missing
-        if gang.tor_affinity:
+        state = self._state
+        if is_by_leaf(gang.demand):
             for key, job in self._leaf_jobs:
                 self._occupancy.set(key, job)
             self._leaf_jobs.clear()
         constraints = state.constraints.view
         if not constraints.is_idle:
             constraints = self._now().constraints.view
-        is_beside = gang.blocks is not None and (gang.blocks.service or gang.blocks.near)
+        blocks = blocks_of(gang.demand)
+        is_beside = blocks is not None and (blocks.service or blocks.near)
         counts = candidate_counts([gang], full=constraints.full_nodes)
-        views = {
-            shape: self._scorer.candidates(
-                shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
-            )
-            for shape, count in counts.items()
-        }
+        views = {shape: self._scorer.candidates(shape, count, without=self._missing) for shape, count in counts.items()}
         placement_round = PlacementRound(
             self._scorer,
             views,

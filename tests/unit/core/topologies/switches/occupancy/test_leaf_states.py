@@ -150,7 +150,7 @@ def test_a_job_of_one_pod_opens_its_leaf_when_it_was_the_last_that_is_not_common
 
 def test_a_copy_goes_its_own_way() -> None:
     occupancy = an_occupancy(LeafJob(LARGE, 4, ["n00", "n11"]))
-    copy = occupancy.copy()
+    copy = occupancy.fork()
     copy.drop(("job0", 1))
     copy.put(("job1", 1), LeafJob(NORMAL, 2, ["n20", "n00"]))
     assert occupancy.bits().tolist() == [NOT_NORMAL | CROSS | LARGE_CROSS] * 2 + [0]
