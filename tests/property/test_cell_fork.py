@@ -11,6 +11,7 @@ from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.core.constraints.usage_index import UsageIndex
 from berth.core.errors import InvariantError
 from berth.core.explain.evidence import Event
+from berth.core.placement.projected_state import footprint_of
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
 from berth.schemas.constraints import Expression
@@ -96,6 +97,32 @@ def test_a_copy_without_some_holdings_is_as_the_cell_once_they_have_ended(jobs: 
     for holding in holdings:
         cell.release(Release(holding.uid, holding.attempt, "succeeded"))
     assert all_of(fork) == all_of(cell.state)
+
+
+@given(JOBS, st.sets(st.integers(0, 5)))
+def test_pods_that_go_at_once_leave_what_they_leave_one_by_one(jobs: Jobs, ended: set[int]) -> None:
+    cell = a_cell(jobs)
+    state = cell.state
+    holdings = [one for one in state.fold.holdings.values() if int(one.name[1:]) in ended]
+    fork, at_once = CellFork(state), CellFork(state)
+    footprints = [footprint_of(state.table, state.held_by(one.key), one.placement) for one in holdings]
+    for holding, footprint in zip(holdings, footprints, strict=True):
+        fork.lift(holding)
+        at_once.become(holding.key)
+        at_once.leaf_occupancy.drop(holding.key)
+        at_once.nodes.shift(*footprint[:4], gives_back=True)
+    assert without_pods(all_of(at_once)) == without_pods(all_of(fork))
+    for holding, footprint in zip(holdings, footprints, strict=True):
+        fork.lay(holding)
+        at_once.become(holding)
+        at_once.leaf_occupancy.put(holding.key, footprint.leaf)
+        at_once.nodes.shift(*footprint[:4], gives_back=False)
+    assert without_pods(all_of(at_once)) == without_pods(all_of(fork))
+
+
+def without_pods(found: dict[str, object]) -> dict[str, object]:
+    """All but the numbers of pods that ask for no cpu or memory, which change only one by one."""
+    return {name: value for name, value in found.items() if name not in {"no_cpu", "no_memory"}}
 
 
 @given(JOBS, st.sets(st.integers(0, NODES - 1)))
