@@ -237,10 +237,8 @@ def _found(
             places[rank] = place
     taken = {place.row for place in places.values()}
     for rank, row in own.opened.items():
-        if row not in taken:
-            parts.nodes.hold(
-                row, own.shapes[rank], own.pods[rank].chips
-            )  # others get it once the placement of the gang is recorded
+        if row not in taken:  # others get it once the placement of the gang is recorded
+            parts.nodes.hold(row, own.shapes[rank], own.pods[rank].chips)
     if gang.share is not None:
         parts.nodes.end_soft_share()
     placement = _placement(parts, leaving, places, planned)

@@ -21,13 +21,12 @@ from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
 from berth.core.state.job_facts import JobFacts
-from berth.core.state.job_nodes import JobNodes
 from berth.core.state.kept_facts import Effect, KeptFacts
 from berth.core.state.ledger import FOLD_VERSION, Folded, Holding, LedgerFold, PodShare, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
-from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
+from berth.core.state.superpod_index import BlockInputs, JobNodes, SuperpodMap
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
@@ -82,8 +81,7 @@ class State:
         self.jobs = self._job_facts.jobs
         self.name_of = self._job_facts.name_of
         self.covered = self._job_facts.covered
-        nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
-        colocation = ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job)
+        colocation = JobNodes(self.fold, self._occupancy.owned, self.jobs).index()
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
         self.faults = FaultInputs(self.fold, self.table, self.jobs)
