@@ -197,6 +197,7 @@ QUESTIONS: Final = (
     "EASY reservation",
     "shared leaf states",
     "`huawei.com/Ascend910` annotation",
+    "tentative placements and what-if",
     "retry of waiting classes",
     "gangs with many different tasks",
     "refused append",

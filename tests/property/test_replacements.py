@@ -16,6 +16,7 @@ from berth.core.placement.offers import merge
 from berth.core.placement.replacements import plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.scoring import Candidates
+from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of
@@ -215,8 +216,10 @@ def check_fold(cell: CoreCell, leaving: LeavingPods, found: Placement) -> None:
     )  # fmt: skip
     cell.recover(step)
     check(cell.state)
-    cell.state.lift(holding)
-    cell.state.lay(holding)
+    fork = CellFork(cell.state)
+    fork.lift(holding)
+    fork.lay(holding)
+    check(fork)
     check(cell.state)
     owners = [rank for rank in leaving.ranks if rank not in leaving.released]
     if owners:

@@ -26,10 +26,11 @@ from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
-from berth.core.placement.scoring import Reasons, RowState
+from berth.core.placement.scoring import Reasons
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
+from berth.core.state.cell_fork import CellFork
 from berth.core.state.ledger import Holding, pods_of
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.placed import block_of
@@ -92,13 +93,15 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int =
         ledger_seq: Record with this verdict.
         at_ms: The time, if it is later than that of the last record.
     """
-    snapshot = NodeSnapshot(state, state.fold.settings, state.fold.at_ms)
+    fold = state.fold
+    held = fold.holdings.get((verdict.uid, verdict.attempt)) if verdict.placement is not None else None
+    without = CellFork(state)
+    if held is not None:
+        without.lift(held)
+    snapshot = NodeSnapshot(without, fold.settings, fold.at_ms)
     gang = snapshot.gang(verdict)
     if gang is None:
         return None
-    if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
-        snapshot.give_back_all(verdict, verdict.placement)
-    fold = state.fold
     if verdict.refusal is not None and not verdict.final:
         now = reason_of(state, snapshot.scorer, gang, verdict.refusal, at_ms=max(fold.at_ms, at_ms))
         verdict = msgspec.structs.replace(verdict, refusal=now.refusal)
@@ -254,7 +257,7 @@ def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanati
     if by_block is None or blocks_of(gang.demand) is None:
         return True
     explanation.blocks = snapshot.blocks.placed(gang, by_block)
-    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang), snapshot.rows)
+    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang))
 
 
 def _reasons(snapshot: NodeSnapshot, gang: Gang) -> dict[Shape, Reasons]:
@@ -269,7 +272,6 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     """
     settings = snapshot.scorer.settings
     evaluations = {shape: ShapeEvaluation(snapshot, shape) for shape, _ in gang.request_class}
-    before: dict[int, RowState] = {}
     ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
     do_fit = True
@@ -311,12 +313,11 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
             )
         )
         ranks_on.setdefault(pod.node, []).append(rank)
-        before.setdefault(row, snapshot.at(row))
         snapshot.take(pod, placement.share)
         if gang.profiles:
             snapshot.note(gang.profiles[tasks[rank]], row)
         for other in evaluations.values():
-            other.refresh(row, before[row])
+            other.refresh(row)
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
 
 

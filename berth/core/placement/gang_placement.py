@@ -93,7 +93,7 @@ class PlacementRound:
         self._counts = counts
         self._policy = policy
         self._nodes = RoundNodes(scorer)
-        self._constraints = ConstraintRound(constraints or no_constraints(scorer.table))
+        self._constraints = ConstraintRound(constraints or no_constraints(scorer.table), self._nodes)
         marked = self._marked = ConstrainedPods(self._nodes, views, self._constraints)
         self._single = SinglePods(self._nodes, views, counts, self._constraints.is_full)
         self._refusals = RoundRefusals(
@@ -153,14 +153,14 @@ class PlacementRound:
             self._refusals,
             self._planned,
             self._marked,
-            self._begin_gang,
-            self._roll_back,
+            self._nodes.begin_gang,
+            self._nodes.roll_back_gang,
             self._returned,
         )
 
     def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
         """As :meth:`_verdicts`; an error refuses the gang."""
-        self._begin_gang()
+        self._nodes.begin_gang()
         return guarded(
             lambda: list(self._verdicts(gang, known, missing)),
             lambda error: [self._set_aside(gang, error)],
@@ -169,7 +169,7 @@ class PlacementRound:
 
     def _returned(self, gang: Gang, error: Exception) -> Refusal:
         """Refusal because of an error; everything that the pods of the gang took is returned."""
-        self._roll_back()
+        self._nodes.roll_back_gang()
         self._errors.append(SetAside(gang.namespaced_name, error))
         return set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
 
@@ -259,11 +259,11 @@ class PlacementRound:
         if kept.refusal is None:
             return None
         self._nodes.keep(NOTHING_KEPT.rows)
-        self._begin_gang()
+        self._nodes.begin_gang()
         found = self._find(gang, missing)
         if not isinstance(found, Placement):
             return found.refusal
-        self._roll_back()
+        self._nodes.roll_back_gang()
         return with_reservation(self._refusals.no_room(gang, 0, gang.pods, missing), kept.refusal)
 
     def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
@@ -274,23 +274,11 @@ class PlacementRound:
             return self._refuse(gang, *placement)
         refusal = self._policy.may_start(gang, placement) if self._policy is not None else None
         if refusal is not None:
-            self._roll_back()
+            self._nodes.roll_back_gang()
             self._reserved[gang.request_class] = self._refusals.no_room(gang, 0, gang.pods, missing)
             return _verdict(gang, refusal=refusal)
         self._planned.note(gang, placement)
         return _verdict(gang, placement=placement)
-
-    def _begin_gang(self) -> None:
-        """Begin with the next gang: what was placed before it stays placed."""
-        self._nodes.begin_gang()
-        self._planned.begin_gang()
-        self._constraints.begin_gang()
-
-    def _roll_back(self) -> None:
-        """Return everything that the pods of the current gang have taken."""
-        self._nodes.roll_back()
-        self._planned.roll_back()
-        self._constraints.roll_back()
 
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
         """Placement of a gang, beside the nodes that failed for it before if there is one; else why there is none."""
@@ -305,7 +293,7 @@ class PlacementRound:
             self._avoided, self._beside = frozenset(), None
             if isinstance(found, Placement):
                 return found
-            self._begin_gang()
+            self._nodes.begin_gang()
         return self._find_anywhere(gang, missing)
 
     def _find_anywhere(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
@@ -361,10 +349,10 @@ class PlacementRound:
                     row = self._best(shape, near)
                 if row is None:
                     by_gang = self._marked.constraint_counts(shape) if placed else []
-                    self._roll_back()
+                    self._nodes.roll_back_gang()
                     return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing, by_gang=by_gang))
                 names[rank] = table_names[row]
-                chips[rank] = nodes.take(row, shape)
+                chips[rank] = nodes.place(row, shape)
                 if profile is not None:
                     constraints.add(profile, row)
                 if shape.chips:

@@ -235,13 +235,13 @@ def _found(
                 return _none(parts, leaving, index, len(places), missing)
             places[rank] = place
     taken = {place.row for place in places.values()}
-    for row in own.opened.values():
-        if row not in taken:
-            parts.nodes.restore(row)  # others get it once the placement of the gang is recorded
+    for rank, row in own.opened.items():
+        if row not in taken:  # others get it once the placement of the gang is recorded
+            parts.nodes.hold(row, own.shapes[rank], own.pods[rank].chips)
     if gang.share is not None:
         parts.nodes.end_soft_share()
     placement = _placement(parts, leaving, places, planned)
-    parts.planned.note_replaced(gang, placement)
+    parts.planned.note(gang, placement, replaces=True)
     return placement
 
 
@@ -311,10 +311,10 @@ def _planned(
 
 def _replaced(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, fits: Fits) -> BlockReplacement | BlocksMissing:
     """Plan of pods with SuperPoD affinity, racks or levels, on rows that fit, shape (rows,)."""
-    blocks, request, states = parts.planned.blocks, blocks_of_gang(leaving.gang), parts.nodes.states
+    blocks, request = parts.planned.blocks, blocks_of_gang(leaving.gang)
     if request.levels:
         return replace_in_levels(blocks, leaving, own, fits)
-    return (replace_in_racks if request.rack_size else replace_blocks)(blocks, leaving, own, fits, states)
+    return (replace_in_racks if request.rack_size else replace_blocks)(blocks, leaving, own, fits)
 
 
 def _refused(
@@ -406,7 +406,7 @@ class _Chooser:
             return _Place(row, self._own.pods[rank].chips)
         if shape.is_planned and not constraints.allows(shape, row):
             return None
-        chips = self._nodes.take(row, shape)
+        chips = self._nodes.place(row, shape)
         if profile is not None:
             constraints.add(profile, row)
         return _Place(row, chips)

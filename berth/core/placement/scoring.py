@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
-from berth.core.chips.soft_share_table import SharedNode, SoftShareTable
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.least_allocated import least_allocated, least_allocated_one
 from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.view import RowState, row_state
 from berth.core.errors import brief, guarded
 from berth.core.topologies.registry import BY_NAME, TOPOLOGIES
 from berth.products.catalogue import FORMS
@@ -39,19 +40,6 @@ FAILED: Final = 255  # reason of a node class whose evaluation failed with an er
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
 _SHAPES_MAX: Final = 4096  # upper bound of the cached shapes; a full cache is cleared
-
-
-class RowState(msgspec.Struct, gc=False):
-    """Resources of a node that the earlier gangs of a round have left."""
-
-    free: int
-    idle: int
-    cpu_free: int
-    memory_free: int
-    share: SharedNode | None = None
-    no_cpu: int = 0
-    """Pods that request no cpu."""
-    no_memory: int = 0
 
 
 class Candidates(NamedTuple):
@@ -247,17 +235,7 @@ class Scorer:
 
     def row_state(self, row: int) -> RowState:
         """State of a row in the table."""
-        table = self.table
-        share = self.shares.nodes.get(row)
-        return RowState(
-            free=table.free.item(row),
-            idle=table.idle.item(row),
-            cpu_free=table.cpu_free.item(row),
-            memory_free=table.memory_free.item(row),
-            share=share.copy() if share is not None else None,
-            no_cpu=table.no_cpu.item(row),
-            no_memory=table.no_memory.item(row),
-        )
+        return row_state(self.table, self.shares.nodes, row)
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
         """Evaluate one row in a given state.

@@ -169,9 +169,9 @@ def _bits(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, staying: Sequ
         states = _states(leaving.placement, len(own.pods))
         if not _say_the_same(leaving, states, staying):
             reported = bytes(states[rank] for rank in staying)
-            occupancy = occupancy.copy()
             nodes = [own.pods[rank].node for rank in staying]
-            occupancy.put(key, msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b""))
+            less = msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b"")
+            return occupancy.bits(without=key, instead=less)
     return occupancy.bits(without=key)
 
 

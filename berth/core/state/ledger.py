@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.copies import copied
 from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
 from berth.core.state.holdings.chip_owners import ChipOwners
 from berth.core.state.holdings.held_places import Held
@@ -140,6 +141,10 @@ class LedgerFold:
     def owners(self) -> ChipOwners:
         """Owners of chips; callers do not change them."""
         return self._owners
+
+    def fork(self, settings: Settings) -> "LedgerFold":
+        """A copy with holdings and held places that are changed alone, and other settings; it folds nothing."""
+        return copied(self, holdings=self.holdings.copy(), held=self.held.copy(), settings=settings)
 
     def pods_of(self, holding: Holding) -> list[PodShare]:
         """All that an attempt owns: what its ranks own, in rank order, and then the places reserved for them.

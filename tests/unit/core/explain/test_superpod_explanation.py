@@ -11,6 +11,7 @@ from berth.core.explain.explainer import explain, explain_now
 from berth.core.explain.model import Explanation, sentences
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.superpod_text import lack_words
+from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.requests.gangs import gang_of
@@ -255,8 +256,8 @@ async def test_a_job_of_more_levels_than_any_tree_has_is_told_both_numbers() -> 
     job = state.jobs["default", "job"]
     assert job.request is not None
     gang = gang_of(job, job.request, attempt=1, settings=state.fold.settings)
-    turn = BlockRound(Scorer(state.table, state.shares, state.fold.settings), state.blocks)
-    lack = turn.plan(gang, np.ones(len(state.table), np.bool_), {})
+    turn = BlockRound(RoundNodes(Scorer(state.table, state.shares, state.fold.settings)), state.blocks)
+    lack = turn.plan(gang, np.ones(len(state.table), np.bool_))
     assert isinstance(lack, BlockLack)
     assert lack_words(lack) == "needs a tree of 3 levels; the highest one has 2"
     await cell.close()
