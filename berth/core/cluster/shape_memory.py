@@ -7,9 +7,11 @@ import msgspec
 
 from berth.schemas.offers import Shape
 
-_TIMES_MAX: Final = 8192
-_BYTES_MAX: Final = 8_000_000
-"""Of encoded shapes, which take two to ten times as many in memory, and of what is kept for each."""
+_BYTES_MAX: Final = 24_000_000
+"""Of encoded shapes, which take two to ten times as many in memory, and of what is kept for each: enough for the most
+jobs that wait in a namespace, where each has a shape of its own. Fewer would be looked for in vain at each change."""
+_OF_A_SHAPE: Final = 256
+"""Bytes that are kept for a shape in any case."""
 _OF_A_CLASS: Final = 9
 """Bytes that are kept for each class of nodes: its reason, and that in a list."""
 
@@ -23,7 +25,6 @@ class ShapeMemory:
 
     def __init__(self, *kept: MutableMapping[Shape, Any]) -> None:
         self._kept = kept
-        self._times = 0
         self._bytes = 0
         self._encoder = msgspec.msgpack.Encoder()
 
@@ -34,10 +35,9 @@ class ShapeMemory:
             shape: The shape.
             classes: Classes of nodes for each of which something is kept.
         """
-        size = len(self._encoder.encode(shape)) + _OF_A_CLASS * classes
-        self._times += 1
+        size = len(self._encoder.encode(shape)) + _OF_A_SHAPE + _OF_A_CLASS * classes
         self._bytes += size
-        if self._times > _TIMES_MAX or self._bytes > _BYTES_MAX:
-            self._times, self._bytes = 1, size
+        if self._bytes > _BYTES_MAX:
+            self._bytes = size
             for each in self._kept:
                 each.clear()
