@@ -220,6 +220,28 @@ async def test_a_gang_waits_for_one_that_was_cancelled_no_longer_than_that_may_c
     await cell.close()
 
 
+async def test_what_was_scored_for_a_gang_that_was_cancelled_beside_another_is_forgotten(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def kept() -> int:
+        return int(capsys.readouterr().out.rpartition("scored=")[2].split()[0])
+
+    cell, clock = await a_slow_cell()
+    clock.step_s = 0.0015
+    await cell.submit(many_tasks("first"), many_tasks("second", first=1_000))
+    await cell.turns(2)
+    while (scored := kept()) <= TASKS:
+        clock.advance(10.1)
+        await cell.turns(2)
+    assert scored < 2 * TASKS
+    await cell.cancel("first")
+    clock.step_s = 0.02
+    clock.advance(10.1)
+    await cell.turns(2)
+    assert 0 < kept() < TASKS
+    await cell.close()
+
+
 async def test_after_a_change_of_the_leader_a_gang_is_scored_anew_and_placed() -> None:
     cell, _ = await a_slow_cell()
     await cell.submit(many_tasks("many"))
