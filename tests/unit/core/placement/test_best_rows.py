@@ -50,6 +50,13 @@ def test_a_shape_is_scored_alone_where_the_best_rows_have_too_little_for_it(coun
     assert scorer.times == 2
 
 
+def test_a_pod_that_asks_for_no_memory_may_be_where_none_is_free() -> None:
+    scorer, shape = scoring(0, 0, 9_000)
+    best = BestRows(scorer)
+    assert best.candidates(shape, 3).rows == [0, 1, 2]
+    assert best.candidates(msgspec.structs.replace(shape, memory_mib=1), 3).rows == [2]
+
+
 def test_more_rows_are_searched_for_when_more_are_asked_for() -> None:
     scorer, shape = scoring(*([9_000] * 9))
     best = BestRows(scorer)
