@@ -69,3 +69,19 @@ def test_large_shapes_take_bounded_memory(of_cell: Callable[[CoreCell, Gang], Ca
     finally:
         tracemalloc.stop()
     assert held < 62_000_000, "all of them have 64 MB, and what is kept beside them"
+
+
+def test_a_change_finds_what_is_kept_of_all_shapes_that_wait() -> None:
+    """Each of the jobs is woken by a node that becomes free, and none of their shapes is compiled again."""
+    cell = CoreCell([a_node("n")])
+    cell.ask(a_job("first", chips=8))
+    cell.decide()
+    cell.ask(*(a_job(f"w{number}", tasks=[Task("t", 1, 8, number + 1)]) for number in range(5_000)))
+    while cell.decide():
+        cell.now_ms += 1
+    memory = cell.scheduler.scorer._memory
+    before = memory._bytes
+    cell.nodes["n2"] = a_node("n2")
+    cell.publish()
+    assert cell.decide()
+    assert memory._bytes == before
