@@ -341,7 +341,7 @@ class _Judge:
             self._held = 0
         for shape, count in counts.items():
             if shape not in views or views[shape][1] < count:
-                found = self.scorer.candidates(shape, count, leaves=state.leaves)
+                found = self.scorer.candidates(shape, count)
                 views[shape] = found, count
                 self._held += len(found.rows) + len(state.table) // _MARKS_OF_A_CANDIDATE
         chooser = PlacementRound(

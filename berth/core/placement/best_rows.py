@@ -3,7 +3,7 @@
 Shapes with other cpu and memory have the best rows of a pod that asks for neither, without the rows that have too
 little of either. Shapes with other selectors, affinity and tolerations have the same best rows if all classes of nodes
 say the same to them. So a gang with a thousand kinds of pods most often takes no longer to score than one with a few.
-Nodes by reason are not counted, and shapes with switch affinity have marks of nodes, not of places below leaf switches.
+Nodes by reason are not counted.
 """
 
 from typing import Final, NamedTuple
@@ -51,7 +51,7 @@ class BestRows:
         nodes, and the reasons of the classes."""
 
     def candidates(self, shape: Shape, count: int) -> Candidates:
-        """As :meth:`berth.core.placement.scoring.Scorer.candidates`, but for what the module says."""
+        """As :meth:`berth.core.placement.scoring.Scorer.candidates`."""
         return guarded(lambda: self._candidates(shape, count), unscored)
 
     def _candidates(self, shape: Shape, count: int) -> Candidates:

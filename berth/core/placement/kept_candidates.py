@@ -2,8 +2,7 @@
 
 Nodes that have changed since then are left out of what was kept and are scored again, as if they were the nodes of a
 shard of their own; the two are merged as offers of shards are. So the candidates are those of the newest state, and a
-round decides the same on them as on offers. Only nodes by reason are not counted again. Places below leaf switches
-follow from the nodes that fit, and are looked up at the end.
+round decides the same on them as on offers. Only nodes by reason are not counted again.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -17,7 +16,6 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.best_rows import BestRows
 from berth.core.placement.offers import merge
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.offers import Shape
 
 
@@ -60,7 +58,7 @@ class KeptCandidates:
 
         Args:
             asks: Candidates by shape.
-            candidates: Scores a shape on all rows, as :class:`BestRows`.
+            candidates: Scores a shape on all rows.
 
         Yields:
             Each of these shapes, before it is scored.
@@ -73,27 +71,24 @@ class KeptCandidates:
                 yield shape
                 self._kept[shape] = _Kept(count, candidates(shape, count))
 
-    def now(self, without: Fits | None, below: Fits | None, leaves: LeafTable) -> Iterator[tuple[Shape, Candidates]]:
+    def now(self, without: Fits | None) -> Iterator[tuple[Shape, Candidates]]:
         """All shapes and their candidates, one by one. The state stays as it is until the last of them.
 
         Args:
             without: Rows of shards that do not answer, shape (rows,), the same as for those that are kept; None for no
                 such row.
-            below: The same for shapes with switch affinity.
-            leaves: The leaf switches, for these.
         """
-        table = self.scorer.table
-        rows = table.changed_since(self._revision)
-        joined, part = _Joined(table, rows), self.scorer.part(rows)
-        others, by_leaf = (BestRows(part, None if one is None else one[rows]) for one in (without, below))
+        rows = self.scorer.table.changed_since(self._revision)
+        if not len(rows):
+            yield from ((shape, kept.found) for shape, kept in self._kept.items())
+            return
+        part = BestRows(self.scorer.part(rows), None if without is None else without[rows])
+        joined = _Joined(self.scorer.table, rows)
         for shape, kept in self._kept.items():
-            found = kept.found
-            if len(rows) and found.error is None:
-                again = (by_leaf if shape.tor_affinity else others).candidates(shape, kept.asked)
-                found = joined.of(found, again)
-            if shape.tor_affinity and found.fits is not None:
-                found = found._replace(usable=leaves.usable(table, found.fits), fits=None)
-            yield shape, found
+            if not kept.is_enough(0):  # scored at this state
+                yield shape, kept.found
+            else:
+                yield shape, joined.of(kept.found, part.candidates(shape, kept.asked))
 
 
 class _Joined:
