@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from berth.cli.output import CommandError
 from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
@@ -267,9 +267,15 @@ async def _talk(data: bytes) -> bytes:
         def write(self, more: bytes) -> None:
             written.extend(more)
 
-        async def drain(self) -> None: ...
-
         def close(self) -> None: ...
+
+        async def wait_closed(self) -> None: ...
+
+        def abort(self) -> None: ...
+
+        @property
+        def transport(self) -> Self:
+            return self
 
     await server._serve(reader, Writer())  # type: ignore[arg-type]  # as much of a writer as is used
     assert bytes(written[:9]) in {b"", b"HTTP/1.1 "}, "not an answer of HTTP"
