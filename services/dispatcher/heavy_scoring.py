@@ -110,8 +110,8 @@ class HeavyScoring:
         if self._is_late:
             return None
         found: dict[Shape, Candidates] = {}
-        without = self._scheduler.decisions.silent(missing_shards).others
-        for shape, candidates in self._kept.now(without):
+        silent = self._scheduler.decisions.silent(missing_shards)
+        for shape, candidates in self._kept.now(silent.others, silent.by_leaf, self._scheduler.state.leaves):
             found[shape] = candidates
             await self._pause()
         return found

@@ -4,6 +4,7 @@ It is no stack of middleware: one function surrounds the router, as each layer c
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final, Protocol
 
 from starlette.datastructures import Headers
@@ -23,6 +24,8 @@ from berth.services.gateway.refusal_log import RefusalLog
 from berth.services.gateway.tokens import Caller
 
 JSON: Final = "application/json"
+HELD: Final = "berth.held"
+"""Key of a scope with the stack of what a request holds until its answer is sent."""
 OTHER: Final = "other"
 """Label of requests for paths that do not exist."""
 _NO_STORE: Final = (b"cache-control", b"no-store")
@@ -91,6 +94,7 @@ class Application:
             await send(message)
 
         scope["app"] = self  # makes the router raise errors instead of answering in a form of its own
+        scope[HELD] = held = ExitStack()
         try:
             headers = Headers(scope=scope)
             see_headers(headers)
@@ -109,6 +113,7 @@ class Application:
             broken.__cause__ = error
             await self._refuse(broken, status, scope, receive, send_on)
         finally:
+            held.close()
             label = self._labels.get(scope.get("endpoint"), OTHER)
             self._metrics.requests.labels(label, str(status)).inc()
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from berth.schemas.programs import requests as shapes
 from berth.schemas.programs.shape import Request as Asked
 from berth.services.gateway.application import JSON, identity_of
-from berth.services.gateway.bodies import is_short, json_body
+from berth.services.gateway.bodies import json_body, stated_length
 from berth.services.gateway.cell_requests import LONG_BYTES, CellRequests
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.shares import Shares
@@ -63,7 +63,7 @@ class JobRoutes:
         """Submit the job in the body."""
         fields(request)
         identity = identity_of(request)
-        if is_short(request, LONG_BYTES):
+        if stated_length(request, self._body_bytes_max) <= LONG_BYTES:
             body = await json_body(request, self._body_bytes_max)
         else:
             self._cell.see_long_is_welcome(identity)

@@ -17,7 +17,9 @@ from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
+from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.envelope import encode
+from berth.schemas.facts import Leaf
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.offers import Shape
@@ -132,7 +134,7 @@ def test_a_round_on_candidates_of_before_decides_what_one_on_new_ones_does(
             state.apply_record(2, encode(decide(state, first)))
     changes = [node for node in later if node.leaf == "a" or node.name in state.table.row_of]
     tell(state, changes, named(later, worse))
-    found = dict(kept.now(None))
+    found = dict(kept.now(None, None, LeafTable()))
     assert list(found) == [*shapes[:half], *(shape for shape in shapes if shape not in shapes[:half])]
     for shape, candidates in found.items():
         see_same(candidates, kept.scorer.candidates(shape, len(state.table)))
@@ -140,10 +142,53 @@ def test_a_round_on_candidates_of_before_decides_what_one_on_new_ones_does(
     for _ in kept.score(asks, BestRows(kept.scorer).candidates):
         ...
     tell(state, nodes, named(nodes, conditions))
-    views = dict(kept.now(None))
+    views = dict(kept.now(None, None, LeafTable()))
     fresh = {shape: kept.scorer.candidates(shape, asked) for shape, asked in asks.items()}
     again = copy.deepcopy(gangs)
     assert (
         PlacementRound(kept.scorer, views, asks).choose(gangs).verdicts
         == PlacementRound(kept.scorer, fresh, asks).choose(again).verdicts
     )
+
+
+@given(
+    nodes=nodes_of(),
+    conditions=st.lists(CONDITIONS, max_size=9),
+    later=nodes_of(),
+    worse=st.lists(CONDITIONS, max_size=9),
+    shape=shapes_of_a_kind(pods=2),
+    sizes=st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=4),
+    lost=st.sets(st.sampled_from(("n0", "n1", "n2")), max_size=2),
+)
+def test_places_below_leaf_switches_are_those_of_a_search_over_all_nodes_as_they_are_now(
+    nodes: list[NodeDescription],
+    conditions: list[NodeCondition],
+    later: list[NodeDescription],
+    worse: list[NodeCondition],
+    shape: Shape,
+    sizes: list[tuple[int, int]],
+    lost: set[str],
+) -> None:
+    state = state_of(nodes, named(nodes, conditions))
+    scorer = Scorer(state.table, state.shares, state.fold.settings)
+    kept, without = KeptCandidates(scorer), left_out(state, lost)
+    shapes = [
+        msgspec.structs.replace(shape, cpu_milli=cpu, memory_mib=memory, tor_affinity="normal-schema")
+        for cpu, memory in sizes
+    ]
+    for _ in kept.score(dict.fromkeys(shapes, 0), BestRows(scorer, without).candidates):
+        ...
+    for some in kept.score(dict.fromkeys(shapes, 0), BestRows(scorer, without).candidates):
+        raise AssertionError(some)
+    changes = [node for node in later if node.leaf == "a" or node.name in state.table.row_of]
+    tell(state, changes, named(later, worse))
+    leaves = LeafTable([Leaf(leaf, "", sorted(node.name for node in nodes if node.leaf == leaf)) for leaf in "abc"])
+    without = left_out(state, lost)
+    found = dict(kept.now(left_out(state, {"n4"}), without, leaves))
+    assert list(found) == list(dict.fromkeys(shapes))
+    for one, candidates in found.items():
+        wanted = scorer.candidates(one, 0, leaves=leaves, without=without)
+        assert candidates.usable is not None
+        assert wanted.usable is not None
+        assert (candidates.usable == wanted.usable).all()
+        assert (candidates.rows, candidates.fits, candidates.error) == ([], None, None)

@@ -42,7 +42,9 @@ _OF_GANG: Final[frozenset[Code]] = frozenset({RESERVED, "behind", INTERNAL, LATE
 _KEPT: Final[frozenset[Code]] = frozenset({INTERNAL, LATE, "bind-failed", "product-support"})
 """Refusals that do not follow from the nodes: they stay as they were given."""
 _CANDIDATES_MAX: Final = 1_000_000
-"""Candidates of all shapes of a gang that is judged, unless it may need more."""
+"""Candidates of all shapes of a gang that is judged, unless it may need more; and those that are kept for the next."""
+_MARKS_OF_A_CANDIDATE: Final = 64
+"""Marks of nodes that take as much memory as one candidate."""
 _NEW_MS: Final = 150
 """A class that a round has refused since then is not judged again."""
 _TURN: Final = "there is room for it now, and it is tried in one of the next rounds"
@@ -335,6 +337,8 @@ class _Judge:
         self.applied = applied
         self._views: dict[Shape, tuple[Candidates, int]] = {}
         """Candidates of a shape, and how many were asked for."""
+        self._held = 0
+        """Candidates in ``_views``, with marks of nodes as if they were some."""
 
     def verdict(self, gang: Gang) -> Verdict | None:
         """Verdict on a gang; None if it cannot be decided. A gang with room is refused as ``reserved``, or placed."""
@@ -342,9 +346,14 @@ class _Judge:
         most = min(len(state.table), _CANDIDATES_MAX // max(len(gang.request_class), 1))
         needs = candidate_counts([gang], full=state.constraints.full_nodes)
         counts = {shape: 0 if shape.needs_marks else max(most, need) for shape, need in needs.items()}
+        if self._held > _CANDIDATES_MAX:
+            views.clear()
+            self._held = 0
         for shape, count in counts.items():
             if shape not in views or views[shape][1] < count:
-                views[shape] = self.scorer.candidates(shape, count, leaves=state.leaves), count
+                found = self.scorer.candidates(shape, count, leaves=state.leaves)
+                views[shape] = found, count
+                self._held += len(found.rows) + len(state.table) // _MARKS_OF_A_CANDIDATE
         chooser = PlacementRound(
             self.scorer,
             {shape: views[shape][0] for shape in counts},

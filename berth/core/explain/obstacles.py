@@ -21,6 +21,7 @@ from berth.core.cluster.node_classes import (
     untolerated,
 )
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.shape_memory import ShapeMemory
 from berth.core.explain.refusal_text import NO_PARTS, Parts, room_words, sentence, with_start
 from berth.core.explain.selection_text import Condition, by_name, conditions, none_has
 from berth.core.placement.scoring import Scorer
@@ -37,8 +38,7 @@ _TASK: Final = re.compile(r"tasks\[(\d+)\]\.replicas")
 _BEFORE_SELECTOR: Final = frozenset({NodeReason.NOT_READY, NodeReason.CORDONED})
 _OF_LABELS: Final = frozenset({*_BEFORE_SELECTOR, NodeReason.SELECTOR, NodeReason.TAINT})
 _OF_CHIPS: Final = (NodeReason.SHORTAGE, NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED, NodeReason.NO_CHIP_LIST)
-_SHAPES_MAX: Final = 4096
-_SENTENCES_MAX: Final = 4096
+_SENTENCES_MAX: Final = 1024
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _PARTS_MAX: Final = 4
 """Labels or taints that are named; nodes beyond have the general words."""
@@ -101,6 +101,7 @@ class Namer:
         self._none: dict[Shape, tuple[bytes, str]] = {}
         self._usual: dict[bytes, str] = {}
         """Sentences that name nothing, by the encoded refusal: classes that differ in little are refused alike."""
+        self._memory = ShapeMemory(self._kinds, self._none)
         self._revision = -1
         self._rows = np.empty(0, np.int64)
         """Result of :meth:`_marked` at that revision of the table."""
@@ -196,9 +197,7 @@ class Namer:
         classes = self._scorer.table.classes
         known = self._kinds.get(shape)
         if known is None or len(known.of_class) != len(classes):
-            if len(self._kinds) >= _SHAPES_MAX:
-                self._kinds.clear()
-                self._none.clear()
+            self._memory.count(shape, len(classes))
             wanted = conditions(shape)
             index: dict[_Kind, int] = {}
             of_class = [index.setdefault(_kind(shape, key, wanted), len(index)) for key in classes]

@@ -2,7 +2,8 @@
 
 Nodes that have changed since then are left out of what was kept and are scored again, as if they were the nodes of a
 shard of their own; the two are merged as offers of shards are. So the candidates are those of the newest state, and a
-round decides the same on them as on offers. Only nodes by reason are not counted again.
+round decides the same on them as on offers. Only nodes by reason are not counted again. Places below leaf switches
+follow from the nodes that fit, and are looked up at the end.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.best_rows import BestRows
 from berth.core.placement.offers import merge
 from berth.core.placement.scoring import Candidates, Scorer
+from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.offers import Shape
 
 
@@ -24,9 +26,9 @@ class _Kept(NamedTuple):
     """How many were asked for."""
     found: Candidates
 
-    def is_enough(self, shape: Shape, count: int) -> bool:
-        """Whether the shape need not be scored: places below leaf switches and errors are not brought up to date."""
-        return self.asked >= count and not shape.tor_affinity and self.found.error is None
+    def is_enough(self, count: int) -> bool:
+        """Whether the shape need not be scored: errors are not brought up to date."""
+        return self.asked >= count and self.found.error is None
 
 
 class KeptCandidates:
@@ -58,7 +60,7 @@ class KeptCandidates:
 
         Args:
             asks: Candidates by shape.
-            candidates: Scores a shape on all rows.
+            candidates: Scores a shape on all rows, as :class:`BestRows`.
 
         Yields:
             Each of these shapes, before it is scored.
@@ -67,28 +69,31 @@ class KeptCandidates:
             self._revision = self.scorer.table.revision
         for shape, count in asks.items():
             kept = self._kept.get(shape)
-            if kept is None or not kept.is_enough(shape, count):
+            if kept is None or not kept.is_enough(count):
                 yield shape
                 self._kept[shape] = _Kept(count, candidates(shape, count))
 
-    def now(self, without: Fits | None) -> Iterator[tuple[Shape, Candidates]]:
+    def now(self, without: Fits | None, below: Fits | None, leaves: LeafTable) -> Iterator[tuple[Shape, Candidates]]:
         """All shapes and their candidates, one by one. The state stays as it is until the last of them.
 
         Args:
             without: Rows of shards that do not answer, shape (rows,), the same as for those that are kept; None for no
                 such row.
+            below: The same for shapes with switch affinity.
+            leaves: The leaf switches, for these.
         """
-        rows = self.scorer.table.changed_since(self._revision)
-        if not len(rows):
-            yield from ((shape, kept.found) for shape, kept in self._kept.items())
-            return
-        part = BestRows(self.scorer.part(rows), None if without is None else without[rows])
-        joined = _Joined(self.scorer.table, rows)
+        table = self.scorer.table
+        rows = table.changed_since(self._revision)
+        joined, part = _Joined(table, rows), self.scorer.part(rows)
+        others, by_leaf = (BestRows(part, None if one is None else one[rows]) for one in (without, below))
         for shape, kept in self._kept.items():
-            if not kept.is_enough(shape, 0):  # scored at this state
-                yield shape, kept.found
-            else:
-                yield shape, joined.of(kept.found, part.candidates(shape, kept.asked))
+            found = kept.found
+            if len(rows) and found.error is None:
+                again = (by_leaf if shape.tor_affinity else others).candidates(shape, kept.asked)
+                found = joined.of(found, again)
+            if shape.tor_affinity and found.fits is not None:
+                found = found._replace(usable=leaves.usable(table, found.fits), fits=None)
+            yield shape, found
 
 
 class _Joined:

@@ -203,14 +203,14 @@ class Decisions:
         return candidates
 
     def best_candidates(self, missing_shards: MissingShards) -> Callable[[Shape, int], Candidates]:
-        """As :meth:`own_candidates`, for many shapes at one state; nodes by reason are not counted.
+        """Candidates of many shapes at one state; see :class:`berth.core.placement.best_rows.BestRows`.
 
         Args:
             missing_shards: Shards that did not answer.
         """
-        others = BestRows(self._scorer, self.silent(missing_shards).others).candidates
-        by_leaf = self.own_candidates(missing_shards)
-        return lambda shape, count: (by_leaf if shape.tor_affinity else others)(shape, count)
+        silent = self.silent(missing_shards)
+        others, by_leaf = BestRows(self._scorer, silent.others), BestRows(self._scorer, silent.by_leaf)
+        return lambda shape, count: (by_leaf if shape.tor_affinity else others).candidates(shape, count)
 
 
 def round_of(state: State, choice: Choice) -> Round:

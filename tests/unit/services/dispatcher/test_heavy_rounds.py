@@ -2,9 +2,10 @@
 
 import pytest
 
+from berth.core.cluster.node_packing import SWITCHES
 from berth.core.replay.replay import replayed
-from berth.schemas.envelope import body_of, open_envelope
-from berth.schemas.facts import PodPhase
+from berth.schemas.envelope import body_of, encode, open_envelope
+from berth.schemas.facts import Leaf, PodPhase, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
 from berth.schemas.recording import BEGINNING
@@ -120,6 +121,27 @@ async def test_a_gang_that_takes_longer_than_a_round_is_placed_in_the_end_and_ot
     tries = await tries_of(cell, "many")
     assert 3 < tries < 20
     assert not any(record.missing or record.work_max for record in await rounds_of(cell))
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_a_gang_with_switch_affinity_that_takes_longer_than_a_round_is_placed_in_the_end() -> None:
+    cell, clock = await a_slow_cell()
+    leaves = [Leaf(f"leaf-{n}", "", [f"node-{m:03}" for m in range(n * 20, n * 20 + 20)]) for n in range(10)]
+    topology = TopologySeen(SWITCHES, leaves, level="double_layer", places=20)
+    await cell.nodes([a_node(name, leaf=leaf.name) for leaf in leaves for name in leaf.nodes])
+    await cell.user.publish(cell.user.subjects.fact_topology(SWITCHES), encode(topology))
+    clock.advance(10.1)
+    await cell.turns(2)
+    tasks = [Task(f"t{n}", 1, 8, cpu_milli=n + 1) for n in range(150)]
+    await cell.submit(a_job("many", tasks=tasks, labels={"tor-affinity": "large-model-schema"}))
+    await cell.turns(2)
+    assert 1 < await tries_of(cell, "many") < 20
+    many = await cell.status("many")
+    assert many is not None
+    assert many.placement is not None
+    assert many.placement.switch is not None
+    assert many.placement.switch.pods == 150
     assert await replay_differs(cell) == 0
     await cell.close()
 
