@@ -167,12 +167,13 @@ async def _go_through(world: World) -> None:
 
 def _fates(world: World) -> list[object]:
     """What has become of the jobs. A live fact that is stored again, because it is old, makes records that say nothing
-    new.
+    new. A heavy gang that waits is tried again and again, and in between refused as ``late``.
     """
     world.observer.catch_up()
     state = world.observer.state
     found = [(key, status_of(state, key, at_ms=0)) for key in sorted(state.jobs)]
-    return [(key, said.phase, said.attempt, said.refusal) for key, said in found if said is not None]
+    fates = [(key, said.phase, said.attempt, said.refusal) for key, said in found if said is not None]
+    return [(*fate, None if refusal is not None and refusal.retry_ms else refusal) for *fate, refusal in fates]
 
 
 def _see_nothing_failed(world: World) -> None:
