@@ -17,7 +17,7 @@ from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf
 from berth.schemas.message import Message

@@ -17,7 +17,7 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.best_rows import BestRows
 from berth.core.placement.offers import merge
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.offers import Shape
 
 
