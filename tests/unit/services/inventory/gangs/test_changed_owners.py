@@ -393,3 +393,45 @@ def test_a_job_that_runs_keeps_its_places_when_it_is_suspended() -> None:
     world.gangs.set_owner(key, facts_of(key, spec | {"suspend": True}, uid="job-1"))
     world.settle()
     assert world.withdrawn == []
+
+
+@pytest.mark.parametrize("is_deleted_first", [True, False])
+def test_a_pod_that_waits_and_goes_as_its_set_is_scaled_down_asks_for_nothing(*, is_deleted_first: bool) -> None:
+    world = a_set_that_waits(2)
+    runs(world, NAME, of_set(0, 2, node="n1", phase="Running"))
+    world.gangs.set_owner(REPLICAS, replicas(3))
+    (extra,) = of_set(2, 1)
+    world.pods(extra)
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(3))
+    world.settle()
+    (late,) = world.requests.keys() - {NAME}
+    world.verdict(late)
+    world.status(late, "waiting")
+    for is_deleted in (is_deleted_first, not is_deleted_first):
+        assert world.withdrawn == []
+        if is_deleted:
+            world.gangs.drop_pod(extra.metadata.uid)
+        else:
+            world.gangs.set_owner(REPLICAS, replicas(2))
+        world.settle()
+    assert [(name, why) for name, _, why in world.withdrawn] == [
+        (late, "its pod is gone, and no other one will be made")
+    ]
+
+
+def test_a_request_whose_pod_is_made_again_keeps_its_place_in_the_queue() -> None:
+    world = a_set_that_waits(2)
+    runs(world, NAME, of_set(0, 2, node="n1", phase="Running"))
+    world.gangs.set_owner(REPLICAS, replicas(3))
+    (extra,) = of_set(2, 1)
+    world.pods(extra)
+    world.settle()
+    world.gangs.set_owner(REPLICAS, replicas(3))
+    world.settle()
+    (late,) = world.requests.keys() - {NAME}
+    world.verdict(late)
+    world.status(late, "waiting")
+    world.gangs.drop_pod(extra.metadata.uid)
+    world.settle()
+    assert world.withdrawn == []
