@@ -149,11 +149,14 @@ def _surplus(gang: Gang, facts: OwnerFacts | None) -> list[tuple[Part, str]]:
 
     As long as it has fewer it makes pods again, which take the ranks of those that are gone.
     """
-    size = size_of(facts) if facts is not None else 0
+    if facts is None:
+        return []
+    size = size_of(facts)
+    is_known = size > 0 or 0 in {facts.replicas, facts.parallelism}
     free = {member.uid for member in unassigned(gang)}  # one of them may be in place of a pod that is gone
     there = sum(member.is_live and member.uid not in free for member in gang.members.values())
     back: list[tuple[Part, str]] = []
-    for part in list(gang.parts.values()) if there >= size > 0 else ():
+    for part in list(gang.parts.values()) if is_known and there >= size else ():
         if part.phase in {"", "waiting"} and part.state == "open" and not any(slot.is_live for slot in part.slots):
             pods = "its pod is" if len(part.slots) == 1 else "its pods are"
             back.append((part, f"{pods} gone, and no other one will be made"))
@@ -291,7 +294,8 @@ def _end_of_owner(gang: Gang, part: Part) -> str:
         return gang.ended
     if gang.ungrouped and not part.awaits_pods and _ends_with_owner(part):
         return gang.ungrouped
-    return gang.finished if part.awaits_pods else ""
+    waits_for_none = part.phase in {"", "waiting"} and not any(slot.is_live for slot in part.slots)
+    return gang.finished if part.awaits_pods or waits_for_none else ""
 
 
 def _ends_with_owner(part: Part) -> bool:
