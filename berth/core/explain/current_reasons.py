@@ -6,6 +6,8 @@ judge it, and all of its gangs share the result. Nothing is taken, recorded or w
 
 The caller begins a pass when the state has changed, and judges some classes at a time. Under the policies ``easy`` and
 ``conservative`` a pass also finds the reservations of now, under ``fifo`` the head of the queue.
+
+Longer than 400 lines because what is known of a class, and what its gangs are told, change together.
 """
 
 import itertools
@@ -195,6 +197,8 @@ class CurrentReasons:
         """
         queue = self._scheduler.queue
         gang = queue.gang(uid)
+        if recorded.retry_ms and recorded.code not in _KEPT and (gang is None or gang.fresh):
+            return self._paused(uid, _as_recorded(recorded, at_ms))
         if gang is None or gang.fresh or recorded.missing_shards or recorded.code in _KEPT:
             return _as_recorded(recorded, at_ms)
         ahead = self._ahead(gang)
@@ -213,6 +217,14 @@ class CurrentReasons:
             refusal = msgspec.structs.replace(refusal, task=task, start_ms=start_ms)
         words = self._words(known)
         return Reason(refusal, with_start(words, refusal) if start_ms else words)
+
+    def _paused(self, uid: str, said: Reason) -> Reason:
+        """Reason of a gang that was refused and leaves the queue for a while, with the names of now."""
+        state = self._scheduler.state
+        job = state.jobs.get(state.name_of.get(uid, ("", "")))
+        if job is None or job.request is None:
+            return said
+        return self._named(self._scheduler.gang(job, job.request, 1), said.refusal)
 
     def _named(self, gang: Gang, refusal: Refusal) -> Reason:
         return Reason(refusal, self._namer.sentence(refusal, gang))

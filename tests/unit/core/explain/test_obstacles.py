@@ -112,6 +112,12 @@ def test_taints_are_named_and_a_tolerated_one_is_not() -> None:
     assert said(nodes, job) == f"0 of 2 nodes fit: {words}"
 
 
+def test_of_a_job_that_is_too_large_for_free_nodes_it_is_not_said_that_no_node_has_its_chips() -> None:
+    nodes = [a_node("n0"), a_node("x0", product="module910a3x16"), a_node("y0", product="310p")]
+    words = said(nodes, wants(replicas=2))
+    assert words.startswith("larger than the cluster: tasks[0].replicas is 2; the job asks for 16 chips"), words
+
+
 def test_a_job_that_is_too_large_for_the_nodes_that_it_selects_names_the_label() -> None:
     nodes = [with_labels("n0", zone="a"), with_labels("n1", zone="b"), with_labels("n2", zone="b")]
     assert said(nodes, wants({"zone": "a"}, replicas=2)) == (
