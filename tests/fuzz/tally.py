@@ -15,7 +15,6 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.refusal import Code, NodeReason, Refusal
-from berth.services.dispatcher.config import DecisionConfig
 from tests.fuzz import constraint_tally
 from tests.fuzz.constraint_check import CHECKED, RECOVERED, REFUSED
 from tests.support.placed_parts import the_block, the_switch
@@ -40,9 +39,7 @@ NEVER: Final[dict[str, str]] = {
     "node: FITS": "no reason",
 }
 """What is not to be seen, and why."""
-_DEFAULT: Final = DecisionConfig().to_settings()
-_OLD: Final = Settings()
-"""As records of older releases have them, which do not say what corrects those releases."""
+_DEFAULT: Final = Settings()
 
 
 def required() -> list[str]:
@@ -175,7 +172,7 @@ def note_settings(count: Counter[str], settings: Settings) -> None:
     count[f"preset: {'reference_parity' if settings.reference_parity else 'defaults'}"] += 1
     for name in Settings.__struct_fields__:
         value = getattr(settings, name)
-        count[f"setting: {name}"] += value != getattr(_DEFAULT, name) or value != getattr(_OLD, name)
+        count[f"setting: {name}"] += value != getattr(_DEFAULT, name)
 
 
 def note_request(count: Counter[str], request: JobRequest) -> None:

@@ -12,10 +12,10 @@ from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.clock import SystemClock
 from berth.runtime.identity import new_uid
 from berth.schemas.intake import JobRequest
-from berth.schemas.ledger import RELEASE
+from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 
-_LENIENT: Final = msgspec.structs.replace(RELEASE, strict_job_shape=False, strict_label_values=False)
+_LENIENT: Final = Settings(strict_job_shape=False, strict_label_values=False)
 """Settings that accept most: a request refused under these is invalid for every cell."""
 
 

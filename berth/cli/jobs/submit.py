@@ -38,7 +38,7 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.history import settings_now
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
-from berth.schemas.ledger import RELEASE
+from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 
@@ -117,10 +117,10 @@ def submit(
 async def _check(bus: Bus, requests: list[Request]) -> list[Fault]:
     """Errors under the settings of the cell, which are read only if they matter."""
     # A cell may accept more than the release's settings do, but no less.
-    doubtful = [sent for sent in requests if isinstance(validate(sent.request, RELEASE), Refusal)]
+    doubtful = [sent for sent in requests if isinstance(validate(sent.request, Settings()), Refusal)]
     if not doubtful:
         return []
-    settings = await settings_now(bus) or RELEASE
+    settings = await settings_now(bus) or Settings()
     return [
         fault_of(refusal, file=sent.file, job="/".join(sent.key))
         for sent in doubtful

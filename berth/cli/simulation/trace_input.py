@@ -16,7 +16,7 @@ from berth.formats.traces.reader import TraceError, TraceFault, read_trace
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import ANNOTATION_POLICY
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import RELEASE
+from berth.schemas.ledger import Settings
 from berth.schemas.workload import ClusterPlan, Workload
 
 _EXPECTING: Final = frozenset({"easy", "conservative"})
@@ -128,4 +128,4 @@ def _sizes(product: str) -> list[int]:
             node_selector=dict(form.selector),
         )
 
-    return [chips for chips in range(1, form.chips + 1) if isinstance(validate(asks(chips), RELEASE), ValidJob)]
+    return [chips for chips in range(1, form.chips + 1) if isinstance(validate(asks(chips), Settings()), ValidJob)]

@@ -169,7 +169,8 @@ def _words(refusal: Refusal, parts: Parts) -> str:
 def _larger(refusal: Refusal, parts: Parts) -> str:
     """Chips that a job needs beyond those that there are."""
     expected = _singular(refusal.expected)
-    if refusal.nodes_total and {one.reason for one in refusal.counts} == {NodeReason.OTHER_RESOURCE}:
+    has_none = bool(refusal.nodes_total) and not refusal.nodes_fit
+    if has_none and {one.reason for one in refusal.counts} == {NodeReason.OTHER_RESOURCE}:
         return f"no node has such chips: {expected}"
     others = [f"{nodes} {_for(words, nodes)}" for nodes, words in parts.get(NodeReason.SELECTOR, ())]
     more = f"; of the other nodes, {', '.join(others)}" if others else ""
