@@ -14,6 +14,10 @@ CHIP: Final = 100
 """Amount of one chip: hundredths, for shared ones."""
 AMOUNT_MAX: Final = (1 << 53) - 1
 """Largest amount; sums stop there."""
+WEIGHT_MAX: Final = 65_535
+PRIORITY_MAX: Final = (1 << 31) - 1
+STATES: Final = ("Open", "Closing", "Closed", "Unknown")
+"""States that a queue may declare."""
 
 Amounts = dict[str, int]
 """Amount of each dimension: ``cpu`` in thousandths, ``memory`` in MiB, chips by the name of their resource in
@@ -40,7 +44,7 @@ class Queue(msgspec.Struct, frozen=True):
     is_fifo: bool = False
     """No gang of the queue is tried behind one that is refused."""
     state: str = ""
-    """``Open``, ``Closing``, ``Closed`` or ``Unknown``; empty: ``Open``."""
+    """One of :data:`STATES`; empty: ``Open``."""
     created: int = 0
     """Time or number by which older queues come first."""
     namespaces: list[str] | None = None

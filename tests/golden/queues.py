@@ -255,13 +255,14 @@ def _is_overused(shares: Shares, usage: Usage, name: str) -> bool:
 def _admissions(shares: Shares, jobs: Sequence[Job]) -> dict[str, Any]:
     """Whether each PodGroup that is pending is admitted, and what is short."""
     chosen = shares.tree.differs
-    running, before = [], Usage(shares.tree)
+    running: list[Holding] = []
+    before: list[Holding] = []
     for job in jobs:
         minimum = counted_minimum(job.held, job.minimum, is_due=job.is_due, differs=chosen)
         if minimum is None and chosen.minimum_from_pods:
             minimum = job.first
         if job.phase == "Inqueue":
-            before.charge(job.queue, minimum or {})
+            before.append(Holding(job.name, job.queue, minimum or {}))
         elif job.phase == "Running":
             running.append(Holding(job.name, job.queue, job.held, minimum, priority=job.priority, start=job.created))
     within = gangs_within(shares, running)

@@ -74,7 +74,7 @@ def _refusals(line: Line, shares: Shares, gangs: Sequence[Holding], within: froz
         priority=asking["priority"],
         may_displace=not asking["never"],
     )
-    admission = admission_refusal(shares, ask, gangs, within, Usage(shares.tree))
+    admission = admission_refusal(shares, ask, gangs, within)
     placement = placement_refusal(shares, Usage(shares.tree, gangs), ask)
     return _differ("admission", result["admission"], admission) + _differ("placement", result["placement"], placement)
 

@@ -4,7 +4,7 @@ Both are functions of what is given. Admission counts minima of gangs that stay,
 others have borrowed could otherwise never ask for them back.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -76,25 +76,11 @@ def placement_refusal(shares: Shares, usage: Usage, ask: Ask) -> QueueRefusal | 
     refusal = queue_refusal(shares.tree, ask.queue, ask.namespace)
     if refusal is not None:
         return refusal
-    for step in shares.tree.paths[ask.queue]:
-        found: list[QueueRefusal] = []
-        for dimension in in_order(ask.minimum):
-            leaving = usage.leaving(step, dimension)
-            refusal = _over(shares.limits[step], step, dimension, usage.held(step, dimension) + leaving, ask)
-            if refusal is not None:
-                found.append(msgspec.structs.replace(refusal, leaving=leaving))
-                continue
-            held = usage.of_namespace(step, ask.namespace, dimension)
-            refusal = _over(shares.tree.queues[step].per_namespace, step, dimension, held, ask)
-            if refusal is not None:
-                found.append(msgspec.structs.replace(refusal, namespace=ask.namespace))
-        if found:
-            return _first_of(found)
-    return None
+    return _short(shares, ask, usage)
 
 
 def admission_refusal(
-    shares: Shares, ask: Ask, running: Iterable[Holding], within: frozenset[str], before: Usage
+    shares: Shares, ask: Ask, running: Iterable[Holding], within: frozenset[str], before: Iterable[Holding] = ()
 ) -> QueueRefusal | None:
     """Why a gang may not have pods yet; None if minima of gangs that stay leave room for its own.
 
@@ -103,30 +89,38 @@ def admission_refusal(
         ask: The gang.
         running: Gangs that hold something.
         within: Those of them that are within the entitlement of their queue, see :func:`gangs_within`.
-        before: Minima of gangs that were admitted, hold nothing yet, and come before it in order.
+        before: Gangs that were admitted, hold nothing yet, and come before it in order, charged for their minima.
     """
     refusal = queue_refusal(shares.tree, ask.queue, ask.namespace)
     if refusal is not None or not (ask.is_declared or shares.tree.differs.minimum_from_pods):
         return refusal
     staying = Usage(shares.tree)
+    for gang in before:
+        staying.charge(gang.queue, gang.charge, namespace=gang.namespace)
     for gang in running:
         if stays(shares, gang, ask, is_within_entitlement=gang.uid in within):
-            staying.charge(gang.queue, _counted(gang, shares.tree.differs))
+            staying.charge(gang.queue, _counted(gang, shares.tree.differs), namespace=gang.namespace)
+    refusal = _short(shares, ask, staying)
+    return None if refusal is None else msgspec.structs.replace(refusal, is_admission=True)
+
+
+def _short(shares: Shares, ask: Ask, counted: Usage) -> QueueRefusal | None:
+    """The first queue from the gang's up that has no room for it, by the first dimension that is short there."""
     for step in shares.tree.paths[ask.queue]:
         found: list[QueueRefusal] = []
         for dimension in in_order(ask.minimum):
-            held = staying.held(step, dimension) + before.held(step, dimension)
-            refusal = _over(shares.limits[step], step, dimension, held, ask)
+            leaving = counted.leaving(step, dimension)
+            refusal = _over(shares.limits[step], step, dimension, counted.held(step, dimension) + leaving, ask)
             if refusal is not None:
-                found.append(msgspec.structs.replace(refusal, is_admission=True))
+                found.append(msgspec.structs.replace(refusal, leaving=leaving))
+                continue
+            held = counted.of_namespace(step, ask.namespace, dimension)
+            refusal = _over(shares.tree.queues[step].per_namespace, step, dimension, held, ask)
+            if refusal is not None:
+                found.append(msgspec.structs.replace(refusal, namespace=ask.namespace))
         if found:
-            return _first_of(found)
+            return msgspec.structs.replace(found[0], others=tuple(other.dimension for other in found[1:]))
     return None
-
-
-def _first_of(found: Sequence[QueueRefusal]) -> QueueRefusal:
-    """The refusal for the first dimension that is short, with the names of the others."""
-    return msgspec.structs.replace(found[0], others=tuple(other.dimension for other in found[1:]))
 
 
 def _counted(gang: Holding, differs: Differences) -> Amounts:

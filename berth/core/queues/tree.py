@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.parity import OWN, Differences
-from berth.core.queues.validity import STATES, faults_of
-from berth.schemas.queues.queue import DEFAULT, ROOT, Queue
+from berth.core.queues.validity import faults_of
+from berth.schemas.queues.queue import DEFAULT, ROOT, STATES, Queue
 
 DEPTH_MAX: Final = 16
 """Most queues on a path, the root included."""
@@ -115,10 +115,9 @@ def tree_of(queues: Iterable[Queue], *, most: int = QUEUES_MAX, differs: Differe
         queue.name: queue for queue in sorted(given.values(), key=lambda one: (one.created, one.name))
     }
     counted = [name for name in known if name not in {ROOT, DEFAULT}]
-    own = {name: "; ".join(faults_of(queue)) for name, queue in known.items() if name != ROOT}
-    own |= dict.fromkeys(
-        counted[max(0, most - 2) :], f"the cell has more than {most} queues, and this is one of the youngest"
-    )
+    own = {name: faults_of(queue) for name, queue in known.items() if name != ROOT}
+    young = f"the cell has more than {most} queues, and this is one of the youngest"
+    own |= {name: [young] for name in counted[max(0, most - 2) :]}
     paths: dict[str, tuple[str, ...]] = {}
     broken: dict[str, str] = {}
     children: dict[str, list[str]] = {}
@@ -136,19 +135,22 @@ def tree_of(queues: Iterable[Queue], *, most: int = QUEUES_MAX, differs: Differe
     )
 
 
-def _path_of(name: str, known: Mapping[str, Queue], own: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+def _path_of(name: str, known: Mapping[str, Queue], own: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], str]:
     """Path of a queue to the root, or why it is not valid."""
     path: list[str] = []
     step = name
     while step != ROOT:
         if step in path:
             return (), f"a cycle of parents: {' > '.join([*path, step])}"
-        reason = own.get(step)
-        if reason is None:
+        faults = own.get(step)
+        if faults is None:
             step = path[-1]
-            reason = f"its parent {known[step].parent} does not exist"
-        if reason:
-            return (), reason if step == name else f"its ancestor {step} is not valid: {reason}"
+            faults = [f"its parent {known[step].parent} does not exist"]
+        if faults and step == name:
+            return (), "; ".join(faults)
+        if faults:
+            more = f"; and {len(faults) - 1} more" if len(faults) > 1 else ""
+            return (), f"its ancestor {step} is not valid: {faults[0]}{more}"
         path.append(step)
         if len(path) == DEPTH_MAX:
             return (), f"its path to the root has more than {DEPTH_MAX} queues: {' > '.join(path)}"

@@ -3,11 +3,8 @@
 from typing import Final
 
 from berth.core.queues.amounts import in_order, is_chips, number_of
-from berth.schemas.queues.queue import AMOUNT_MAX, CHIP, Queue
+from berth.schemas.queues.queue import AMOUNT_MAX, CHIP, PRIORITY_MAX, STATES, WEIGHT_MAX, Queue
 
-WEIGHT_MAX: Final = 65_535
-PRIORITY_MAX: Final = (1 << 31) - 1
-STATES: Final = ("Open", "Closing", "Closed", "Unknown")
 _AMOUNTS: Final = ("capability", "guarantee", "deserved", "per_namespace")
 
 

@@ -25,7 +25,7 @@ def placement(found: Shares, ask: Ask, *running: Holding) -> QueueRefusal | None
 
 
 def admission(found: Shares, ask: Ask, *running: Holding) -> QueueRefusal | None:
-    return admission_refusal(found, ask, running, gangs_within(found, running), Usage(found.tree))
+    return admission_refusal(found, ask, running, gangs_within(found, running))
 
 
 QUEUES = [
@@ -103,6 +103,16 @@ def test_admission_counts_minima_of_gangs_that_stay() -> None:
     refusal = admission(found, Ask("a", chips(5)), elastic)
     assert refusal is not None
     assert refusal.text() == f"gangs of queue a need at least 4 of 8 {NPU}; the job asks for 5"
+
+
+def test_admission_counts_who_was_admitted_before_and_the_limits_of_a_namespace() -> None:
+    found = shares(Queue("a", capability=chips(8), per_namespace=chips(4)))
+    before = [Holding("w", "a", chips(3), namespace="nlp")]
+    other = Ask("a", chips(4), namespace="web")
+    assert admission_refusal(found, other, (), frozenset(), before) is None
+    refusal = admission_refusal(found, Ask("a", chips(2), namespace="nlp"), (), frozenset(), before)
+    assert refusal is not None
+    assert refusal.text() == f"gangs of namespace nlp in queue a need at least 3 of 4 {NPU}; the job asks for 2"
 
 
 def test_a_queue_below_its_entitlement_is_admitted_while_others_have_its_chips() -> None:
