@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from berth.core.parity import OWN, REFERENCE, Differences, differs
-from berth.core.queues.admission import Ask, admission_refusal, gangs_within, placement_refusal
+from berth.core.queues.admission import Ask, Minima, placement_refusal
 from berth.core.queues.amounts import total, unit_of
 from berth.core.queues.charges import Holding, Usage, ranks_of_minimum
 from berth.core.queues.fair import fair_shares, is_beyond_fair
@@ -256,16 +256,18 @@ def _admissions(shares: Shares, jobs: Sequence[Job]) -> dict[str, Any]:
     """Whether each PodGroup that is pending is admitted, and what is short."""
     chosen = shares.tree.differs
     running: list[Holding] = []
-    before: list[Holding] = []
+    admitted: list[tuple[str, Amounts]] = []
     for job in jobs:
         minimum = counted_minimum(job.held, job.minimum, is_due=job.is_due, differs=chosen)
         if minimum is None and chosen.minimum_from_pods:
             minimum = job.first
         if job.phase == "Inqueue":
-            before.append(Holding(job.name, job.queue, minimum or {}))
+            admitted.append((job.queue, minimum or {}))
         elif job.phase == "Running":
             running.append(Holding(job.name, job.queue, job.held, minimum, priority=job.priority, start=job.created))
-    within = gangs_within(shares, running)
+    minima = Minima(shares, running)
+    for queue, amounts in admitted:
+        minima.admit(queue, amounts)
     found: dict[str, Any] = {"enqueueable": {}, "lacking": {}}
     for job in jobs:
         if job.phase != "Pending" or job.queue not in shares.tree.queues:
@@ -277,7 +279,7 @@ def _admissions(shares: Shares, jobs: Sequence[Job]) -> dict[str, Any]:
             may_displace=True,
             is_declared=job.minimum is not None,
         )
-        refusal = admission_refusal(shares, ask, running, within, before)
+        refusal = minima.refusal(ask)
         found["enqueueable"][job.name] = refusal is None
         if refusal is not None and refusal.dimension:
             found["lacking"][job.name] = [refusal.dimension, *refusal.others]

@@ -6,7 +6,7 @@ What it says of victims (``candidates``, ``allowed``, ``fits_alone``, ``best``) 
 from collections.abc import Sequence
 from fractions import Fraction
 
-from berth.core.queues.admission import Ask, admission_refusal, gangs_within, placement_refusal
+from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.order import leaves_in_order
 from berth.core.queues.refusals import QueueRefusal
@@ -44,7 +44,7 @@ def compare_queues_ours(line: Line, _settings: Settings) -> Answer:
         expected = {name: _fraction(parts) for name, parts in result[field].items()}
         differences += differ(field, expected, {name: got_of(shares, usage, name) for name in leaves})
     differences += differ("within", sorted(result["within"]), sorted(within))
-    return Answer(differences + _refusals(line, shares, gangs, within))
+    return Answer(differences + _refusals(line, shares, gangs))
 
 
 def _fraction(parts: Sequence[int] | None) -> object:
@@ -66,7 +66,7 @@ def _holding(gang: Line) -> Holding:
     )
 
 
-def _refusals(line: Line, shares: Shares, gangs: Sequence[Holding], within: frozenset[str]) -> Differences:
+def _refusals(line: Line, shares: Shares, gangs: Sequence[Holding]) -> Differences:
     asking, result = line["preemptor"], line["result"]
     ask = Ask(
         asking["queue"],
@@ -74,7 +74,7 @@ def _refusals(line: Line, shares: Shares, gangs: Sequence[Holding], within: froz
         priority=asking["priority"],
         may_displace=not asking["never"],
     )
-    admission = admission_refusal(shares, ask, gangs, within)
+    admission = Minima(shares, gangs).refusal(ask)
     placement = placement_refusal(shares, Usage(shares.tree, gangs), ask)
     return _differ("admission", result["admission"], admission) + _differ("placement", result["placement"], placement)
 

@@ -2,13 +2,15 @@
 
 import random
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.queues.admission import Ask, placement_refusal
+from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
+from berth.core.queues.amounts import is_within, judged
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.order import leaves_in_order, next_leaf
-from berth.core.queues.shares import shares_of
+from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.split import Entry, split
 from berth.core.queues.tree import Tree, tree_of
 from berth.schemas.queues.queue import ROOT, Queue
@@ -149,7 +151,8 @@ def test_the_first_of_all_leaves_has_the_next_turn(
     order = leaves_in_order(shares, usage)
     assert sorted(order) == sorted(tree.leaves())
     for at in range(len(order)):
-        assert next_leaf(shares, usage, order[at:]) == order[at]
+        awake = {step for name in order[at:] for step in tree.paths[name]}
+        assert next_leaf(shares, usage, awake) == order[at]
 
 
 @given(forests(), st.lists(st.tuples(st.integers(0, 9), AMOUNTS), max_size=6), st.randoms(use_true_random=False))
@@ -165,6 +168,60 @@ def test_charges_are_free_of_order_and_can_be_taken_back(
     for gang in gangs:
         usage.charge(gang.queue, gang.charge, times=-1)
     assert not any(sums(usage, tree).values())
+
+
+def stays(shares: Shares, gang: Holding, ask: Ask, *, is_within_entitlement: bool) -> bool:
+    """Whether one running gang counts against one that asks, stated for the two alone."""
+    if gang.is_leaving:
+        return False
+    if gang.is_critical or not gang.is_preemptable or not ask.may_displace:
+        return True
+    if gang.queue == ask.queue:
+        return gang.priority >= ask.priority
+    if is_within_entitlement or not shares.tree.is_reclaimable(gang.queue):
+        return True
+    mine, _ = shares.tree.branches(ask.queue, gang.queue)
+    return not all(is_within(ask.minimum, shares.entitlements[step], judged(ask.minimum)) for step in mine)
+
+
+@st.composite
+def holdings(draw: st.DrawFn) -> list[Holding]:
+    return [
+        Holding(
+            f"g{at}",
+            f"q{draw(st.integers(0, 9))}",
+            draw(AMOUNTS),
+            priority=draw(st.integers(0, 2)),
+            start=at,
+            is_leaving=draw(st.booleans()),
+            is_preemptable=draw(st.integers(0, 3)) > 0,
+            is_critical=draw(st.integers(0, 3)) == 0,
+        )
+        for at in range(draw(st.integers(0, 8)))
+    ]
+
+
+@given(forests(), CAPACITY, holdings(), st.integers(0, 7), AMOUNTS, st.integers(0, 2), st.booleans())
+def test_admission_counts_each_gang_that_stays_along_the_path(
+    queues: list[Queue],
+    capacity: dict[str, int],
+    gangs: list[Holding],
+    number: int,
+    minimum: dict[str, int],
+    priority: int,
+    may_displace: bool,  # noqa: FBT001
+) -> None:
+    shares = shares_of(tree_of(queues), capacity)
+    ask = Ask(f"q{number}", minimum, priority=priority, may_displace=may_displace)
+    within = gangs_within(shares, gangs)
+    staying = Usage(
+        shares.tree,
+        [gang for gang in gangs if stays(shares, gang, ask, is_within_entitlement=gang.uid in within)],
+    )
+    expected, got = placement_refusal(shares, staying, ask), Minima(shares, gangs).refusal(ask)
+    assert (expected is None) == (got is None)
+    if expected is not None and got is not None:
+        assert expected == msgspec.structs.replace(got, is_admission=False)
 
 
 def sums(usage: Usage, tree: Tree) -> dict[tuple[str, str], int]:

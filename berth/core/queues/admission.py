@@ -4,12 +4,12 @@ Both are functions of what is given. Admission counts minima of gangs that stay,
 others have borrowed could otherwise never ask for them back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from berth.core.parity import Differences
-from berth.core.queues.amounts import in_order, is_within, judged, plus
+from berth.core.queues.amounts import add, in_order, is_within, judged, plus, total
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.refusals import Code, QueueRefusal
 from berth.core.queues.shares import Shares
@@ -76,46 +76,94 @@ def placement_refusal(shares: Shares, usage: Usage, ask: Ask) -> QueueRefusal | 
     refusal = queue_refusal(shares.tree, ask.queue, ask.namespace)
     if refusal is not None:
         return refusal
-    return _short(shares, ask, usage)
+    return _short(shares, ask, usage.held, usage.leaving, usage.of_namespace)
 
 
-def admission_refusal(
-    shares: Shares, ask: Ask, running: Iterable[Holding], within: frozenset[str], before: Iterable[Holding] = ()
-) -> QueueRefusal | None:
-    """Why a gang may not have pods yet; None if minima of gangs that stay leave room for its own.
+class Minima:
+    """What counts for admission: minima of gangs that stay, and of those that were admitted.
 
-    Args:
-        shares: Limits and entitlements.
-        ask: The gang.
-        running: Gangs that hold something.
-        within: Those of them that are within the entitlement of their queue, see :func:`gangs_within`.
-        before: Gangs that were admitted, hold nothing yet, and come before it in order, charged for their minima.
+    A running gang stays unless the one that asks could displace it some day. It could if it may displace any, the
+    running one is preemptable and not critical, and is in the same queue with a lower priority; or is in another one,
+    which is reclaimable, is not within its entitlement, and the one that asks alone fits the entitlements of its own
+    queue and of those above up to where the paths of both fork. What counts against the limit of a namespace in a queue
+    is all of it. Gangs that are leaving count nowhere.
+
+    An answer takes time by the depth of the tree and the priorities in the queue, not by the number of gangs.
     """
-    refusal = queue_refusal(shares.tree, ask.queue, ask.namespace)
-    if refusal is not None or not (ask.is_declared or shares.tree.differs.minimum_from_pods):
-        return refusal
-    staying = Usage(shares.tree)
-    for gang in before:
-        staying.charge(gang.queue, gang.charge, namespace=gang.namespace)
-    for gang in running:
-        if stays(shares, gang, ask, is_within_entitlement=gang.uid in within):
-            staying.charge(gang.queue, _counted(gang, shares.tree.differs), namespace=gang.namespace)
-    refusal = _short(shares, ask, staying)
-    return None if refusal is None else msgspec.structs.replace(refusal, is_admission=True)
+
+    def __init__(self, shares: Shares, running: Sequence[Holding]) -> None:
+        """Minima of gangs that hold something.
+
+        Args:
+            shares: Limits and entitlements.
+            running: The gangs.
+        """
+        self._shares = shares
+        self._all = Usage(shares.tree)
+        self._displaceable = Usage(shares.tree)
+        """Gangs that others may displace, who borrow."""
+        self._own: dict[str, dict[int, Amounts]] = {}
+        """Gangs of each queue that those of higher priority may displace, by priority."""
+        within = gangs_within(shares, running)
+        for gang in running:
+            if not gang.is_leaving:
+                self._add(gang, borrows=gang.uid not in within)
+
+    def _add(self, gang: Holding, *, borrows: bool) -> None:
+        tree, minimum = self._shares.tree, _counted(gang, self._shares.tree.differs)
+        self._all.charge(gang.queue, minimum, namespace=gang.namespace)
+        if gang.is_critical or not gang.is_preemptable or not tree.differs.counts_what_stays:
+            return
+        add(self._own.setdefault(gang.queue, {}).setdefault(gang.priority, {}), minimum)
+        if borrows and tree.is_reclaimable(gang.queue):
+            self._displaceable.charge(gang.queue, minimum)
+
+    def admit(self, queue: str, minimum: Amounts, *, namespace: str = "") -> None:
+        """Count a gang that was admitted and holds nothing yet, for those that come after it."""
+        self._all.charge(queue, minimum, namespace=namespace)
+
+    def refusal(self, ask: Ask) -> QueueRefusal | None:
+        """Why a gang may not have pods yet; None if what counts leaves room for its minimum."""
+        shares, tree = self._shares, self._shares.tree
+        refusal = queue_refusal(tree, ask.queue, ask.namespace)
+        if refusal is not None or not (ask.is_declared or tree.differs.minimum_from_pods):
+            return refusal
+        path, counted = tree.paths[ask.queue], judged(ask.minimum)
+        fitting = 0
+        while fitting < len(path) - 1 and is_within(ask.minimum, shares.entitlements[path[fitting]], counted):
+            fitting += 1
+        lower = total(amounts for priority, amounts in self._own.get(ask.queue, {}).items() if priority < ask.priority)
+
+        def held(step: str, dimension: str) -> int:
+            found = self._all.held(step, dimension)
+            if not ask.may_displace:
+                return found
+            fork = path[min(path.index(step), fitting)]
+            borrowed = self._displaceable.held(fork, dimension) - self._displaceable.held(ask.queue, dimension)
+            return found - lower.get(dimension, 0) - borrowed
+
+        refusal = _short(shares, ask, held, self._all.leaving, self._all.of_namespace)
+        return None if refusal is None else msgspec.structs.replace(refusal, is_admission=True)
 
 
-def _short(shares: Shares, ask: Ask, counted: Usage) -> QueueRefusal | None:
+def _short(
+    shares: Shares,
+    ask: Ask,
+    held: Callable[[str, str], int],
+    leaving: Callable[[str, str], int],
+    of_namespace: Callable[[str, str, str], int],
+) -> QueueRefusal | None:
     """The first queue from the gang's up that has no room for it, by the first dimension that is short there."""
     for step in shares.tree.paths[ask.queue]:
         found: list[QueueRefusal] = []
         for dimension in in_order(ask.minimum):
-            leaving = counted.leaving(step, dimension)
-            refusal = _over(shares.limits[step], step, dimension, counted.held(step, dimension) + leaving, ask)
+            aside = leaving(step, dimension)
+            refusal = _over(shares.limits[step], step, dimension, held(step, dimension) + aside, ask)
             if refusal is not None:
-                found.append(msgspec.structs.replace(refusal, leaving=leaving))
+                found.append(msgspec.structs.replace(refusal, leaving=aside))
                 continue
-            held = counted.of_namespace(step, ask.namespace, dimension)
-            refusal = _over(shares.tree.queues[step].per_namespace, step, dimension, held, ask)
+            own = of_namespace(step, ask.namespace, dimension)
+            refusal = _over(shares.tree.queues[step].per_namespace, step, dimension, own, ask)
             if refusal is not None:
                 found.append(msgspec.structs.replace(refusal, namespace=ask.namespace))
         if found:
@@ -124,7 +172,7 @@ def _short(shares: Shares, ask: Ask, counted: Usage) -> QueueRefusal | None:
 
 
 def _counted(gang: Holding, differs: Differences) -> Amounts:
-    """What counts of a gang that stays: its minimum. The reference counts nothing of one that declares none."""
+    """What counts of a gang: its minimum. The reference counts nothing of one that declares none."""
     if gang.minimum is not None:
         return gang.minimum
     return gang.charge if differs.minimum_from_pods else {}
@@ -155,24 +203,3 @@ def gangs_within(shares: Shares, gangs: Iterable[Holding]) -> frozenset[str]:
             taken[gang.queue] = with_it
             found.add(gang.uid)
     return frozenset(found)
-
-
-def stays(shares: Shares, gang: Holding, ask: Ask, *, is_within_entitlement: bool) -> bool:
-    """Whether a running gang holds what it has against one that asks: the other could never displace it.
-
-    Args:
-        shares: Entitlements.
-        gang: The running gang.
-        ask: The gang that asks.
-        is_within_entitlement: Whether the running gang is within the entitlement of its queue.
-    """
-    if gang.is_leaving or not shares.tree.differs.counts_what_stays:
-        return not gang.is_leaving
-    if gang.is_critical or not gang.is_preemptable or not ask.may_displace:
-        return True
-    if gang.queue == ask.queue:
-        return gang.priority >= ask.priority
-    if is_within_entitlement or not shares.tree.is_reclaimable(gang.queue):
-        return True
-    mine, _ = shares.tree.branches(ask.queue, gang.queue)
-    return not all(is_within(ask.minimum, shares.entitlements[step], judged(ask.minimum)) for step in mine)

@@ -7,7 +7,7 @@ import msgspec
 
 from berth.core.queues.amounts import add
 from berth.core.queues.tree import Tree
-from berth.schemas.queues.queue import AMOUNT_MAX, CHIP, CPU, MEMORY, Amounts
+from berth.schemas.queues.queue import CHIP, CPU, MEMORY, Amounts
 
 
 class PodRequest(NamedTuple):
@@ -92,7 +92,7 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class Usage:
-    """What each queue of a tree holds with those below it. Sums saturate in the answers, not in what is kept.
+    """What each queue of a tree holds with those below it: exact sums, whatever their size.
 
     Attributes:
         tree: The queues.
@@ -132,15 +132,15 @@ class Usage:
 
     def held(self, queue: str, dimension: str) -> int:
         """What a queue holds of a dimension, without gangs that are leaving."""
-        return min(AMOUNT_MAX, self._held.get(queue, {}).get(dimension, 0))
+        return self._held.get(queue, {}).get(dimension, 0)
 
     def leaving(self, queue: str, dimension: str) -> int:
         """What gangs of a queue that are leaving still hold of a dimension."""
-        return min(AMOUNT_MAX, self._leaving.get(queue, {}).get(dimension, 0))
+        return self._leaving.get(queue, {}).get(dimension, 0)
 
     def of_namespace(self, queue: str, namespace: str, dimension: str) -> int:
         """What gangs of a namespace hold in a queue that limits namespaces, leaving ones included."""
-        return min(AMOUNT_MAX, self._by_namespace.get((queue, namespace), {}).get(dimension, 0))
+        return self._by_namespace.get((queue, namespace), {}).get(dimension, 0)
 
 
 def _count(sums: Amounts, charge: Mapping[str, int], times: int) -> None:

@@ -1,6 +1,6 @@
 """Order between queues: which leaf queue has the next turn, by how the branches of the tree stand."""
 
-from collections.abc import Collection
+from collections.abc import Container
 from functools import cmp_to_key
 
 from berth.core.queues.charges import Usage
@@ -35,23 +35,22 @@ def leaves_in_order(shares: Shares, usage: Usage) -> list[str]:
     return found
 
 
-def next_leaf(shares: Shares, usage: Usage, awake: Collection[str]) -> str | None:
+def next_leaf(shares: Shares, usage: Usage, awake: Container[str]) -> str | None:
     """The leaf queue that has the next turn; None without one.
 
     Args:
         shares: Entitlements.
         usage: What queues hold, what was given in this round included.
-        awake: Valid leaf queues that have a gang to try.
+        awake: Valid queues that have a gang to try, in them or below.
     """
     tree = shares.tree
     if not tree.differs.branch_priority:
         return next((name for name in _by_leaf(shares, usage) if name in awake), None)
-    above = {step for name in awake for step in tree.paths[name]}
-    if not above:
+    if ROOT not in awake:
         return None
     name = ROOT
     while name in tree.children:
-        awake_below = [child for child in tree.children[name] if child in above]
+        awake_below = [child for child in tree.children[name] if child in awake]
         name = min(awake_below, key=lambda child: rank_of(shares, usage, child))
     return name
 

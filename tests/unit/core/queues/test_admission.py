@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.queues.admission import Ask, admission_refusal, gangs_within, placement_refusal, stays
+from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
 from berth.core.queues.charges import Holding, PodRequest, Usage, charge_of, ranks_of_minimum
 from berth.core.queues.refusals import QueueRefusal
 from berth.core.queues.shares import Shares, shares_of
@@ -25,7 +25,7 @@ def placement(found: Shares, ask: Ask, *running: Holding) -> QueueRefusal | None
 
 
 def admission(found: Shares, ask: Ask, *running: Holding) -> QueueRefusal | None:
-    return admission_refusal(found, ask, running, gangs_within(found, running))
+    return Minima(found, running).refusal(ask)
 
 
 QUEUES = [
@@ -107,10 +107,10 @@ def test_admission_counts_minima_of_gangs_that_stay() -> None:
 
 def test_admission_counts_who_was_admitted_before_and_the_limits_of_a_namespace() -> None:
     found = shares(Queue("a", capability=chips(8), per_namespace=chips(4)))
-    before = [Holding("w", "a", chips(3), namespace="nlp")]
-    other = Ask("a", chips(4), namespace="web")
-    assert admission_refusal(found, other, (), frozenset(), before) is None
-    refusal = admission_refusal(found, Ask("a", chips(2), namespace="nlp"), (), frozenset(), before)
+    minima = Minima(found, [])
+    minima.admit("a", chips(3), namespace="nlp")
+    assert minima.refusal(Ask("a", chips(4), namespace="web")) is None
+    refusal = minima.refusal(Ask("a", chips(2), namespace="nlp"))
     assert refusal is not None
     assert refusal.text() == f"gangs of namespace nlp in queue a need at least 3 of 4 {NPU}; the job asks for 2"
 
@@ -131,14 +131,27 @@ def test_a_queue_below_its_entitlement_is_admitted_while_others_have_its_chips()
         (Holding("g", "a", chips(2), is_critical=True), True),
         (Holding("g", "a", chips(2), is_preemptable=False), True),
         (Holding("g", "a", chips(2), is_leaving=True), False),
-        (Holding("g", "kept", chips(2)), True),
+        (Holding("g", "kept", chips(12)), True),
         (Holding("g", "gone", chips(2)), False),
     ],
 )
 def test_a_gang_stays_unless_the_new_one_could_displace_it(gang: Holding, does: bool) -> None:  # noqa: FBT001
-    found = shares(Queue("a"), Queue("kept", reclaimable=False))
-    ask = Ask("a", chips(2), priority=1, may_displace=True)
-    assert stays(found, gang, ask, is_within_entitlement=False) is does
+    found = shares(Queue(ROOT, capability=chips(8)), Queue("a"), Queue("kept", reclaimable=False))
+    refusal = admission(found, Ask("a", chips(8), priority=1, may_displace=True), gang)
+    assert (refusal is not None) is does
+
+
+def test_a_gang_of_the_own_queue_that_borrows_stays_by_its_priority() -> None:
+    found = shares(Queue(ROOT, capability=chips(16)), Queue("a"), Queue("b"))
+    ask = Ask("a", chips(6), priority=1, may_displace=True)
+    assert admission(found, ask, Holding("g", "a", chips(12), priority=2)) is not None
+    assert admission(found, ask, Holding("g", "a", chips(12))) is None
+
+
+def test_gangs_of_higher_priority_are_within_first() -> None:
+    found = shares(Queue("a"), Queue("b"))
+    gangs = [Holding("early", "a", chips(6), start=1), Holding("high", "a", chips(4), priority=1, start=2)]
+    assert gangs_within(found, gangs) == {"high"}
 
 
 def test_small_gangs_behind_a_large_one_may_be_within() -> None:

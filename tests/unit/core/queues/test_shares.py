@@ -106,12 +106,19 @@ def test_share_and_borrowed_are_exact() -> None:
     assert share_of(found, usage, "b") == Fraction(3, 2)
     assert share_of(found, usage, DEFAULT) is None
     assert borrowed_of(found, usage, "b") == Fraction(2, 16)
+    assert borrowed_of(found, usage_of(found, a=14), "a") == Fraction(2, 16 * 3)
 
 
 def test_entitled_queues_come_before_borrowers() -> None:
     found = shares(Queue("a", weight=3), Queue("b"), Queue(DEFAULT, weight=4))
     assert leaves_in_order(found, usage_of(found, a=5, b=3)) == [DEFAULT, "a", "b"]
     assert leaves_in_order(found, usage_of(found, a=12, b=3, default=1)) == [DEFAULT, "b", "a"]
+
+
+def test_a_queue_at_its_entitlement_is_a_borrower_of_nothing() -> None:
+    found = shares(Queue("a", created=5))
+    assert leaves_in_order(found, usage_of(found, a=15)) == ["a", DEFAULT]
+    assert leaves_in_order(found, usage_of(found, a=16)) == [DEFAULT, "a"]
 
 
 def test_the_priority_of_a_leaf_counts_at_its_fork_alone() -> None:
@@ -123,8 +130,8 @@ def test_the_priority_of_a_leaf_counts_at_its_fork_alone() -> None:
 def test_the_next_turn_is_of_a_leaf_with_gangs_that_are_awake() -> None:
     found = shares(Queue("a"), Queue("a1", parent="a"), Queue("a2", parent="a"), Queue("b"))
     usage = usage_of(found, a1=1)
-    assert next_leaf(found, usage, {"a1", "a2"}) == "a2"
-    assert next_leaf(found, usage, {"a1", "b"}) == "b"
+    assert next_leaf(found, usage, {ROOT, "a", "a1", "a2"}) == "a2"
+    assert next_leaf(found, usage, {ROOT, "a", "a1", "b"}) == "b"
     assert next_leaf(found, usage, ()) is None
 
 
