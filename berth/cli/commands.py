@@ -111,6 +111,23 @@ COMMANDS: Final = (
         " there.",
     ),
     Command(
+        "queues",
+        "queues.show:show_queues",
+        "Show queues of a file as a tree: state, entitlement, limit, what is kept free, and who may use them.",
+        (
+            Command(
+                "show",
+                "queues.show:show_queues",
+                "Show queues of a file as a tree: state, entitlement, limit, what is kept free, and who may use them.",
+            ),
+            Command(
+                "check",
+                "queues.check:check_queues",
+                "Check queues of a file: what is wrong with them, and which a namespace may use. Nothing is changed.",
+            ),
+        ),
+    ),
+    Command(
         "explain",
         "jobs.explain:explain_job",
         "Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.",

@@ -25,6 +25,7 @@ SLOW = {
     "anonymisation": 15,
     "yaml": 40,
     "manifest": 30,
+    "queues": 30,
     "topology": 30,
     "cluster-text": 40,
     "kubeconfig": 40,
