@@ -182,6 +182,9 @@ ENDPOINTS: Final = (
         media=EVENTS,
         query=(
             Field("after", "Position after which to begin; 0 for the oldest event.", {"type": "integer", "minimum": 0}),
+            Field(
+                "uid", "Only events of the job with this uid; the stream ends after the last one, with `over`.", _TEXT
+            ),
             Field("follow", "`false`: end after the stored events.", {"type": "boolean", "default": True}),
         ),
         errors=(HTTPStatus.BAD_REQUEST, HTTPStatus.GONE),

@@ -17,13 +17,14 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.logs import LogLimit
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.programs.events import EventsReply
+from berth.schemas.programs.events import EventsReply, JobEvent
 from berth.schemas.programs.operations import OPERATIONS, Operation
 from berth.schemas.programs.replies import (
     CancelReply,
     ErrorReply,
     ExplainReply,
     JobState,
+    Rank,
     RightsReply,
     StatusReply,
     SubmitManyReply,
@@ -247,7 +248,22 @@ class Operations:
     async def _status(self, data: bytes, identity: str) -> StatusReply:
         asked = decoded(data, StatusRequest)
         self._access.check(identity, "read", asked.namespace)
-        return StatusReply(job=await self._job(asked))
+        job = await self._job(asked)
+        if job.phase in OVER and job.attempt and not job.ranks:
+            job = msgspec.structs.replace(job, ranks=await self._last_ranks(job))
+        return StatusReply(job=job)
+
+    async def _last_ranks(self, job: JobState) -> list[Rank]:
+        """Where the pods of a job that is over were last, by its events; empty if these are not kept."""
+        subject = self._bus.subjects.event_job(job.namespace, job.name)
+        for stored in reversed(await self._bus.read(StreamName.EVENTS, filters=[subject])):
+            try:
+                event = msgspec.json.decode(stored.data, type=JobEvent)
+            except (msgspec.MsgspecError, UnicodeError):
+                continue
+            if event.uid == job.uid and event.phase == "placed":
+                return event.ranks
+        return []
 
     async def _explain(self, data: bytes, identity: str) -> ExplainReply:
         asked = decoded(data, ExplainRequest)
