@@ -189,7 +189,7 @@ ENDPOINTS: Final = (
             Field(
                 "uid", "Only events of the job with this uid; the stream ends after the last one, with `over`.", _TEXT
             ),
-            Field("follow", "`false`: end after the stored events.", {"type": "boolean", "default": True}),
+            Field("follow", "`false`: end after the stored events. Default: `true`.", {"type": "boolean"}),
         ),
         errors=(HTTPStatus.BAD_REQUEST, HTTPStatus.GONE),
     ),

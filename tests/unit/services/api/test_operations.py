@@ -1,4 +1,7 @@
-"""Every operation of the service for programs: its replies, and what it says of wrong requests."""
+"""Every operation of the service for programs: its replies, and what it says of wrong requests.
+
+Longer than 400 lines because every operation is asked here, of one service.
+"""
 
 import re
 from collections.abc import Callable
@@ -12,8 +15,6 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import StreamName
-from berth.services.api.config import ApiConfig, Grant
-from berth.services.api.config import ApiConfig, Grant
 from tests.support.cells import a_job
 from tests.support.fake_bus import FakeBus, FakeFollower
 from tests.support.programs import Programs, events_in, job_file, programs
@@ -421,137 +422,3 @@ async def test_a_job_that_was_cancelled_while_it_waited_has_no_ranks() -> None:
 async def test_the_code_tells_a_typo_from_a_shape_that_can_never_fit(spec: dict[str, Any], code: str) -> None:
     async with programs() as told:
         assert (await told.submit(**spec))["code"] == code
-
-
-async def test_a_job_that_is_over_has_the_ranks_that_it_had_last() -> None:
-    async with programs() as told:
-        await told.lived("one")
-        job = (await told.ask("status", {"namespace": "default", "name": "one"}))["job"]
-        assert (job["phase"], [(one["rank"], one["chips"]) for one in job["ranks"]]) == ("succeeded", [(0, list(range(8)))])
-
-
-async def test_a_job_that_was_cancelled_while_it_waited_has_no_ranks() -> None:
-    async with programs(nodes=1) as told:
-        await told.submit(product="module910bx8", chips=8, replicas=2)
-        await told.turns(2)
-        await told.ask("cancel", {"namespace": "team", "name": "train"})
-        await told.turns(2)
-        job = (await told.ask("status", {"namespace": "team", "name": "train"}))["job"]
-        assert (job["phase"], job["ranks"]) == ("cancelled", [])
-
-
-@pytest.mark.parametrize(
-    ("spec", "code"),
-    [
-        ({"product": "module910bx8", "chips": 9}, "job-shape"),
-        ({"product": "modul910bx8", "chips": 8}, "invalid-request"),
-        ({"product": "module910bx8", "chip": 8}, "invalid-request"),
-        ({"product": "module910bx8", "chips": 8, "minAvailable": 5}, "invalid-request"),
-    ],
-)
-async def test_the_code_tells_a_typo_from_a_shape_that_can_never_fit(spec: dict[str, object], code: str) -> None:
-    async with programs() as told:
-        assert (await told.submit(**spec))["code"] == code
-
-
-async def test_of_several_jobs_each_is_stored_or_refused_by_itself() -> None:
-    async with programs() as told:
-        jobs = [job_file("a", uid="u-a"), {"kind": "Job"}, job_file("b", uid="u-b", product="module910bx8", chips=9)]
-        reply = await told.ask("submit-many", {"jobs": [*jobs, job_file("c", uid="u-c"), job_file("a", uid="u-x")]})
-        found = [(one["ok"], one["name"], one["code"]) for one in reply["results"]]
-        assert found[:4] == [
-            (True, "a", ""),
-            (False, "", "invalid-request"),
-            (False, "b", "job-shape"),
-            (True, "c", ""),
-        ]
-        assert reply["results"][1]["error"].startswith("jobs[1].apiVersion is missing")
-        assert reply["stored"] == sum(one["ok"] for one in reply["results"])
-        await told.turns(2)
-        again = await told.ask("submit-many", {"jobs": [jobs[0]]})
-        assert again["results"][0] | {"duplicate": True} == reply["results"][0] | {"duplicate": True}
-        assert again["results"][0]["duplicate"]
-
-
-@pytest.mark.parametrize("jobs", [[], [job_file()] * 101, {}, None])
-async def test_no_jobs_and_too_many_are_refused_as_a_whole(jobs: object) -> None:
-    async with programs() as told:
-        reply = await told.ask("submit-many", {"jobs": jobs})
-        assert (reply["ok"], reply["code"]) == (False, "invalid-request")
-        assert await stored_requests(told) == []
-
-
-async def test_each_of_several_jobs_needs_the_right_to_its_namespace() -> None:
-    async with programs(is_started=False) as told:
-        grants = [Grant(identity="one", role="submit", namespaces=["team"])]
-        await told.start(ApiConfig(access="grants", grants=grants))
-        jobs = [job_file("a"), job_file("b", namespace="lab", uid="u-2")]
-        reply = await told.ask("submit-many", {"jobs": jobs}, identity="one")
-        assert [(one["ok"], one["code"]) for one in reply["results"]] == [(True, ""), (False, "denied")]
-
-
-async def test_a_job_that_is_over_has_the_ranks_that_it_had_last() -> None:
-    async with programs() as told:
-        await told.lived("one")
-        job = (await told.ask("status", {"namespace": "default", "name": "one"}))["job"]
-        assert (job["phase"], [(one["rank"], one["chips"]) for one in job["ranks"]]) == ("succeeded", [(0, list(range(8)))])
-
-
-async def test_a_job_that_was_cancelled_while_it_waited_has_no_ranks() -> None:
-    async with programs(nodes=1) as told:
-        await told.submit(product="module910bx8", chips=8, replicas=2)
-        await told.turns(2)
-        await told.ask("cancel", {"namespace": "team", "name": "train"})
-        await told.turns(2)
-        job = (await told.ask("status", {"namespace": "team", "name": "train"}))["job"]
-        assert (job["phase"], job["ranks"]) == ("cancelled", [])
-
-
-@pytest.mark.parametrize(
-    ("spec", "code"),
-    [
-        ({"product": "module910bx8", "chips": 9}, "job-shape"),
-        ({"product": "modul910bx8", "chips": 8}, "invalid-request"),
-        ({"product": "module910bx8", "chip": 8}, "invalid-request"),
-        ({"product": "module910bx8", "chips": 8, "minAvailable": 5}, "invalid-request"),
-    ],
-)
-async def test_the_code_tells_a_typo_from_a_shape_that_can_never_fit(spec: dict[str, object], code: str) -> None:
-    async with programs() as told:
-        assert (await told.submit(**spec))["code"] == code
-
-
-async def test_of_several_jobs_each_is_stored_or_refused_by_itself() -> None:
-    async with programs() as told:
-        jobs = [job_file("a", uid="u-a"), {"kind": "Job"}, job_file("b", uid="u-b", product="module910bx8", chips=9)]
-        reply = await told.ask("submit-many", {"jobs": [*jobs, job_file("c", uid="u-c"), job_file("a", uid="u-x")]})
-        found = [(one["ok"], one["name"], one["code"]) for one in reply["results"]]
-        assert found[:4] == [
-            (True, "a", ""),
-            (False, "", "invalid-request"),
-            (False, "b", "job-shape"),
-            (True, "c", ""),
-        ]
-        assert reply["results"][1]["error"].startswith("jobs[1].apiVersion is missing")
-        assert reply["stored"] == sum(one["ok"] for one in reply["results"])
-        await told.turns(2)
-        again = await told.ask("submit-many", {"jobs": [jobs[0]]})
-        assert again["results"][0] | {"duplicate": True} == reply["results"][0] | {"duplicate": True}
-        assert again["results"][0]["duplicate"]
-
-
-@pytest.mark.parametrize("jobs", [[], [job_file()] * 101, {}, None])
-async def test_no_jobs_and_too_many_are_refused_as_a_whole(jobs: object) -> None:
-    async with programs() as told:
-        reply = await told.ask("submit-many", {"jobs": jobs})
-        assert (reply["ok"], reply["code"]) == (False, "invalid-request")
-        assert await stored_requests(told) == []
-
-
-async def test_each_of_several_jobs_needs_the_right_to_its_namespace() -> None:
-    async with programs(is_started=False) as told:
-        grants = [Grant(identity="one", role="submit", namespaces=["team"])]
-        await told.start(ApiConfig(access="grants", grants=grants))
-        jobs = [job_file("a"), job_file("b", namespace="lab", uid="u-2")]
-        reply = await told.ask("submit-many", {"jobs": jobs}, identity="one")
-        assert [(one["ok"], one["code"]) for one in reply["results"]] == [(True, ""), (False, "denied")]
