@@ -42,9 +42,15 @@ _LOOKED_AT_MAX: Final = 5_000
 """Most entries that are looked at for a page."""
 _KEPT_MAX: Final = 256
 """Most pages of a state that are kept."""
-_OBJECTS_A_TOKEN: Final = 8
+_MADE_A_TOKEN: Final = 8
 _LINES_A_TOKEN: Final = 100
 """Entries of a page that cost a token: those that are made for it, and those that are there."""
+_LOOKED_AT_A_TOKEN: Final = 500
+"""Entries that are looked at for a page."""
+_NODES_A_TOKEN: Final = 1_000
+"""Nodes of the cell, where their chips are counted."""
+_FAULTY_A_TOKEN: Final = 100
+"""Nodes with faults, where these are put into groups."""
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Request)
@@ -96,17 +102,17 @@ class Lists:
     def steps(self) -> Mapping[str, Callable[[bytes, str], Awaitable[Page]]]:
         """The operations."""
         return {
-            "jobs": self._step("jobs", JobsRequest, self._list_jobs, _LINES_A_TOKEN),
-            "nodes": self._step("nodes", NodesRequest, self._list_nodes, _OBJECTS_A_TOKEN),
-            "usage": self._step("usage", UsageRequest, self._usage, _LINES_A_TOKEN),
-            "leaves": self._step("leaves", PlacesRequest, self._list_leaves, _LINES_A_TOKEN),
-            "superpods": self._step("superpods", PlacesRequest, self._list_superpods, _LINES_A_TOKEN),
-            "faults": self._step("faults", FaultsRequest, self._list_faults, _OBJECTS_A_TOKEN),
-            "drains": self._step("drains", DrainsRequest, self._list_drains, _OBJECTS_A_TOKEN),
+            "jobs": self._step("jobs", JobsRequest, self._list_jobs),
+            "nodes": self._step("nodes", NodesRequest, self._list_nodes),
+            "usage": self._step("usage", UsageRequest, self._usage),
+            "leaves": self._step("leaves", PlacesRequest, self._list_leaves),
+            "superpods": self._step("superpods", PlacesRequest, self._list_superpods),
+            "faults": self._step("faults", FaultsRequest, self._list_faults),
+            "drains": self._step("drains", DrainsRequest, self._list_drains),
         }
 
     def _step(
-        self, verb: str, kind: type[R], make: Callable[[R, _Reader], tuple[Reply, int]], per_token: int
+        self, verb: str, kind: type[R], make: Callable[[R, _Reader], tuple[Reply, int]]
     ) -> Callable[[bytes, str], Awaitable[Page]]:
         async def step(data: bytes, identity: str) -> Page:
             asked = decoded(data, kind)
@@ -120,8 +126,8 @@ class Lists:
                 self._pages.clear()
             page = self._pages.get((verb, data, reader))
             if page is None:
-                reply, entries = make(asked, reader)
-                page = Page(msgspec.json.encode(reply), entries // per_token)
+                reply, tokens = make(asked, reader)
+                page = Page(msgspec.json.encode(reply), tokens)
                 if len(self._pages) < _KEPT_MAX:
                     self._pages[verb, data, reader] = page
             return page
@@ -129,7 +135,7 @@ class Lists:
         return step
 
     def _list_jobs(self, asked: JobsRequest, reader: _Reader) -> tuple[Reply, int]:
-        jobs, after = self._page(self._jobs.entries(asked, reader.namespaces), asked.limit)
+        jobs, after, looked_at = self._page(self._jobs.entries(asked, reader.namespaces), asked.limit)
         reply = JobsReply(
             jobs=jobs,
             next=after,
@@ -137,13 +143,13 @@ class Lists:
             facts_seq=self._state.facts_seq,
             ledger_seq=self._state.fold.head,
         )
-        return reply, len(jobs)
+        return reply, len(jobs) // _LINES_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
 
     def _list_nodes(self, asked: NodesRequest, reader: _Reader) -> tuple[Reply, int]:
         entries = self._nodes.entries(asked, reader.may)
-        nodes, after = self._page(entries, asked.limit)
+        nodes, after, looked_at = self._page(entries, asked.limit)
         reply = NodesReply(nodes=nodes, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
-        return reply, len(nodes)
+        return reply, len(nodes) // _MADE_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
 
     def _usage(self, asked: UsageRequest, reader: _Reader) -> tuple[Reply, int]:
         del asked  # it says nothing
@@ -162,7 +168,7 @@ class Lists:
             facts_seq=self._state.facts_seq,
             ledger_seq=self._state.fold.head,
         )
-        return reply, len(namespaces)
+        return reply, len(namespaces) // _LINES_A_TOKEN + use.total.nodes // _NODES_A_TOKEN
 
     def _list_leaves(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
         return self._places(asked, self._cell_use().leaves)
@@ -173,9 +179,9 @@ class Lists:
     def _places(self, asked: PlacesRequest, places: Iterable[PlaceUse]) -> tuple[Reply, int]:
         named = frozenset(asked.names)
         chosen = ((one.name, one) for one in places if one.name > asked.after and (not named or one.name in named))
-        found, after = self._page(chosen, asked.limit)
+        found, after, _ = self._page(chosen, asked.limit)
         reply = PlacesReply(places=found, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
-        return reply, len(found)
+        return reply, len(found) // _LINES_A_TOKEN + self._cell_use().total.nodes // _NODES_A_TOKEN
 
     def _list_faults(self, asked: FaultsRequest, reader: _Reader) -> tuple[Reply, int]:
         places = self._faults.places()
@@ -185,7 +191,7 @@ class Lists:
                 if place.id > asked.after:
                     yield place.id, self._faults.group(place, reader.may)
 
-        groups, after = self._page(entries(), asked.limit)
+        groups, after, _ = self._page(entries(), asked.limit)
         reply = FaultsReply(
             groups=groups,
             next=after,
@@ -194,7 +200,7 @@ class Lists:
             facts_seq=self._state.facts_seq,
             ledger_seq=self._state.fold.head,
         )
-        return reply, len(groups)
+        return reply, len(groups) // _MADE_A_TOKEN + len(self._faults) // _FAULTY_A_TOKEN
 
     def _list_drains(self, asked: DrainsRequest, reader: _Reader) -> tuple[Reply, int]:
         def entries() -> Iterable[tuple[str, Drain]]:
@@ -202,11 +208,11 @@ class Lists:
                 if cursor > asked.after:
                     yield cursor, drain_of(self._state, one, reader.may, with_author=reader.sees_all)
 
-        drains, after = self._page(entries(), asked.limit)
+        drains, after, _ = self._page(entries(), asked.limit)
         reply = DrainsReply(
             drains=drains, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head
         )
-        return reply, len(drains)
+        return reply, len(drains) // _MADE_A_TOKEN
 
     def _cell_use(self) -> CellUse:
         revision = (self._state.table.revision, self._begun_drains())
@@ -218,8 +224,8 @@ class Lists:
         """Nodes that are drained by now."""
         return len(self._state.table.drained_rows(self._clock.now_ms()))
 
-    def _page(self, entries: Iterable[tuple[str, T | None]], limit: int) -> tuple[list[T], str]:
-        """Entries of a page, and the cursor after which the next one begins; empty at the end.
+    def _page(self, entries: Iterable[tuple[str, T | None]], limit: int) -> tuple[list[T], str, int]:
+        """Entries of a page, the cursor after which the next one begins (empty at the end), and how many it looked at.
 
         Args:
             entries: In their order, each with the cursor after it; None for one that is not asked for.
@@ -227,16 +233,17 @@ class Lists:
         """
         found: list[T] = []
         size, size_max = 0, min(_BYTES_MAX, self._bus.payload_limit_bytes - _FRAME_BYTES)
-        last = ""
-        for looked_at, (cursor, entry) in enumerate(entries, 1):
+        last, looked_at = "", 0
+        for cursor, entry in entries:
+            looked_at += 1
             if entry is not None:
                 if len(found) == limit:
-                    return found, last
+                    return found, last, looked_at
                 size += len(msgspec.json.encode(entry)) + 1
                 if found and size > size_max:
-                    return found, last
+                    return found, last, looked_at
                 found.append(entry)
             last = cursor
             if looked_at == _LOOKED_AT_MAX:
-                return found, last
-        return found, ""
+                return found, last, looked_at
+        return found, "", looked_at
