@@ -170,6 +170,7 @@ class Operations:
         return await self._store(await self._read(read_submission, data, identity), identity)
 
     async def _submit_many(self, data: bytes, identity: str) -> SubmitManyReply:
+        self._access.check(identity, "submit")
         results: list[SubmitResult] = []
         for found in await self._read(read_submissions, data, identity):
             try:

@@ -36,8 +36,12 @@ async def test_no_jobs_and_too_many_are_refused_as_a_whole(jobs: object) -> None
 
 async def test_each_of_several_jobs_needs_the_right_to_its_namespace() -> None:
     async with programs(is_started=False) as told:
-        grants = [Grant(identity="one", role="submit", namespaces=["team"])]
+        grants = [
+            Grant(identity="one", role="submit", namespaces=["team"]),
+            Grant(identity="two", role="read", namespaces=["*"]),
+        ]
         await told.start(ApiConfig(access="grants", grants=grants))
         jobs = [job_file("a"), job_file("b", namespace="lab", uid="u-2")]
         reply = await told.ask("submit-many", {"jobs": jobs}, identity="one")
         assert [(one["ok"], one["code"]) for one in reply["results"]] == [(True, ""), (False, "denied")]
+        assert (await told.ask("submit-many", {"jobs": jobs}, identity="two"))["code"] == "denied"
