@@ -59,6 +59,8 @@ _WAITS: Final = "events"
 """Operation that may wait for what is to come: how long it takes says nothing of the service."""
 _EVENTS_A_TOKEN: Final = 100
 """Stored events, which are read and given as they are."""
+_JOBS_A_TOKEN: Final = 2
+"""Jobs of one request, beside the objects in it: together they cost what as many requests would."""
 _READ_AT_ONCE_BYTES: Final = 8_192
 """Longest submission that is read between two others: it takes some milliseconds."""
 _WRONG: Final = frozenset({"invalid-request", "too-large"})
@@ -191,6 +193,10 @@ class Operations:
                 )
             else:
                 results.append(SubmitResult(**msgspec.structs.asdict(stored)))
+        if self._access.is_bounded(identity):
+            self._rates.charge(identity, len(results) // _JOBS_A_TOKEN)
+            wrong = sum(one.code in _WRONG for one in results)
+            self._rates.charge_wrong(identity, data, wrong=wrong, of=len(results))
         return SubmitManyReply(results=results, stored=sum(one.ok for one in results))
 
     async def _store(self, request: JobRequest, identity: str) -> SubmitReply:

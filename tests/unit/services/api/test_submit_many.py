@@ -45,3 +45,17 @@ async def test_each_of_several_jobs_needs_the_right_to_its_namespace() -> None:
         reply = await told.ask("submit-many", {"jobs": jobs}, identity="one")
         assert [(one["ok"], one["code"]) for one in reply["results"]] == [(True, ""), (False, "denied")]
         assert (await told.ask("submit-many", {"jobs": jobs}, identity="two"))["code"] == "denied"
+
+
+@pytest.mark.parametrize(("spec", "answered"), [({}, 4), ({"chip": 8}, 1)])
+async def test_several_jobs_cost_what_as_many_requests_would_and_wrong_ones_more(
+    spec: dict[str, object], answered: int
+) -> None:
+    async with programs(is_started=False) as told:
+        grants = [Grant(identity="one", role="submit", namespaces=["*"])]
+        await told.start(ApiConfig(access="grants", grants=grants, requests_per_s=0.001, requests_burst=35))
+        codes = []
+        for number in range(5):
+            jobs = [job_file(f"j{number}-{at}", uid=f"u{number}-{at}", **spec) for at in range(10)]  # type: ignore[arg-type]  # fields of the file
+            codes.append((await told.ask("submit-many", {"jobs": jobs}, identity="one")).get("code", "ok"))
+        assert codes == ["ok"] * answered + ["too-many"] * (5 - answered)
