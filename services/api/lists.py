@@ -1,5 +1,6 @@
 """Lists of the cell in pages: jobs, nodes, places, faults and drains. Pages of a state are made once."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
@@ -8,8 +9,11 @@ import msgspec
 from berth.core.overview.chip_use import CellUse, cell_use, is_whole_free
 from berth.core.overview.drain_list import drain_of, known_drains
 from berth.core.overview.node_list import NodeList
+from berth.core.overview.wanted_products import Wanted, wanted_of, wanted_product
+from berth.core.state.cell import JobKey
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
+from berth.schemas.facts import JobSeen
 from berth.schemas.programs.lists import (
     PAGE_MAX,
     Drain,
@@ -96,6 +100,8 @@ class Lists:
         self._access = access
         self._version: tuple[int, ...] = ()
         self._pages: dict[tuple[str, bytes, _Reader], Page] = {}
+        self._wanted: dict[JobKey, tuple[JobSeen, Wanted]] = {}
+        """What tells the products of jobs that wait, so that it is looked for once a job."""
         self._use: tuple[tuple[int, int], CellUse] | None = None
         """Revision of the nodes and how many drains had begun, and how full the cell was."""
 
@@ -158,7 +164,7 @@ class Lists:
         namespaces = self._jobs.uses(reader.namespaces, PAGE_MAX)
         reply = UsageReply(
             total=use.total,
-            products=use.products,
+            products=self._with_waiting(use.products),
             namespaces=namespaces,
             jobs=jobs,
             jobs_waiting=jobs_waiting,
@@ -168,7 +174,29 @@ class Lists:
             facts_seq=self._state.facts_seq,
             ledger_seq=self._state.fold.head,
         )
-        return reply, len(namespaces) // _LINES_A_TOKEN + use.total.nodes // _NODES_A_TOKEN
+        looked_at = self._jobs.waiting // _LOOKED_AT_A_TOKEN
+        return reply, len(namespaces) // _LINES_A_TOKEN + use.total.nodes // _NODES_A_TOKEN + looked_at
+
+    def _with_waiting(self, products: Iterable[PlaceUse]) -> list[PlaceUse]:
+        """Products with the chips that jobs wait for."""
+        known, self._wanted = self._wanted, {}
+        wanted: Counter[Wanted | None] = Counter()
+        for key, chips in self._jobs.waiting_jobs():
+            job = self._state.jobs.get(key)
+            if job is None or job.request is None:
+                wanted[None] += chips
+                continue
+            one = known.get(key)
+            if one is None or one[0] is not job:
+                one = (job, wanted_of(job.request))
+            self._wanted[key] = one
+            wanted[one[1]] += chips
+        waiting: Counter[str] = Counter()
+        for asked, chips in wanted.items():
+            waiting[wanted_product(asked) if asked is not None else ""] += chips
+        found = {one.name: msgspec.structs.replace(one, waiting=waiting.pop(one.name, 0)) for one in products}
+        found |= {name: PlaceUse(name=name, waiting=chips) for name, chips in waiting.items()}
+        return [found[name] for name in sorted(found)]
 
     def _list_leaves(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
         return self._places(asked, self._cell_use().leaves)

@@ -139,7 +139,7 @@ async def test_how_full_the_cell_is() -> None:
         reply = await told.ask("usage", {})
         total = reply["total"]
         assert (total["nodes"], total["chips"], total["used"], total["free"], total["nodes_free"]) == (2, 16, 8, 8, 1)
-        assert [one["name"] for one in reply["products"]] == ["module910bx8"]
+        assert [(one["name"], one["chips"], one["waiting"]) for one in reply["products"]] == [("module910bx8", 16, 72)]
         assert reply["namespaces"] == [{"name": "team", "jobs": 1, "used": 8, "jobs_waiting": 1, "waiting": 72}]
         assert (reply["jobs"], reply["jobs_waiting"], reply["waiting"]) == (1, 1, 72)
 
