@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.schemas.programs.documents import shape_schema
@@ -114,9 +114,32 @@ def a_job(**spec: object) -> dict[str, Any]:
     return {"apiVersion": "berth/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"product": "module910bx8", "chips": "8"},
+        {"product": "module910bx8", "chips": 8, "cpu": 3.5, "memory": "1Gi"},
+        {"product": "module910bx8", "chips": 8, "runFor": 0, "softShare": None},
+        {"product": "module910bx8", "chips": 8, "tolerations": [{"operator": "Exists"}]},
+        {
+            "product": "module910bx8",
+            "chips": 8,
+            "affinity": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}],
+        },
+        {"product": "module910bx8", "tasks": [{"name": "a", "chips": 8}, {"name": "b", "replicas": 2}]},
+        {
+            "chips": 1,
+            "softShare": {"aicore": 100, "hbmMib": 1, "policy": "elastic"},
+            "resource": "huawei.com/Ascend910",
+        },
+    ],
+)
+def test_each_form_of_a_field_is_taken_and_fits(spec: dict[str, Any]) -> None:
+    assert is_taken({"job": a_job(**spec)})
+    assert accepts(SubmitRequest, {"job": a_job(**spec)})
+
+
 @given(job=job_files())
-@example(job=a_job(product="module910bx8", chips="8", cpu=3.5, affinity=[{"matchExpressions": []}], runFor=0))
-@example(job=a_job(product="module910bx8", chips=8, tolerations=[{"operator": "Exists"}], softShare=None))
 def test_a_job_file_that_is_taken_fits_its_schema(job: dict[str, Any]) -> None:
     if is_taken({"job": job}):
         assert accepts(SubmitRequest, {"job": job})

@@ -400,6 +400,18 @@ async def test_a_job_that_is_over_has_the_ranks_that_it_had_last() -> None:
         )
 
 
+async def test_the_last_ranks_are_not_those_of_an_earlier_job_of_the_name() -> None:
+    async with programs(nodes=1) as told:
+        await told.lived("one")
+        other = job_file("one", namespace="default", uid="u-2", product="module910bx8", chips=8, replicas=2)
+        assert (await told.ask("submit", {"job": other}))["ok"]
+        await told.turns(2)
+        await told.ask("cancel", {"namespace": "default", "name": "one"})
+        await told.turns(2)
+        job = (await told.ask("status", {"namespace": "default", "name": "one"}))["job"]
+        assert (job["uid"], job["phase"], job["ranks"]) == ("u-2", "cancelled", [])
+
+
 async def test_a_job_that_was_cancelled_while_it_waited_has_no_ranks() -> None:
     async with programs(nodes=1) as told:
         await told.submit(product="module910bx8", chips=8, replicas=2)
