@@ -153,11 +153,6 @@ def warn(lines: Iterable[str]) -> None:
         _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {line}")])
 
 
-def shows_unicode() -> bool:
-    """Whether stdout takes the characters of drawings."""
-    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-
-
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on a terminal that something takes time; nothing is shown elsewhere."""
@@ -174,8 +169,11 @@ def _print_wrapped(console: "Console", line: Styled) -> None:
 
 
 def _print_lines(console: "Console", lines: Iterable["Text"]) -> None:
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    from rich.text import Text  # noqa: PLC0415  # as above
+
+    found = list(lines)
+    if found:
+        console.print(Text("\n").join(found), soft_wrap=True)  # a call for each line takes several times as long
 
 
 def moment(at_ms: int) -> str:

@@ -7,8 +7,8 @@ import msgspec
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.drain_list import drains_of, show_drains, since_words
-from berth.cli.output import emit, listed, moment, print_legend, print_result, print_table, shows_unicode
-from berth.cli.tables import Span, Table
+from berth.cli.output import emit, listed, moment, print_legend, print_result, print_table
+from berth.cli.tables import Span, Table, shows_unicode
 from berth.core.chips.form_selection import choose_form
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.filters import conditions_of
 from berth.cli.jobs.finding import Namespace, statuses
-from berth.cli.jobs.job_table import job_table
+from berth.cli.jobs.job_table import job_table, totals_line
 from berth.cli.jobs.job_view import Output, View, is_drawn, notes_of
 from berth.cli.jobs.queue_order import positions
 from berth.cli.jobs.rows import row_of
@@ -85,5 +85,6 @@ def _print(view: View, known: list[JobStatus], form: Output) -> None:
     shares = not is_wide and is_terminal()
     if shown:
         print_table(job_table(shown, places, SystemClock().now_ms(), is_wide=is_wide, shares=shares))
+        print_result(totals_line(shown))
     for note in notes_of(shown, hidden, len(known), shares=shares):
         print_progress(note)
