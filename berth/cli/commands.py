@@ -32,6 +32,15 @@ class Command(NamedTuple):
         return loaded
 
 
+GROUPS: Final = {
+    "Start": ("up", "demo", "completion"),
+    "Jobs": ("submit", "jobs", "wait", "explain", "cancel"),
+    "Cluster": ("status", "nodes", "faults", "switches", "superpods", "drain", "undrain"),
+    "History and planning": ("log", "record", "replay", "page", "simulate", "what-if"),
+    "Maintenance": ("backup", "restore", "streams", "dead", "fsck", "repair", "check-config"),
+    "Access": ("keys", "token"),
+}
+"""Titles of the list of commands, and the commands below each."""
 COMMANDS: Final = (
     Command(
         "status",
