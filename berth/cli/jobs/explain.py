@@ -54,7 +54,12 @@ class Where:
 
 
 def explain_job(
-    job: str, *, where: Where | None = None, namespace: Namespace = "default", common: Common | None = None
+    job: str,
+    *,
+    where: Where | None = None,
+    namespace: Namespace = "default",
+    settings: Annotated[bool, Parameter(negative=())] = False,
+    common: Common | None = None,
 ) -> int:
     """Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.
 
@@ -62,6 +67,7 @@ def explain_job(
         job: Its name, or namespace/name.
         where: Cell or file, and the time.
         namespace: Namespace of a name without one.
+        settings: Print the settings of the decision, too.
         common: Cell and form of the output.
     """
     options, point = common or Common(), where or Where()
@@ -84,7 +90,7 @@ def explain_job(
         if options.json:
             emit(result)
         else:
-            show(result)
+            show(result, with_settings=settings)
         if damage:
             complain([f"{point.log}: {damage}; what comes before it was used"])
         return FAILED if damage else OK

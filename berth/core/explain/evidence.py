@@ -34,6 +34,8 @@ _PART_WORDS: Final = {
     "health": "fewer chips that can be given",
     "unhealthy": "more unhealthy chips",
     "free": "more free chips",
+    "sub-health": "it is sub-healthy",
+    "preferred": "less of what the job prefers",
 }
 
 
@@ -59,10 +61,10 @@ class Candidate(msgspec.Struct, frozen=True):
     affinity: int
     lost_by: LostBy
     part: str = ""
-    """Part of the score with the largest difference: affinity, health, unhealthy or free; empty when the score has no
-    parts."""
+    """Part of the score with the largest difference: affinity, health, unhealthy, free, sub-health or preferred; empty
+    when the score has no parts."""
     parts: dict[str, int] = {}
-    """Parts of the score, by name, when it has any."""
+    """Parts of the score, by name, when it has any; it is their sum."""
     taken_by: list[str] = []
     """For ``taken``: jobs of the round as ``namespace/name``, or ranks of the job itself as ``rank 0``."""
 
@@ -73,7 +75,7 @@ class Candidate(msgspec.Struct, frozen=True):
                 because = f": {_PART_WORDS[self.part]}" if self.part else ""
                 return f"its score is lower by {score - self.score}{because}"
             case "name":
-                return "equal score, and its name comes later"
+                return "equal; the first by name won"
             case "taken":
                 return f"{', '.join(self.taken_by)} took it before"
             case "better":
