@@ -4,18 +4,31 @@ from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
 from berth.schemas.page.view import Change, View
+from berth.schemas.programs.documents import components_of
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.programs.job_file import JobFile
+from berth.schemas.programs.lists import (
+    DrainsReply,
+    DrainsRequest,
+    FaultsReply,
+    FaultsRequest,
+    JobsReply,
+    JobsRequest,
+    PlacesReply,
+    PlacesRequest,
+    UsageReply,
+)
 from berth.schemas.programs.replies import (
     CancelReply,
     ExplainReply,
     JobState,
     NodesReply,
     RightsReply,
+    SubmitManyReply,
     SubmitReply,
 )
-from berth.schemas.programs.requests import NODES_MAX
-from berth.schemas.programs.shape import Shape
+from berth.schemas.programs.requests import NodesRequest, SubmitManyRequest
+from berth.schemas.programs.shape import Request, Shape
 
 Role = Literal["public", "none", "read", "read-all", "submit"]
 """``public``: no token; ``none``: any token; ``read``, ``submit``: a grant of ``api`` in the namespace of the path or
@@ -73,6 +86,16 @@ class Endpoint(NamedTuple):
     loose: str = "object"
 
 
+def _fields_of(kind: type[Request]) -> tuple[Field, ...]:
+    """Fields of the query that stands for a request."""
+    _, components = components_of([kind], "{name}")
+    places = components[kind.__name__]["properties"]
+    return tuple(
+        Field(name, schema["description"], {key: value for key, value in schema.items() if key != "description"})
+        for name, schema in places.items()
+    )
+
+
 _JOB: Final = "/api/v1/jobs/{namespace}/{name}"
 _TEXT: Final = {"type": "string", "maxLength": 1_000}
 _UID: Final = Field("uid", "Only the job with this uid; without it the job that has the name.", _TEXT)
@@ -95,6 +118,27 @@ ENDPOINTS: Final = (
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         ),
+    ),
+    Endpoint(
+        "post",
+        "/api/v1/jobs/batch",
+        "submitJobs",
+        "submit",
+        "Submit several jobs. They are stored one after another, each as by itself; the answer says for each what became"
+        " of it.",
+        answer=SubmitManyReply,
+        body=SubmitManyRequest,
+        errors=(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/jobs",
+        "listJobs",
+        "read",
+        "Jobs by namespace and name, with their positions in the queue and why they wait. Jobs of namespaces that the"
+        " caller may not read are left out.",
+        answer=JobsReply,
+        query=_fields_of(JobsRequest),
     ),
     Endpoint(
         "get",
@@ -149,16 +193,51 @@ ENDPOINTS: Final = (
         "read",
         "Nodes and their chips, by name.",
         answer=NodesReply,
-        query=(
-            Field("names", "Only these nodes, separated by commas; without it all.", {"type": "string"}),
-            Field("after", "Only nodes whose name comes after this one: `next` of the answer before.", _TEXT),
-            Field(
-                "limit",
-                "Most nodes in the answer.",
-                {"type": "integer", "minimum": 1, "maximum": NODES_MAX, "default": NODES_MAX},
-            ),
-        ),
-        errors=(HTTPStatus.BAD_REQUEST,),
+        query=_fields_of(NodesRequest),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/usage",
+        "getUsage",
+        "read",
+        "How full the cell is: chips by what they are for, by product, and jobs and chips by namespace.",
+        answer=UsageReply,
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/leaves",
+        "listLeaves",
+        "read",
+        "How full leaf switches are, by name.",
+        answer=PlacesReply,
+        query=_fields_of(PlacesRequest),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/superpods",
+        "listSuperpods",
+        "read",
+        "How full SuperPoDs are, by name.",
+        answer=PlacesReply,
+        query=_fields_of(PlacesRequest),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/faults",
+        "listFaults",
+        "read",
+        "Faults of nodes and chips in groups, since when, and the jobs there.",
+        answer=FaultsReply,
+        query=_fields_of(FaultsRequest),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/drains",
+        "listDrains",
+        "read",
+        "What is drained or will be, and the jobs there.",
+        answer=DrainsReply,
+        query=_fields_of(DrainsRequest),
     ),
     Endpoint(
         "get",

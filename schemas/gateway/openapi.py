@@ -7,7 +7,7 @@ import re
 from http import HTTPStatus
 from typing import Any, Final
 
-from berth.schemas.gateway.endpoints import ANY, ENDPOINTS, EVENTS, HTML, JSON, Endpoint
+from berth.schemas.gateway.endpoints import ANY, ENDPOINTS, EVENTS, HTML, JSON, Endpoint, Field
 from berth.schemas.programs.documents import API_VERSION, components_of
 from berth.schemas.programs.replies import ErrorReply
 from berth.schemas.programs.shape import Shape
@@ -67,10 +67,7 @@ def _operation(one: Endpoint) -> dict[str, Any]:
         }
         for name in _NAME.findall(one.path)
     ]
-    parameters += [
-        {"name": field.name, "in": "query", "required": False, "description": field.text, "schema": field.schema}
-        for field in one.query
-    ]
+    parameters += [_parameter(field) for field in one.query]
     if parameters:
         made["parameters"] = parameters
     if one.body is not None:
@@ -81,6 +78,11 @@ def _operation(one: Endpoint) -> dict[str, Any]:
     found |= {status: {"description": status.phrase, **failed} for status in sorted(set(needed))}
     made["responses"] = {str(status.value): answer for status, answer in found.items()}
     return made
+
+
+def _parameter(field: Field) -> dict[str, Any]:
+    made = {"name": field.name, "in": "query", "required": False, "description": field.text, "schema": field.schema}
+    return {**made, "style": "form", "explode": False} if field.schema.get("type") == "array" else made
 
 
 def _content(one: Endpoint) -> dict[str, Any]:

@@ -7,9 +7,6 @@ import msgspec
 
 from berth.runtime.clock import Clock
 from berth.schemas.intake import JobRequest
-from berth.schemas.programs.events import EventsReply
-from berth.schemas.programs.replies import NodesReply
-from berth.schemas.programs.shape import Reply
 from berth.services.api.request_errors import RequestError
 
 _BYTES_A_TOKEN: Final = 4_096
@@ -17,8 +14,6 @@ _OBJECTS_A_TOKEN: Final = 8
 """A request costs one token, and one more for each of so many bytes and of so many objects in it: about a millisecond
 of work each."""
 _TASKS_A_TOKEN: Final = 2
-_EVENTS_A_TOKEN: Final = 100
-"""Stored events, which are read and given as they are."""
 _WRONG_TIMES: Final = 10
 """A request that is wrong or too large costs so many times what another of its length does: it was read for nothing."""
 _KEPT_MAX: Final = 10_000
@@ -70,19 +65,14 @@ class Rates:
             )
         bucket.tokens -= cost
 
-    def charge(self, identity: str, reply: Reply) -> None:
-        """Take the tokens of a reply with nodes or events, which was made before their number was known.
-
-        Other replies are short.
+    def charge(self, identity: str, tokens: int) -> None:
+        """Take the tokens of a long reply, which was made before its length was known.
 
         Args:
             identity: The caller.
-            reply: The reply.
+            tokens: What it costs.
         """
-        if isinstance(reply, NodesReply):
-            self._filled(identity).tokens -= len(reply.nodes) // _OBJECTS_A_TOKEN
-        elif isinstance(reply, EventsReply):
-            self._filled(identity).tokens -= len(reply.events) // _EVENTS_A_TOKEN
+        self._filled(identity).tokens -= tokens
 
     def charge_job(self, identity: str, request: JobRequest) -> None:
         """Take the tokens of a job for the work of placing it, which grows with its tasks; one costs nothing more.

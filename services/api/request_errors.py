@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from berth.formats.shortened import cut, shortened
 from berth.formats.yaml_tree import nearest
+from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
 from berth.schemas.intake import JobRequest
 from berth.schemas.programs.replies import ErrorReply
 from berth.schemas.programs.shape import Request
@@ -21,6 +22,7 @@ _LARGER: Final = "raise max_payload of NATS"
 _SHORTER: Final = {
     "status": f"{_LARGER}, or read the job with berth jobs",
     "explain": f"{_LARGER}, or ask with berth explain, which reads the history itself",
+    "submit-many": f"submit fewer jobs at once, or {_LARGER}",
     "nodes": f"ask for fewer nodes with limit or names, or {_LARGER}",
 }
 """What to do about a reply that is too large."""
@@ -72,6 +74,21 @@ class UidInUseError(RequestError):
         job = f"the job {'/'.join(owner)}" if owner[0] == request.namespace else "a job of another namespace"
         expected = f"another uid: {job} has or had this one"
         super().__init__("job.metadata.uid", repr(request.uid), expected, code="uid-in-use")
+
+
+def reply_of(error: RequestError | OversizeError | TransientError) -> ErrorReply:
+    """The reply to a request that failed."""
+    match error:
+        case RequestError():
+            return error.reply()
+        case OversizeError():
+            size = f"request is {error.size_bytes} bytes, expected at most {error.limit_bytes}"
+            return ErrorReply(error=size, code="too-large")
+        case AmbiguousError():
+            more = "; it may be stored: ask again with the same uid"
+        case _:
+            more = ""
+    return ErrorReply(error=f"NATS is unavailable ({error.reason}), expected its answer{more}", code="unavailable")
 
 
 def reply_too_large(verb: str, *, size_bytes: int, limit_bytes: int) -> ErrorReply:

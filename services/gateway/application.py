@@ -4,13 +4,14 @@ It is no stack of middleware: one function surrounds the router, as each layer c
 """
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Final, Protocol
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from berth.page.files import CONTENT_POLICY
@@ -101,7 +102,7 @@ class Application:
         except RequestError as error:
             await self._refuse(error, status, scope, receive, send_on)
         except HTTPException as error:
-            await self._refuse(_of_router(error, scope), status, scope, receive, send_on)
+            await self._refuse(self._of_router(error, scope), status, scope, receive, send_on)
         except ClientDisconnect:
             pass  # nobody waits for an answer
         except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
@@ -125,6 +126,18 @@ class Application:
         response = Response(error.body, error.status, error.all_headers(), JSON)
         await response(scope, receive, send)
 
+    def _of_router(self, error: HTTPException, scope: Scope) -> RequestError:
+        """The form of Berth of an error of the router, which knows one route of a path with several."""
+        method, path = scope["method"], scope["path"][:200]
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            there = [route.methods or () for route in self.routes if route.matches(scope)[0] is not Match.NONE]
+            allowed = ", ".join(sorted({one for methods in there for one in methods}))
+            text = f"method is {method}, expected {allowed} for {path!r}"
+            return RequestError(text, "wrong-method", {"Allow": allowed})
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            return RequestError(f"path is {path!r}, expected one of /api/v1/openapi.json", "not-found")
+        return RequestError(f"request is {method} {path!r}, expected another ({error.detail})")
+
 
 def identity_of(request: Request) -> str:
     """Identity of the caller of a request; empty if the gateway is open."""
@@ -135,14 +148,3 @@ def caller_of(request: Request) -> Caller:
     """Who a request comes from."""
     found: Caller = request.scope["caller"]
     return found
-
-
-def _of_router(error: HTTPException, scope: Scope) -> RequestError:
-    """The form of Berth of an error of the router."""
-    method, path = scope["method"], scope["path"][:200]
-    if error.status_code == 405:  # noqa: PLR2004  # wrong method
-        allowed = (error.headers or {}).get("Allow", "")
-        return RequestError(f"method is {method}, expected {allowed} for {path!r}", "wrong-method", error.headers)
-    if error.status_code == 404:  # noqa: PLR2004  # not found
-        return RequestError(f"path is {path!r}, expected one of /api/v1/openapi.json", "not-found")
-    return RequestError(f"request is {method} {path!r}, expected another ({error.detail})")

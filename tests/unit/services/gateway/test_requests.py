@@ -199,7 +199,7 @@ async def test_the_page_is_served_with_headers_that_keep_others_out() -> None:
 
 async def test_a_wrong_method_names_the_right_ones() -> None:
     status, head, body = await ask(an_application(), "/api/v1/jobs", "PUT")
-    assert (status, head["allow"], json.loads(body)["code"]) == (405, "POST", "wrong-method")
+    assert (status, head["allow"], json.loads(body)["code"]) == (405, "GET, HEAD, POST", "wrong-method")
 
 
 async def test_answers_of_the_api_are_not_stored() -> None:

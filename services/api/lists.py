@@ -1,0 +1,242 @@
+"""Lists of the cell in pages: jobs, nodes, places, faults and drains. Pages of a state are made once."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from berth.core.overview.chip_use import CellUse, cell_use, is_whole_free
+from berth.core.overview.drain_list import drain_of, known_drains
+from berth.core.overview.node_list import NodeList
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.schemas.programs.lists import (
+    PAGE_MAX,
+    Drain,
+    DrainsReply,
+    DrainsRequest,
+    FaultGroup,
+    FaultsReply,
+    FaultsRequest,
+    JobsReply,
+    JobsRequest,
+    PlacesReply,
+    PlacesRequest,
+    PlaceUse,
+    UsageReply,
+    UsageRequest,
+)
+from berth.schemas.programs.replies import NodesReply
+from berth.schemas.programs.requests import NodesRequest
+from berth.schemas.programs.shape import Reply, Request
+from berth.services.api.access import Access
+from berth.services.api.config import EVERY
+from berth.services.api.loop import Loop
+from berth.services.api.request_errors import decoded
+
+_BYTES_MAX: Final = 500_000
+"""Longest page, if it has several entries ..."""
+_FRAME_BYTES: Final = 600
+"""... and what may surround them."""
+_LOOKED_AT_MAX: Final = 5_000
+"""Most entries that are looked at for a page."""
+_KEPT_MAX: Final = 256
+"""Most pages of a state that are kept."""
+_OBJECTS_A_TOKEN: Final = 8
+_LINES_A_TOKEN: Final = 100
+"""Entries of a page that cost a token: those that are made for it, and those that are there."""
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Request)
+
+
+class Page(NamedTuple):
+    """A reply as JSON, and what it costs."""
+
+    data: bytes
+    tokens: int
+
+
+class _Reader(NamedTuple):
+    """Namespaces that a caller may read; ``*`` for all."""
+
+    namespaces: tuple[str, ...]
+
+    @property
+    def sees_all(self) -> bool:
+        return EVERY in self.namespaces
+
+    def may(self, namespace: str) -> bool:
+        return self.sees_all or namespace in self.namespaces
+
+
+class Lists:
+    """Answers the operations that list what the cell has.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        loop: Keeps the state of the cell, its jobs and faults.
+        access: Who may do what.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, loop: Loop, access: Access) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._state = loop.state
+        self._jobs = loop.jobs
+        self._faults = loop.faults
+        self._nodes = NodeList(loop.state, loop.faults)
+        self._access = access
+        self._version: tuple[int, ...] = ()
+        self._pages: dict[tuple[str, bytes, _Reader], Page] = {}
+        self._use: tuple[tuple[int, int], CellUse] | None = None
+        """Revision of the nodes and how many drains had begun, and how full the cell was."""
+
+    def steps(self) -> Mapping[str, Callable[[bytes, str], Awaitable[Page]]]:
+        """The operations."""
+        return {
+            "jobs": self._step("jobs", JobsRequest, self._list_jobs, _LINES_A_TOKEN),
+            "nodes": self._step("nodes", NodesRequest, self._list_nodes, _OBJECTS_A_TOKEN),
+            "usage": self._step("usage", UsageRequest, self._usage, _LINES_A_TOKEN),
+            "leaves": self._step("leaves", PlacesRequest, self._list_leaves, _LINES_A_TOKEN),
+            "superpods": self._step("superpods", PlacesRequest, self._list_superpods, _LINES_A_TOKEN),
+            "faults": self._step("faults", FaultsRequest, self._list_faults, _OBJECTS_A_TOKEN),
+            "drains": self._step("drains", DrainsRequest, self._list_drains, _OBJECTS_A_TOKEN),
+        }
+
+    def _step(
+        self, verb: str, kind: type[R], make: Callable[[R, _Reader], tuple[Reply, int]], per_token: int
+    ) -> Callable[[bytes, str], Awaitable[Page]]:
+        async def step(data: bytes, identity: str) -> Page:
+            asked = decoded(data, kind)
+            namespace = asked.namespace if isinstance(asked, JobsRequest) else EVERY
+            self._access.check(identity, "read", "" if namespace == EVERY else namespace)
+            reader = _Reader(tuple(self._access.namespaces(identity, "read")))
+            at = (self._state.facts_seq, self._state.fold.head, self._jobs.revision)
+            version = (*at, self._begun_drains(), self._bus.payload_limit_bytes)
+            if version != self._version:
+                self._version = version
+                self._pages.clear()
+            page = self._pages.get((verb, data, reader))
+            if page is None:
+                reply, entries = make(asked, reader)
+                page = Page(msgspec.json.encode(reply), entries // per_token)
+                if len(self._pages) < _KEPT_MAX:
+                    self._pages[verb, data, reader] = page
+            return page
+
+        return step
+
+    def _list_jobs(self, asked: JobsRequest, reader: _Reader) -> tuple[Reply, int]:
+        jobs, after = self._page(self._jobs.entries(asked, reader.namespaces), asked.limit)
+        reply = JobsReply(
+            jobs=jobs,
+            next=after,
+            waiting=self._jobs.waiting,
+            facts_seq=self._state.facts_seq,
+            ledger_seq=self._state.fold.head,
+        )
+        return reply, len(jobs)
+
+    def _list_nodes(self, asked: NodesRequest, reader: _Reader) -> tuple[Reply, int]:
+        entries = self._nodes.entries(asked, reader.may)
+        nodes, after = self._page(entries, asked.limit)
+        reply = NodesReply(nodes=nodes, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
+        return reply, len(nodes)
+
+    def _usage(self, asked: UsageRequest, reader: _Reader) -> tuple[Reply, int]:
+        del asked  # it says nothing
+        use = self._cell_use()
+        jobs, _, jobs_waiting, waiting = self._jobs.totals()
+        namespaces = self._jobs.uses(reader.namespaces, PAGE_MAX)
+        reply = UsageReply(
+            total=use.total,
+            products=use.products,
+            namespaces=namespaces,
+            jobs=jobs,
+            jobs_waiting=jobs_waiting,
+            waiting=waiting,
+            leaves_free=sum(map(is_whole_free, use.leaves)),
+            superpods_free=sum(map(is_whole_free, use.superpods)),
+            facts_seq=self._state.facts_seq,
+            ledger_seq=self._state.fold.head,
+        )
+        return reply, len(namespaces)
+
+    def _list_leaves(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
+        return self._places(asked, self._cell_use().leaves)
+
+    def _list_superpods(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
+        return self._places(asked, self._cell_use().superpods)
+
+    def _places(self, asked: PlacesRequest, places: Iterable[PlaceUse]) -> tuple[Reply, int]:
+        named = frozenset(asked.names)
+        chosen = ((one.name, one) for one in places if one.name > asked.after and (not named or one.name in named))
+        found, after = self._page(chosen, asked.limit)
+        reply = PlacesReply(places=found, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
+        return reply, len(found)
+
+    def _list_faults(self, asked: FaultsRequest, reader: _Reader) -> tuple[Reply, int]:
+        places = self._faults.places()
+
+        def entries() -> Iterable[tuple[str, FaultGroup]]:
+            for place in places:
+                if place.id > asked.after:
+                    yield place.id, self._faults.group(place, reader.may)
+
+        groups, after = self._page(entries(), asked.limit)
+        reply = FaultsReply(
+            groups=groups,
+            next=after,
+            total=len(places),
+            nodes=len(self._faults),
+            facts_seq=self._state.facts_seq,
+            ledger_seq=self._state.fold.head,
+        )
+        return reply, len(groups)
+
+    def _list_drains(self, asked: DrainsRequest, reader: _Reader) -> tuple[Reply, int]:
+        def entries() -> Iterable[tuple[str, Drain]]:
+            for cursor, one in known_drains(self._state).items():
+                if cursor > asked.after:
+                    yield cursor, drain_of(self._state, one, reader.may, with_author=reader.sees_all)
+
+        drains, after = self._page(entries(), asked.limit)
+        reply = DrainsReply(
+            drains=drains, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head
+        )
+        return reply, len(drains)
+
+    def _cell_use(self) -> CellUse:
+        revision = (self._state.table.revision, self._begun_drains())
+        if self._use is None or self._use[0] != revision:
+            self._use = (revision, cell_use(self._state.table, self._clock.now_ms()))
+        return self._use[1]
+
+    def _begun_drains(self) -> int:
+        """Nodes that are drained by now."""
+        return len(self._state.table.drained_rows(self._clock.now_ms()))
+
+    def _page(self, entries: Iterable[tuple[str, T | None]], limit: int) -> tuple[list[T], str]:
+        """Entries of a page, and the cursor after which the next one begins; empty at the end.
+
+        Args:
+            entries: In their order, each with the cursor after it; None for one that is not asked for.
+            limit: Most of them.
+        """
+        found: list[T] = []
+        size, size_max = 0, min(_BYTES_MAX, self._bus.payload_limit_bytes - _FRAME_BYTES)
+        last = ""
+        for looked_at, (cursor, entry) in enumerate(entries, 1):
+            if entry is not None:
+                if len(found) == limit:
+                    return found, last
+                size += len(msgspec.json.encode(entry)) + 1
+                if found and size > size_max:
+                    return found, last
+                found.append(entry)
+            last = cursor
+            if looked_at == _LOOKED_AT_MAX:
+                return found, last
+        return found, ""
