@@ -181,6 +181,13 @@ def moment(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / _SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}.{at_ms % _SECOND_MS:03} UTC"
 
 
+def clock_time(at_ms: int, now_ms: int) -> str:
+    """A time in UTC to the minute, without the date if that is today."""
+    at = datetime.fromtimestamp(at_ms / _SECOND_MS, UTC)
+    today = datetime.fromtimestamp(now_ms / _SECOND_MS, UTC).date()
+    return f"{at:%H:%M} UTC" if at.date() == today else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
 def age(since_ms: int, now_ms: int) -> str:
     """Elapsed time, in its largest unit."""
     seconds = max(0, now_ms - since_ms) / _SECOND_MS

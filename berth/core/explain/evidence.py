@@ -39,6 +39,27 @@ _PART_WORDS: Final = {
 }
 
 
+class Reserved(msgspec.Struct, frozen=True):
+    """Chips of a node that are reserved for a job."""
+
+    job: str
+    """``namespace/name``."""
+    ranks: list[int]
+    """Ranks whose pods get them, ascending."""
+    chips: list[int]
+    """Ids, ascending; none for pods without chips."""
+    until_ms: UnixMs = 0
+    """Until when at the latest, for a job that starts anew as a whole; 0: until the old pods of the ranks are gone."""
+
+
+class NamedTwice(msgspec.Struct, frozen=True):
+    """A chip that more than one pod names."""
+
+    chip: int
+    pods: list[str]
+    """``namespace/pod`` of another scheduler, or ``namespace/job rank 3``; sorted."""
+
+
 class Alternative(msgspec.Struct, frozen=True):
     """The best alternative node for a pod, and why it was not chosen."""
 
