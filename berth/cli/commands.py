@@ -136,8 +136,8 @@ COMMANDS: Final = (
     ),
     Command(
         "log",
-        "recordings.record:log",
-        "Print the facts and decisions of a recording, or of a live cell as they arrive.",
+        "recordings.log:log",
+        "Print the facts and decisions of a recording, or of a live cell: of the last hour, or as they arrive.",
     ),
     Command(
         "replay",

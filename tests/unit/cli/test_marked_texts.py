@@ -58,7 +58,7 @@ READERS = {
         "explain {job} --at {mark}",
     ],
     "record": ["record {folder}/new"],
-    "log": ["log {file}", "log {samples}"],
+    "log": ["log {file}", "log {samples}", "log --since 9000d", "log --since 9000d --node a{mark}"],
     "replay": ["replay {file}"],
     "page": ["page {file} --out {folder}/page.html --force"],
     "backup": ["backup {folder}/{mark}/backup"],
