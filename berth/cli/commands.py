@@ -36,7 +36,7 @@ GROUPS: Final = {
     "Start": ("up", "demo", "completion"),
     "Jobs": ("submit", "jobs", "wait", "explain", "cancel"),
     "Cluster": ("status", "nodes", "node", "faults", "switches", "superpods", "drain", "undrain"),
-    "History and planning": ("log", "record", "replay", "page", "simulate", "what-if"),
+    "History and planning": ("log", "usage", "record", "replay", "page", "simulate", "what-if"),
     "Maintenance": ("backup", "restore", "streams", "dead", "fsck", "repair", "check-config"),
     "Access": ("keys", "token"),
 }
@@ -138,6 +138,11 @@ COMMANDS: Final = (
         "log",
         "recordings.log:log",
         "Print the facts and decisions of a recording, or of a live cell: of the last hour, or as they arrive.",
+    ),
+    Command(
+        "usage",
+        "cluster.usage:usage",
+        "Add up chip-hours from the ledger: used, idle, and lost to faults and evictions.",
     ),
     Command(
         "replay",

@@ -59,6 +59,7 @@ READERS = {
     ],
     "record": ["record {folder}/new"],
     "log": ["log {file}", "log {samples}", "log --since 9000d", "log --since 9000d --node a{mark}"],
+    "usage": ["usage", "usage --since 9000d --by namespace,job,product"],
     "replay": ["replay {file}"],
     "page": ["page {file} --out {folder}/page.html --force"],
     "backup": ["backup {folder}/{mark}/backup"],
