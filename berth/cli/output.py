@@ -32,6 +32,9 @@ _HELP_WIDTH: Final = 160
 """Cells of a line of a help page without a terminal."""
 _LEGEND_GAP: Final = " " * 3
 _NODES_SHOWN: Final = 3
+_NEAR: Final = 0.5
+"""Similarity of names from which on they are near."""
+_NEAR_MAX: Final = 3
 _SECOND_MS: Final = 1000
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -213,4 +216,16 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
     """Up to three similar names, the most similar first."""
     import difflib  # noqa: PLC0415  # as above
 
-    return difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
+    return difflib.get_close_matches(word, sorted(known), n=3, cutoff=_NEAR)
+
+
+def near_jobs(job: str, known: Iterable[str]) -> list[str]:
+    """Up to three jobs with similar names, as ``namespace/name``: those of the namespace first, then any of the name.
+
+    A namespace that is equal makes no names similar.
+    """
+    namespace, _, name = job.rpartition("/")
+    of_name: dict[str, list[str]] = {}
+    for one in sorted(known, key=lambda other: (other.rpartition("/")[0] != namespace, other)):
+        of_name.setdefault(one.rpartition("/")[2], []).append(one)
+    return [one for near in near_names(name, of_name) for one in of_name[near]][:_NEAR_MAX]

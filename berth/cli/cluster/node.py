@@ -81,7 +81,7 @@ def _where(row: NodeRow, details: NodeDetails) -> str:
         for what, name in (("leaf", row.leaf), ("superpod", row.superpod), ("rack", details.rack))
         if name
     ]
-    return ", ".join([*parts, f"domain {row.domain}"])
+    return ", ".join(parts)
 
 
 def _chip_lines(row: NodeRow) -> Iterator[str]:

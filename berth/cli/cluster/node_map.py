@@ -87,9 +87,9 @@ def map_of(nodes: list[NodeRow], glyphs: Mapping[str, str], now_ms: int) -> Tabl
 
 
 def _where(node: NodeRow) -> str:
-    """SuperPoD and leaf switch of a node, or its domain if it has neither."""
+    """SuperPoD and leaf switch of a node; a dash if it has neither: what domain it is in says nothing to people."""
     parts = [f"superpod {node.superpod}"] * bool(node.superpod) + [f"leaf {node.leaf}"] * bool(node.leaf)
-    return ", ".join(parts) or f"domain {node.domain}"
+    return ", ".join(parts) or "-"
 
 
 def reasons_of(nodes: list[NodeRow]) -> list[str]:

@@ -132,7 +132,7 @@ def test_a_node_is_told_with_its_jobs_and_labels(berth: OwnCommand) -> None:
     code, out, err = berth("node", "a")
     assert code == 0, err
     lines = out.splitlines()
-    assert lines[0] == "a  module910bx8, leaf leaf0, superpod 7, domain superpod-7"
+    assert lines[0] == "a  module910bx8, leaf leaf0, superpod 7"
     assert "state     ok" in lines
     assert "jobs      default/runs rank 0, chips 0-7" in lines
     assert "faults    none" in lines
