@@ -175,7 +175,9 @@ def _print_lines(console: "Console", lines: Iterable["Text"]) -> None:
     from rich.text import Text  # noqa: PLC0415  # as above
 
     found = list(lines)
-    if found:
+    if not console.file.isatty():
+        console.file.write("".join(f"{line.plain}\n" for line in found))
+    elif found:
         console.print(Text("\n").join(found), soft_wrap=True)  # a call for each line takes several times as long
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from berth.formats.shown import shown
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from rich.text import Text
 
 _GAP: Final = 2
@@ -249,10 +250,10 @@ def _cut(text: "Text", width: int, *, keeps_end: bool) -> "Text":
 
 def _row_lines(cells: Sequence["Text"], widths: Sequence[int], gap: int = _GAP) -> Iterator["Text"]:
     """The lines of a row: cells beside one another."""
-    parts = [
-        [cell] if "\n" not in cell.plain and cell.cell_len <= width else _cell_lines(cell, width)
-        for cell, width in zip(cells, widths, strict=True)
-    ]
+    if all("\n" not in cell.plain and cell.cell_len <= width for cell, width in zip(cells, widths, strict=True)):
+        yield _one_line(cells, widths, gap)
+        return
+    parts = [_cell_lines(cell, width) for cell, width in zip(cells, widths, strict=True)]
     for number in range(max(map(len, parts))):
         line, used, at = text_of(""), 0, 0
         for part, width in zip(parts, widths, strict=True):
@@ -261,6 +262,26 @@ def _row_lines(cells: Sequence["Text"], widths: Sequence[int], gap: int = _GAP) 
                 used = at + part[number].cell_len
             at += width + gap
         yield line
+
+
+def _one_line(cells: Sequence["Text"], widths: Sequence[int], gap: int) -> "Text":
+    """Cells that fit beside one another, as most do: made at once, which takes a fraction of the time."""
+    plain, used, at = "", 0, 0
+    spans: list[tuple[str | Style, int, int]] = []
+    for cell, width in zip(cells, widths, strict=True):
+        if cell.plain:
+            plain += " " * (at - used)
+            start = len(plain)
+            plain += cell.plain
+            used = at + cell.cell_len
+            if cell.style:
+                spans.append((cell.style, start, len(plain)))
+            spans += [(span.style, start + span.start, start + span.end) for span in cell.spans]
+        at += width + gap
+    line = text_of(plain)
+    for style, start, end in spans:
+        line.stylize(style, start, end)
+    return line
 
 
 def _cell_lines(cell: "Text", width: int) -> list["Text"]:

@@ -9,13 +9,11 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from berth.cli.api import NoApiError, ask
 from berth.cli.cluster.drain_rows import DrainLine, line_from
 from berth.cli.cluster.node_rows import NodeRow, row_from
 from berth.cli.cluster.node_summary import Use
-from berth.runtime.bus.access import access_of
 from berth.runtime.bus.port import Bus
-from berth.runtime.config import bus_from_environment
-from berth.runtime.errors import ShellError
 from berth.schemas.programs.lists import (
     PAGE_MAX,
     DrainsReply,
@@ -30,12 +28,10 @@ from berth.schemas.programs.lists import (
 )
 from berth.schemas.programs.replies import NodesReply, NodeState
 from berth.schemas.programs.requests import NodesRequest
-from berth.schemas.programs.shape import Reply, Request
+from berth.schemas.programs.shape import Request
 
 NO_FAULTS: Final = "no node, chip or job is faulty"
-_ANSWER_S: Final = 2.0
 _PLACES: Final = PlacesRequest(limit=PAGE_MAX)
-_Answer = TypeVar("_Answer", bound=Reply)
 _Paged = TypeVar("_Paged", NodesReply, PlacesReply, FaultsReply, DrainsReply)
 
 
@@ -78,10 +74,6 @@ async def lists_of(bus: Bus) -> CellLists:
         return await FoldedLists.read(bus)
 
 
-class NoApiError(Exception):
-    """The service does not answer, or not to this caller."""
-
-
 class ApiLists:
     """What the service lists; all methods raise :class:`NoApiError` if it does not answer.
 
@@ -101,7 +93,7 @@ class ApiLists:
         Raises:
             NoApiError: It does not answer.
         """
-        return cls(bus, await _ask(bus, "usage", UsageRequest(), UsageReply))
+        return cls(bus, await ask(bus, "usage", UsageRequest(), UsageReply))
 
     async def use(self) -> Use:
         """How full the cell is."""
@@ -148,20 +140,8 @@ class ApiLists:
     async def _pages(self, verb: str, asked: Request, answer: type[_Paged]) -> AsyncIterator[_Paged]:
         after = ""
         while True:
-            reply = await _ask(self._bus, verb, msgspec.structs.replace(asked, after=after), answer)
+            reply = await ask(self._bus, verb, msgspec.structs.replace(asked, after=after), answer)
             yield reply
             after = reply.next
             if not after:
                 return
-
-
-async def _ask(bus: Bus, verb: str, asked: Request, answer: type[_Answer]) -> _Answer:
-    if access_of(bus_from_environment("")).name:
-        raise NoApiError
-    try:
-        data = await bus.request(bus.subjects.api(verb), msgspec.json.encode(asked), timeout_s=_ANSWER_S)
-        if not msgspec.json.decode(data, type=Reply).ok:
-            raise NoApiError
-        return msgspec.json.decode(data, type=answer)
-    except (ShellError, msgspec.MsgspecError) as error:
-        raise NoApiError from error

@@ -103,10 +103,10 @@ def _what(group: FaultGroup) -> str:
             return _NODES.get(group.kind, group.kind)
         return f"{'chip' if group.chips == 1 else 'chips'} {ranges(group.chip_ids) or group.chips} {of_chips}"
     of = pluralize(group.of, "node")
-    some = "" if group.nodes == group.of else f", {listed(group.names)},"
+    some = "" if group.nodes == group.of else f" ({listed(group.names)})"
     if of_chips is None:
         return f"{group.nodes:,} of {of}{some} {_NODES.get(group.kind, group.kind)}"
-    return f"{pluralize(group.chips, 'chip')} {of_chips} on {group.nodes:,} of {of}{some.rstrip(',')}"
+    return f"{pluralize(group.chips, 'chip')} {of_chips} on {group.nodes:,} of {of}{some}"
 
 
 def _job_words(job: JobRanks) -> str:

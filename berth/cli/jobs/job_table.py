@@ -9,6 +9,7 @@ from berth.cli.output import age, listed
 from berth.cli.tables import Span, Styled, Table
 from berth.core.explain.text import pluralize, ranges, span
 from berth.core.overview.short_reason import reason_key, short_reason
+from berth.schemas.programs.lists import PlaceUse
 from berth.schemas.status import JobStatus
 
 STYLES: Final = {
@@ -76,8 +77,14 @@ def job_table(
     return table
 
 
-def totals_line(known: Iterable[JobStatus]) -> str:
-    """How many jobs wait and run, and for or on how many chips: ``52 wait for 23,000 chips, 268 run on 21,856``."""
+def totals_line(known: Iterable[JobStatus], use: PlaceUse | None = None) -> str:
+    """How many jobs wait and run, and for or on how many chips.
+
+    Args:
+        known: The jobs.
+        use: Chips of the whole cell, if these are all jobs: ``52 wait for 23,000 chips, 268 run, 21,856 of 22,144 chips
+            in use``. None: ``52 wait for 23,000 chips, 268 run on 21,856 chips``.
+    """
     waiting = running = wanted = used = 0
     for status in known:
         if status.phase == "waiting":
@@ -85,9 +92,10 @@ def totals_line(known: Iterable[JobStatus]) -> str:
         elif status.placement is not None and status.phase not in OVER:
             running, used = running + 1, used + status.chips
     verbs = ("waits" if waiting == 1 else "wait", "runs" if running == 1 else "run")
-    return (
-        f"{waiting:,} {verbs[0]} for {pluralize(wanted, 'chip')}, {running:,} {verbs[1]} on {pluralize(used, 'chip')}"
-    )
+    in_use = f" on {pluralize(used, 'chip')}"
+    if use is not None:
+        in_use = f", {use.used:,} of {pluralize(use.chips, 'chip')} in use"
+    return f"{waiting:,} {verbs[0]} for {pluralize(wanted, 'chip')}, {running:,} {verbs[1]}{in_use}"
 
 
 def sharing(shown: Iterable[JobStatus]) -> tuple[int, int]:

@@ -216,7 +216,7 @@ GROUP = FaultGroup(
         ({}, "leaf-05: 32 of 32 nodes not ready since 08:52 UTC: speech/pretrain-015 ranks 0-31"),
         (
             {"nodes": 2, "names": ["n1", "n2"], "changed_ms": NOW_MS, "jobs": [], "more_jobs": 1},
-            "leaf-05: 2 of 32 nodes, n1, n2, not ready since 08:52 UTC, last change 08:53 UTC: 1 other job",
+            "leaf-05: 2 of 32 nodes (n1, n2) not ready since 08:52 UTC, last change 08:53 UTC: 1 other job",
         ),
         (
             {"kind": "CardUnhealthy", "scope": "node", "name": "n1", "chips": 2, "chip_ids": [3, 5], "reason": "hot",
@@ -225,7 +225,7 @@ GROUP = FaultGroup(
         ),
         (
             {"kind": "CardUnhealthy", "nodes": 2, "names": ["n1", "n2"], "chips": 3, "jobs": []},
-            "leaf-05: 3 chips unhealthy on 2 of 32 nodes, n1, n2 since 08:52 UTC",
+            "leaf-05: 3 chips unhealthy on 2 of 32 nodes (n1, n2) since 08:52 UTC",
         ),
         ({"kind": "Other", "scope": "node", "name": "n", "since_ms": 0, "changed_ms": 0, "jobs": []}, "n: Other"),
         ({"since_ms": NOW_MS - 86_400_000, "changed_ms": 0, "jobs": []},

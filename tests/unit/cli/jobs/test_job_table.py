@@ -11,6 +11,7 @@ from berth.cli.jobs.live_list import screen_lines
 from berth.cli.jobs.queue_order import positions
 from berth.core.explain.refusal_text import sentence
 from berth.schemas.placement import Run, placement_of
+from berth.schemas.programs.lists import PlaceUse
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 from berth.schemas.status import JobStatus, Phase
 from tests.unit.cli.jobs.test_queue_order import a_status
@@ -98,6 +99,8 @@ def test_totals_count_jobs_and_chips() -> None:
     waits = [a_status(name, chips=11_500) for name in "ab"]
     over = a_status("old", "succeeded", placement=placed, chips=8)
     assert totals_line([*waits, runs, over]) == "2 wait for 23,000 chips, 1 runs on 8 chips"
+    use = PlaceUse(used=21_856, chips=22_144)
+    assert totals_line([*waits, runs], use) == "2 wait for 23,000 chips, 1 runs, 21,856 of 22,144 chips in use"
 
 
 def test_names_and_reasons_cannot_move_the_cursor() -> None:
