@@ -14,8 +14,8 @@ from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replac
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.superpod_index import BlockInputs
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
@@ -147,8 +147,7 @@ def new_places(damaged: Damaged) -> Placement | NoPlaces:
     )
     leaving = LeavingPods(gang, placement, damaged.ranks, damaged.faulty, **damaged.fields)
     asks = replacement_counts([leaving], {})
-    table = damaged.leaves[0] if damaged.leaves is not None else None
-    views = {shape: scorer.candidates(shape, count, leaves=table) for shape, count in asks.items()}
+    views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
     placement_round = PlacementRound(scorer, views, asks, leaves=damaged.leaves, blocks=damaged.blocks)
     return plan_replacements(placement_round.parts(), leaving)
 

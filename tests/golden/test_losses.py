@@ -14,7 +14,6 @@ from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.cluster.node_table import NodeTable
-from berth.core.levels.model import read_sizes
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
 from berth.core.placement.replacements import plan_replacements, replacement_counts
@@ -23,6 +22,8 @@ from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.superpod_index import inputs_without_jobs
+from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.levels.model import read_sizes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Settings
@@ -114,7 +115,7 @@ def rack_places(table: NodeTable, placement: Placement) -> dict[int, list[tuple[
 
 def check(cluster: Cluster, line: Line, before: Placement, after: Placement) -> None:
     """The gang with its new places keeps the rules that it kept before."""
-    table, blocks = cluster.scorer.table, cluster.gang.blocks
+    table, blocks = cluster.scorer.table, blocks_of(cluster.gang.demand)
     assert blocks is not None
     names = after.names()
     assert len(set(names)) == len(names)

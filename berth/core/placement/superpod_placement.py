@@ -6,32 +6,34 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.levels.model import NoLevels, Tree
-from berth.core.levels.planner import plan_levels
+from berth.core.cluster.node_groups import Rows
 from berth.core.parity import differs
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
-from berth.core.rescheduling.levels import neighbours
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
-from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
-from berth.core.superpods.model import (
+from berth.core.topologies.blocks.demand import Blocks, blocks_of
+from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
+from berth.core.topologies.blocks.model import (
     VARIANTS,
     BlockDemand,
     BlockPlan,
     BlockRules,
     CandidatePool,
     NoBlocks,
-    Rows,
     rack_number,
 )
-from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes, plan_blocks
-from berth.core.superpods.rack_inference import plan_rack_service
-from berth.core.superpods.racks import plan_racks
+from berth.core.topologies.levels.model import NoLevels, Tree
+from berth.core.topologies.levels.planner import plan_levels
+from berth.core.topologies.levels.rescheduling import neighbours
+from berth.core.topologies.racks.inference import plan_rack_service
+from berth.core.topologies.racks.planner import plan_racks
+from berth.core.topologies.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
+from berth.core.topologies.superpods.planner import plan_blocks
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
-from berth.schemas.offers import Blocks, Shape
+from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
@@ -96,7 +98,7 @@ class BlockRound:
         Returns:
             The plan, or what is missing for one.
         """
-        blocks = blocks_of(gang)
+        blocks = blocks_of_gang(gang)
         if blocks.levels:
             return self._by_levels(gang, blocks, fits)
         demand = block_demand(gang, blocks)
@@ -136,7 +138,7 @@ class BlockRound:
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
         """Plan a gang with levels."""
-        replicas = sum(pods for shape, pods in gang.request_class if shape.blocks is not None)
+        replicas = sum(pods for shape, pods in gang.request_class if shape.is_planned)
         trees = self.trees(self.whole_nodes(gang, fits))
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):
@@ -248,13 +250,13 @@ class BlockRound:
         ]
 
 
-def blocks_of(gang: Gang) -> Blocks:
+def blocks_of_gang(gang: Gang) -> Blocks:
     """Requested blocks of a gang with SuperPoD affinity.
 
     Raises:
         ValueError: It has no SuperPoD affinity.
     """
-    blocks = gang.blocks
+    blocks = blocks_of(gang.demand)
     if blocks is None:
         raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
     return blocks
@@ -265,7 +267,7 @@ def block_demand(gang: Gang, blocks: Blocks) -> BlockDemand:
     return BlockDemand(
         VARIANTS[blocks.variant],
         blocks.size,
-        sum(pods for shape, pods in gang.request_class if shape.blocks is not None),
+        sum(pods for shape, pods in gang.request_class if shape.is_planned),
         soft=blocks.soft,
         rack_block=blocks.rack_size,
         ub_memory=blocks.memory,
@@ -286,7 +288,7 @@ def _part(
     """
     ranks = iter(zip(block_ids, superpods, strict=True))
     shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
-    return part_of(gang, blocks, [next(ranks) if shape.blocks is not None else None for shape in shapes], phases)
+    return part_of(gang, blocks, [next(ranks) if shape.is_planned else None for shape in shapes], phases)
 
 
 def part_of(gang: Gang, blocks: Blocks, pods: Sequence[tuple[int, str] | None], phases: Mapping[int, str]) -> BlockPart:
