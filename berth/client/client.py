@@ -229,10 +229,11 @@ class Client(CellLists):
         namespace: str = "*",
         name: str = "*",
         *,
+        uid: str = "",
         after: int = 0,
         since_ms: int = 0,
     ) -> AsyncGenerator[StoredEvent, None]:
-        """Events of jobs, those that are stored and those to come, in their order and without end.
+        """Events of jobs, those that are stored and those to come, in their order; without end, unless a uid is given.
 
         The service is waited for as long as it takes: events continue after a break of the connection and a restart of
         the service, and each ``id`` comes once, also if the server was killed and has lost events. A program that stops
@@ -242,6 +243,7 @@ class Client(CellLists):
         Args:
             namespace: Only jobs of this namespace; ``*`` for all, which needs the right to read all.
             name: Only jobs with this name; ``*`` for all.
+            uid: Only events of the job with this uid; they end after the one that is ``final``. Empty: of any job.
             after: Position after which to begin; 0 for the oldest event, at most 7 days old.
             since_ms: Leave out events that were stored before; milliseconds since 1970.
 
@@ -253,6 +255,7 @@ class Client(CellLists):
             lambda: self._bus.link_changes,
             namespace,
             name,
+            uid=uid,
             after=after,
             since_ms=since_ms,
         )

@@ -145,23 +145,23 @@ class Client:
         return self._run(self._client.wait(name, goal, namespace=namespace, uid=uid, timeout_s=timeout_s))
 
     def follow(
-        self, namespace: str = "*", name: str = "*", *, after: int = 0, since_ms: int = 0
+        self, namespace: str = "*", name: str = "*", *, uid: str = "", after: int = 0, since_ms: int = 0
     ) -> Iterator[StoredEvent]:
-        """Events of jobs without end, see :meth:`berth.client.Client.follow`. Leave the loop to stop."""
-        events = self._client.follow(namespace, name, after=after, since_ms=since_ms)
+        """Events of jobs, see :meth:`berth.client.Client.follow`. Leave the loop to stop."""
+        events = self._client.follow(namespace, name, uid=uid, after=after, since_ms=since_ms)
         turn = asyncio.Lock()  # after an interruption, the end waits until the last step is over
 
-        async def step() -> StoredEvent:
+        async def step() -> StoredEvent | None:
             async with turn:
-                return await anext(events)
+                return await anext(events, None)
 
         async def end() -> None:
             async with turn:
                 await events.aclose()
 
         try:
-            while True:
-                yield self._run(step())
+            while (event := self._run(step())) is not None:
+                yield event
         finally:
             with contextlib.suppress(ConnectionLostError):  # the end of the client has ended it
                 self._run(end())

@@ -70,6 +70,7 @@ class Endpoint(NamedTuple):
         body: Type of the body of the request; None for none.
         errors: Statuses of errors beside those of every endpoint with its role.
         loose: JSON type of the answer where it has no type here.
+        tag: What it is about; empty: the page alone uses it, and it is not in the document.
     """
 
     method: Method
@@ -84,14 +85,17 @@ class Endpoint(NamedTuple):
     body: type[Shape] | None = None
     errors: tuple[HTTPStatus, ...] = ()
     loose: str = "object"
+    tag: str = "jobs"
 
 
-def _fields_of(kind: type[Request]) -> tuple[Field, ...]:
+def fields_of(kind: type[Request]) -> tuple[Field, ...]:
     """Fields of the query that stands for a request."""
     _, components = components_of([kind], "{name}")
     places = components[kind.__name__]["properties"]
     return tuple(
-        Field(name, schema["description"], {key: value for key, value in schema.items() if key != "description"})
+        Field(
+            name, schema.get("description", ""), {key: value for key, value in schema.items() if key != "description"}
+        )
         for name, schema in places.items()
     )
 
@@ -138,7 +142,7 @@ ENDPOINTS: Final = (
         "Jobs by namespace and name, with their positions in the queue and why they wait. Jobs of namespaces that the"
         " caller may not read are left out.",
         answer=JobsReply,
-        query=_fields_of(JobsRequest),
+        query=fields_of(JobsRequest),
     ),
     Endpoint(
         "get",
@@ -182,7 +186,10 @@ ENDPOINTS: Final = (
         media=EVENTS,
         query=(
             Field("after", "Position after which to begin; 0 for the oldest event.", {"type": "integer", "minimum": 0}),
-            Field("follow", "`false`: end after the stored events.", {"type": "boolean", "default": True}),
+            Field(
+                "uid", "Only events of the job with this uid; the stream ends after the last one, with `over`.", _TEXT
+            ),
+            Field("follow", "`false`: end after the stored events. Default: `true`.", {"type": "boolean"}),
         ),
         errors=(HTTPStatus.BAD_REQUEST, HTTPStatus.GONE),
     ),
@@ -193,7 +200,8 @@ ENDPOINTS: Final = (
         "read",
         "Nodes and their chips, by name.",
         answer=NodesReply,
-        query=_fields_of(NodesRequest),
+        query=fields_of(NodesRequest),
+        tag="cell",
     ),
     Endpoint(
         "get",
@@ -202,6 +210,7 @@ ENDPOINTS: Final = (
         "read",
         "How full the cell is: chips by what they are for, by product, and jobs and chips by namespace.",
         answer=UsageReply,
+        tag="cell",
     ),
     Endpoint(
         "get",
@@ -210,7 +219,8 @@ ENDPOINTS: Final = (
         "read",
         "How full leaf switches are, by name.",
         answer=PlacesReply,
-        query=_fields_of(PlacesRequest),
+        query=fields_of(PlacesRequest),
+        tag="cell",
     ),
     Endpoint(
         "get",
@@ -219,7 +229,8 @@ ENDPOINTS: Final = (
         "read",
         "How full SuperPoDs are, by name.",
         answer=PlacesReply,
-        query=_fields_of(PlacesRequest),
+        query=fields_of(PlacesRequest),
+        tag="cell",
     ),
     Endpoint(
         "get",
@@ -228,7 +239,8 @@ ENDPOINTS: Final = (
         "read",
         "Faults of nodes and chips in groups, since when, and the jobs there.",
         answer=FaultsReply,
-        query=_fields_of(FaultsRequest),
+        query=fields_of(FaultsRequest),
+        tag="cell",
     ),
     Endpoint(
         "get",
@@ -237,7 +249,8 @@ ENDPOINTS: Final = (
         "read",
         "What is drained or will be, and the jobs there.",
         answer=DrainsReply,
-        query=_fields_of(DrainsRequest),
+        query=fields_of(DrainsRequest),
+        tag="cell",
     ),
     Endpoint(
         "get",
@@ -247,6 +260,7 @@ ENDPOINTS: Final = (
         "The whole picture of the cell: nodes with their chips, jobs, the queue, faults. Jobs of namespaces that the"
         " caller may not read are left out, their chips are shown as held.",
         answer=View,
+        tag="",
     ),
     Endpoint(
         "get",
@@ -257,8 +271,16 @@ ENDPOINTS: Final = (
         " `/api/v1/view`, then `change` for each change, and `view` again when the layout of the cell changes.",
         answer=Change,
         media=EVENTS,
+        tag="",
     ),
-    Endpoint("get", "/api/v1/cell", "cellStatus", "read", "Status of the cell, as `berth status --json` prints it."),
+    Endpoint(
+        "get",
+        "/api/v1/cell",
+        "cellStatus",
+        "read",
+        "Status of the cell, as `berth status --json` prints it.",
+        tag="operators",
+    ),
     Endpoint(
         "get",
         "/api/v1/dead",
@@ -266,10 +288,21 @@ ENDPOINTS: Final = (
         "read-all",
         "Dead letters that are open, the newest first, as `berth dead list --json` prints them.",
         loose="array",
+        tag="operators",
     ),
-    Endpoint("get", "/api/v1/me", "me", "none", "Identity of the caller, and what it may do.", answer=RightsReply),
-    Endpoint("get", "/api/v1/openapi.json", "openapi", "public", "This document."),
-    Endpoint("get", "/", "page", "public", "The page, for browsers.", media=HTML, errors=(HTTPStatus.NOT_FOUND,)),
+    Endpoint(
+        "get",
+        "/api/v1/me",
+        "me",
+        "none",
+        "Identity of the caller, and what it may do.",
+        answer=RightsReply,
+        tag="caller",
+    ),
+    Endpoint("get", "/api/v1/openapi.json", "openapi", "public", "This document.", tag="caller"),
+    Endpoint(
+        "get", "/", "page", "public", "The page, for browsers.", media=HTML, errors=(HTTPStatus.NOT_FOUND,), tag=""
+    ),
     Endpoint(
         "get",
         "/assets/{path}",
@@ -278,6 +311,7 @@ ENDPOINTS: Final = (
         "A file of the page.",
         media=ANY,
         errors=(HTTPStatus.NOT_FOUND,),
+        tag="",
     ),
 )
 """All of them. A module of the gateway that adds a route adds its endpoint here."""

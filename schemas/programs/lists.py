@@ -124,6 +124,8 @@ class PlaceUse(Shape, frozen=True, kw_only=True):
     """Other chips of nodes that are drained or cordoned."""
     withheld: int = 0
     """Other chips that their node does not offer."""
+    waiting: int = 0
+    """Chips that jobs wait for which ask for the product, in ``usage``; of other places 0."""
 
 
 class NamespaceUse(Shape, frozen=True, kw_only=True):
@@ -145,7 +147,7 @@ class UsageReply(Reply, frozen=True, kw_only=True):
     total: PlaceUse
     """The whole cell."""
     products: list[PlaceUse]
-    """By product, sorted."""
+    """By product, sorted; also those that jobs wait for and no node has. Without a name: what no product fits."""
     namespaces: list[NamespaceUse]
     """By name: those that the caller may read and that have jobs which are not over; of more than 1,000 those with the
     most chips."""

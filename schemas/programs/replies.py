@@ -130,7 +130,7 @@ class JobState(Shape, frozen=True, kw_only=True):
     code: str = ""
     """Code of the refusal; empty without."""
     ranks: list[Rank] = []
-    """Place of each pod; empty without a placement."""
+    """Place of each pod; of a job that is over the last ones, as long as its events are kept. Empty without."""
     open_ranks: list[int] = []
     """Ranks that recover and are not at their new places yet."""
     warning: str = ""

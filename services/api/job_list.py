@@ -83,6 +83,11 @@ class JobList:
         """Jobs with chips that wait."""
         return self._first_plain()
 
+    def waiting_jobs(self) -> Iterator[tuple[JobKey, int]]:
+        """Jobs with chips that wait, in the order of the queue, and their chips."""
+        for *_, namespace, name in self._queue[: self._first_plain()]:
+            yield (namespace, name), self._known[namespace, name].job.chips
+
     def entries(self, asked: JobsRequest, namespaces: Sequence[str]) -> Iterator[tuple[str, ListedJob | None]]:
         """Jobs in their order, each with the cursor after it; None for one that is not asked for.
 

@@ -36,6 +36,9 @@ _MESSAGES_MAX: Final = 2_000
 _SLICE: Final = 4
 """Messages that are applied before requests get a turn: each takes some tenths of a millisecond."""
 
+_NODES: Final = 64
+"""Nodes whose faults are looked at before requests get a turn."""
+
 
 class Loop:
     """Applies facts and records to a state, and stores the events; keeps the lists of jobs and of faults, too.
@@ -160,6 +163,7 @@ class Loop:
         self._events = []
         self._ended = {}
         self._untraced.clear()
+        has_more |= self.faults.refresh(self._fact_ms, most=_NODES)
         for stored in self._statuses.take():
             self._note_status(stored)
             await self._counted()
@@ -226,7 +230,7 @@ class Loop:
         self._fact_seq, self._fact_ms = stored.sequence, stored.at_ms
         if not applied.error:
             self.faults.note_fact(stored.data)
-            self.faults.refresh(stored.at_ms)
+            self.faults.refresh(stored.at_ms, most=_NODES)
         return events  # what cannot be applied is written to DEAD by the dispatcher
 
     def _note_status(self, stored: Stored) -> None:

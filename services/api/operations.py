@@ -17,13 +17,14 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.logs import LogLimit
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.programs.events import EventsReply
+from berth.schemas.programs.events import EventsReply, JobEvent
 from berth.schemas.programs.operations import OPERATIONS, Operation
 from berth.schemas.programs.replies import (
     CancelReply,
     ErrorReply,
     ExplainReply,
     JobState,
+    Rank,
     RightsReply,
     StatusReply,
     SubmitManyReply,
@@ -58,6 +59,8 @@ _WAITS: Final = "events"
 """Operation that may wait for what is to come: how long it takes says nothing of the service."""
 _EVENTS_A_TOKEN: Final = 100
 """Stored events, which are read and given as they are."""
+_JOBS_A_TOKEN: Final = 2
+"""Jobs of one request, beside the objects in it: together they cost what as many requests would."""
 _READ_AT_ONCE_BYTES: Final = 8_192
 """Longest submission that is read between two others: it takes some milliseconds."""
 _WRONG: Final = frozenset({"invalid-request", "too-large"})
@@ -169,6 +172,7 @@ class Operations:
         return await self._store(await self._read(read_submission, data, identity), identity)
 
     async def _submit_many(self, data: bytes, identity: str) -> SubmitManyReply:
+        self._access.check(identity, "submit")
         results: list[SubmitResult] = []
         for found in await self._read(read_submissions, data, identity):
             try:
@@ -189,6 +193,10 @@ class Operations:
                 )
             else:
                 results.append(SubmitResult(**msgspec.structs.asdict(stored)))
+        if self._access.is_bounded(identity):
+            self._rates.charge(identity, len(results) // _JOBS_A_TOKEN)
+            wrong = sum(one.code in _WRONG for one in results)
+            self._rates.charge_wrong(identity, data, wrong=wrong, of=len(results))
         return SubmitManyReply(results=results, stored=sum(one.ok for one in results))
 
     async def _store(self, request: JobRequest, identity: str) -> SubmitReply:
@@ -247,7 +255,22 @@ class Operations:
     async def _status(self, data: bytes, identity: str) -> StatusReply:
         asked = decoded(data, StatusRequest)
         self._access.check(identity, "read", asked.namespace)
-        return StatusReply(job=await self._job(asked))
+        job = await self._job(asked)
+        if job.phase in OVER and job.attempt and not job.ranks:
+            job = msgspec.structs.replace(job, ranks=await self._last_ranks(job))
+        return StatusReply(job=job)
+
+    async def _last_ranks(self, job: JobState) -> list[Rank]:
+        """Where the pods of a job that is over were last, by its events; empty if these are not kept."""
+        subject = self._bus.subjects.event_job(job.namespace, job.name)
+        for stored in reversed(await self._bus.read(StreamName.EVENTS, filters=[subject])):
+            try:
+                event = msgspec.json.decode(stored.data, type=JobEvent)
+            except (msgspec.MsgspecError, UnicodeError):
+                continue
+            if event.uid == job.uid and event.phase == "placed":
+                return event.ranks
+        return []
 
     async def _explain(self, data: bytes, identity: str) -> ExplainReply:
         asked = decoded(data, ExplainRequest)

@@ -83,14 +83,16 @@ class Rates:
         """
         self._filled(identity).tokens -= len(request.tasks) // _TASKS_A_TOKEN
 
-    def charge_wrong(self, identity: str, data: bytes) -> None:
+    def charge_wrong(self, identity: str, data: bytes, *, wrong: int = 1, of: int = 1) -> None:
         """Take more tokens for a request that is refused for what is in it: nobody sends many long ones by mistake.
 
         Args:
             identity: The caller.
             data: The request.
+            wrong: So many of its jobs are wrong ...
+            of: ... of so many.
         """
-        self._filled(identity).tokens -= (_WRONG_TIMES - 1) * _cost(data)
+        self._filled(identity).tokens -= (_WRONG_TIMES - 1) * _cost(data) * wrong // of
 
     def _filled(self, identity: str) -> _Bucket:
         """The bucket of an identity, as of now."""

@@ -18,6 +18,7 @@ T = TypeVar("T", bound=Request)
 BYTES_MAX: Final = 4_000_000
 """Longest request in bytes."""
 _ERROR_MAX: Final = 2_000
+_SHAPE: Final = "job-shape"
 _LARGER: Final = "raise max_payload of NATS"
 _SHORTER: Final = {
     "status": f"{_LARGER}, or read the job with berth jobs",
@@ -54,11 +55,18 @@ class RequestError(Exception):
 
 
 class RefusedError(RequestError):
-    """A request that the dispatcher would refuse."""
+    """A request that the dispatcher would refuse.
+
+    What is refused because of the product form is well written, and can never have a place: it has a code of its own.
+    """
 
     def __init__(self, refusal: Refusal) -> None:
+        is_shape = bool(refusal.form) and refusal.code == "invalid-request"
         super().__init__(
-            refusal.field or "job", refusal.value or "this", refusal.expected or "another", code=refusal.code
+            refusal.field or "job",
+            refusal.value or "this",
+            refusal.expected or "another",
+            code=_SHAPE if is_shape else refusal.code,
         )
 
 

@@ -1,5 +1,6 @@
 """Faults of nodes in groups: what is broken at one place, since when, and which jobs are there."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -56,6 +57,7 @@ class FaultLog:
         self._conditions = Conditions()
         self._revision = -1
         self._touched: dict[int, None] = {}
+        """Rows that are to be looked at."""
         self._known: dict[int, dict[NodeFaultKind, KnownFault]] = {}
         """By row of the node table."""
         self._sizes: _Sizes | None = None
@@ -73,20 +75,21 @@ class FaultLog:
             if row is not None:
                 self._touched[row] = None
 
-    def refresh(self, at_ms: int) -> None:
-        """Bring the faults in line with the state.
+    def refresh(self, at_ms: int, *, most: int | None = None) -> bool:
+        """Bring the faults in line with the state; returns whether nodes are left to be looked at.
 
         Args:
             at_ms: When what changed did so; 0: nobody knows, as after a snapshot was read.
+            most: Look at so many nodes at most; None: at all.
         """
         table = self._state.table
-        if table.revision == self._revision and not self._touched:
-            return
-        self._touched.update(dict.fromkeys(table.changed_since(self._revision).tolist()))
-        self._revision = table.revision
-        for row in self._touched:
+        if table.revision != self._revision:
+            self._touched.update(dict.fromkeys(table.changed_since(self._revision).tolist()))
+            self._revision = table.revision
+        for row in list(itertools.islice(self._touched, most)):
+            del self._touched[row]
             self._look_at(row, at_ms)
-        self._touched.clear()
+        return bool(self._touched)
 
     def of_node(self, name: str) -> list[FaultOfNode]:
         """Faults of a node, of the whole node first."""

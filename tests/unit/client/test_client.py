@@ -271,6 +271,17 @@ async def test_events_go_on_after_a_restart_of_the_service_and_at_another_instan
             assert uids(await take(events, 1)) == ["uid-train"]
 
 
+async def test_events_of_a_uid_end_with_the_last_one() -> None:
+    async with programs() as told:
+        await told.lived("one")
+        await told.cell.submit(a_job("one", chips=8, uid="uid-later"))
+        await told.turns(2)
+        async with asyncio.timeout(10 * SLACK):
+            events = [event async for _, event in client_of(told).follow("default", "one", uid="uid-one")]
+        assert {event.uid for event in events} == {"uid-one"}
+        assert [event.phase for event in events][-1:] == ["succeeded"]
+
+
 async def test_events_of_other_names_and_namespaces_are_left_out() -> None:
     async with stored_events([("a", "x"), ("b", "x"), ("a", "y"), ("a", "*")]) as client:
         for (namespace, name), wanted in {

@@ -140,3 +140,12 @@ def test_faults_of_a_node_are_named_with_their_level() -> None:
         ("CardUnhealthy", "unhealthy", [1], 9),
     ]
     assert log.of_node("nobody") == []
+
+
+def test_many_nodes_are_looked_at_a_few_at_a_time() -> None:
+    cell = CoreCell([a_node(f"n{at}", ready=False) for at in range(5)])
+    log = FaultLog(cell.state)
+    assert [log.refresh(1, most=2), len(log)] == [True, 2]
+    assert [log.refresh(1, most=2), len(log)] == [True, 4]
+    assert [log.refresh(1, most=2), len(log)] == [False, 5]
+    assert not log.refresh(1, most=2)

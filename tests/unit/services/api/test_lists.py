@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from berth.core.cluster.domains import domains
@@ -138,7 +139,7 @@ async def test_how_full_the_cell_is() -> None:
         reply = await told.ask("usage", {})
         total = reply["total"]
         assert (total["nodes"], total["chips"], total["used"], total["free"], total["nodes_free"]) == (2, 16, 8, 8, 1)
-        assert [one["name"] for one in reply["products"]] == ["module910bx8"]
+        assert [(one["name"], one["chips"], one["waiting"]) for one in reply["products"]] == [("module910bx8", 16, 72)]
         assert reply["namespaces"] == [{"name": "team", "jobs": 1, "used": 8, "jobs_waiting": 1, "waiting": 72}]
         assert (reply["jobs"], reply["jobs_waiting"], reply["waiting"]) == (1, 1, 72)
 
@@ -209,3 +210,14 @@ async def test_what_is_known_of_faults_and_jobs_is_there_after_a_restart() -> No
         (after,) = (await told.ask("faults", {}))["groups"]
         assert (after["name"], after["reason"], after["since_ms"] in {77, before["since_ms"]}) == ("n0", "chip 0", True)
         assert [one["name"] for one in (await told.ask("jobs", {}))["jobs"]] == ["w0"]
+
+
+async def test_a_page_that_looks_at_many_jobs_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "_LOOKED_AT_A_TOKEN", 1)
+    async with programs(is_started=False) as told:
+        bounded = msgspec.structs.replace(TENANTS, requests_per_s=0.001, requests_burst=20)
+        await told.start(bounded)
+        await waiting_jobs(told, 4, identity="admin")
+        await told.turns(3)
+        replies = [await told.ask("jobs", {"phase": "placed"}, identity="one") for _ in range(5)]
+        assert [one.get("code", "ok") for one in replies] == ["ok"] * 4 + ["too-many"]
