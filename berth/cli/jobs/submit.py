@@ -11,7 +11,7 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.durations import option_s
 from berth.cli.interrupts import interruptible
 from berth.cli.jobs.goals import Result, interruption_lines, progress_lines, result_of
-from berth.cli.jobs.requests import Fault, Request, fault_of, read_requests
+from berth.cli.jobs.requests import Fault, Request, fault_of, faults_of, read_requests, refusals_of
 from berth.cli.jobs.rows import JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
 from berth.cli.link import link_lines
@@ -121,11 +121,7 @@ async def _check(bus: Bus, requests: list[Request]) -> list[Fault]:
     if not doubtful:
         return []
     settings = await settings_now(bus) or Settings()
-    return [
-        fault_of(refusal, file=sent.file, job="/".join(sent.key))
-        for sent in doubtful
-        if isinstance(refusal := validate(sent.request, settings), Refusal)
-    ]
+    return [fault for sent in doubtful for fault in faults_of(sent, refusals_of(sent.request, settings))]
 
 
 def _refuse(faults: list[Fault], skipped: list[str], options: Common) -> int:
@@ -232,7 +228,7 @@ def _submitted(sent: Request, verdict: str, refusal: Refusal | None, status: Job
         uid=sent.request.uid,
         intake_seq=sent.intake_seq,
         verdict=verdict,
-        refusal=fault_of(refusal, job="/".join(sent.key)) if refusal is not None else None,
+        refusal=fault_of(refusal, job="/".join(sent.key), name_of=sent.name_of) if refusal is not None else None,
         status=row_of(status) if status is not None else None,
     )
 
