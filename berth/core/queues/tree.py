@@ -77,8 +77,11 @@ class Tree(NamedTuple):
         return frozenset.intersection(*named) if named else None
 
     def is_reclaimable(self, name: str) -> bool:
-        """Whether other queues may get something back from a queue: it and all above say so."""
-        return all(self.queues[step].reclaimable for step in self.charged(name) if step in self.queues)
+        """Whether other queues may get something back from a queue: it and those above say so.
+
+        The root is not asked: Volcano makes it with ``reclaimable: false``, and everything is below it.
+        """
+        return all(self.queues[step].reclaimable for step in self.charged(name) if step != ROOT)
 
     def leaves(self) -> list[str]:
         """Valid queues that have no children, by age and name."""

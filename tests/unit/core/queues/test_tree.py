@@ -132,8 +132,8 @@ def test_root_and_default_without_amounts_are_no_tree() -> None:
     assert is_tree([Queue("a")])
 
 
-def test_a_queue_is_protected_with_those_above_it() -> None:
-    tree = tree_of([Queue("a", reclaimable=False), Queue("b", parent="a")])
+def test_a_queue_is_protected_with_those_above_it_but_the_root() -> None:
+    tree = tree_of([Queue(ROOT, reclaimable=False), Queue("a", reclaimable=False), Queue("b", parent="a")])
     assert not tree.is_reclaimable("b")
     assert tree.is_reclaimable(DEFAULT)
 
