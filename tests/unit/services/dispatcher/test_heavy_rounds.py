@@ -14,6 +14,7 @@ from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
+from tests.support.placed_parts import the_switch
 from tests.support.replays import entries_of
 
 TASKS = 400
@@ -139,9 +140,7 @@ async def test_a_gang_with_switch_affinity_that_takes_longer_than_a_round_is_pla
     assert 1 < await tries_of(cell, "many") < 20
     many = await cell.status("many")
     assert many is not None
-    assert many.placement is not None
-    assert many.placement.switch is not None
-    assert many.placement.switch.pods == 150
+    assert the_switch(many.placement).pods == 150
     assert await replay_differs(cell) == 0
     await cell.close()
 
