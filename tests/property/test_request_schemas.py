@@ -164,7 +164,7 @@ def test_jobs_of_other_kinds_fit_the_schema(version: str, kind: str) -> None:
         {"apiVersion": "berth/v1", "kind": "Job", "metadata": {}, "spec": {}},
         {"apiVersion": "berth/v2", "kind": "Job", "metadata": {"name": "a"}, "spec": {}},
         a_job(chips=-1),
-        a_job(prodct="x"),
+        a_job(chip=1),
         a_job(softShare={"aicore": 101, "hbmMib": 1, "policy": "elastic"}),
         {**a_job(), "metadata": {"name": "A"}},
     ],
