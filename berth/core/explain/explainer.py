@@ -33,7 +33,9 @@ from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
 from berth.core.state.ledger import Holding, pods_of
 from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.switches.placed import switch_of
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
@@ -245,7 +247,7 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
 
 def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanation: Explanation) -> bool:
     """Add the plan of a gang, if it has one; false when planning again gives another plan."""
-    by_leaf, by_block, names = placement.switch, placement.block, placement.names()
+    by_leaf, by_block, names = switch_of(placement), block_of(placement), placement.names()
     is_current = explanation.basis.is_current
     if by_leaf is not None and by_leaf.policy:
         explanation.switch, is_same = snapshot.leaves.placed(
@@ -273,7 +275,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
     do_fit = True
-    pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(placement.block, placement.pods())
+    pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(block_of(placement), placement.pods())
     tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
     gang_nodes = [pod.node for pod in pods if pod.chips]
     if gang.is_plain and gang.beside:
@@ -332,7 +334,7 @@ def _seeks_home(gang: Gang) -> bool:
 
 def _leaves_of(placement: Placement) -> list[str]:
     """Leaf switch of each rank that was planned by leaf; empty for the others."""
-    part = placement.switch
+    part = switch_of(placement)
     if part is None or not part.policy:
         return [""] * placement.pods()
     return [part.leaves[leaf - 1] if leaf else "" for leaf in unpack(part.leaf_index, 2)]

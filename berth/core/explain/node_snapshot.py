@@ -157,6 +157,10 @@ class ShapeEvaluation:
         if constraints.limits(self.shape):
             self.reasons = np.where(self._alone == _FITS, constraints.reasons(self.shape), self._alone)
 
+    def preferred(self, row: int) -> int:
+        """What the preferences of the pod add to the score of a node."""
+        return self._bonus.get(row, 0)
+
     def key(self, row: int) -> tuple[int, int]:
         """Sort key of a node in the total order; the best node has the lowest."""
         return -int(self.scores[row]), int(self._snapshot.table.ranks()[row])

@@ -17,10 +17,11 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.blocks.demand import Blocks
+from berth.core.topologies.blocks.placed import BlockPart, block_of
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, NodeReason
 
 NEAREST: Final = 3
@@ -107,10 +108,10 @@ def jobs_with_nodes(state: State, more: Iterable[tuple[str, Placement]] = ()) ->
         more: Names and placements of jobs that are not yet in the state.
     """
     found = [
-        JobNodes(f"{one.namespace}/{one.name}", state.owned(key), one.placement.block)
+        JobNodes(f"{one.namespace}/{one.name}", state.owned(key), block_of(one.placement))
         for key, one in state.fold.holdings.items()
     ]
-    found += [JobNodes(job, pods_of(placement), placement.block) for job, placement in more]
+    found += [JobNodes(job, pods_of(placement), block_of(placement)) for job, placement in more]
     return sorted(found, key=lambda taken: taken.job)
 
 

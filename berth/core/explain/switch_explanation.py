@@ -15,11 +15,12 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.switches.occupancy.leaf_table import Grid
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Plan
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, SwitchLack
 
 NEAREST: Final = 3

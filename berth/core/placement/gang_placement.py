@@ -367,8 +367,7 @@ class PlacementRound:
             gang.runs,
             resource=gang.resource,
             share=share,
-            switch=planned.switch,
-            block=planned.block,
+            groups=list(planned.groups),
             claims=self._claims(gang),
         )
 

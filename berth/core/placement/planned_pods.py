@@ -21,7 +21,7 @@ from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.topologies.switches.planner import Plan
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, Placement, SwitchPart
+from berth.schemas.placement import Groups, Placement
 from berth.schemas.refusal import BlockLack, Code, Refusal
 
 
@@ -29,8 +29,7 @@ class PlannedRows(NamedTuple):
     """Rows of the planned pods in rank order, and what the placement records of the plan. Empty for other gangs."""
 
     rows: Sequence[int] = ()
-    switch: SwitchPart | None = None
-    block: BlockPart | None = None
+    groups: Sequence[Groups] = ()
 
 
 class PlannedPods:
@@ -117,7 +116,7 @@ class PlannedPods:
             return msgspec.structs.replace(self._refusals.no_room(gang, index, 0, missing), code="no-topology")
         found = self.leaves.plan(gang, self.usable_places(planned_shapes(gang), allowed))
         if isinstance(found, Plan):
-            return PlannedRows(self.leaves.rows_of(found.cells), switch=self.leaves.part(gang, found))
+            return PlannedRows(self.leaves.rows_of(found.cells), [self.leaves.part(gang, found).groups])
         refusal = self._refusals.no_room(gang, index, 0, missing)
         code = code_of(found.lack) if refusal.code == "no-room" else refusal.code
         return msgspec.structs.replace(refusal, code=code, switch=found.lack)
@@ -129,7 +128,7 @@ class PlannedPods:
             refusal = self._refusals.no_room(gang, first_planned(gang), 0, missing)
             code: Code = "no-blocks" if refusal.code == "no-room" else refusal.code
             return msgspec.structs.replace(refusal, code=code, blocks=found)
-        return PlannedRows(found.rows, block=found.part)
+        return PlannedRows(found.rows, [found.part.groups])
 
 
 def first_planned(gang: Gang) -> int:

@@ -38,7 +38,7 @@ from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
 from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
+from berth.schemas.placement import ClaimVolume, Groups, Placement, Run, placement_of
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
@@ -66,8 +66,7 @@ class _PlannedRows(NamedTuple):
     """Rows of the planned pods that leave, by rank, and what the new places record of the plan."""
 
     rows: Mapping[int, int] = {}
-    switch: SwitchPart | None = None
-    block: BlockPart | None = None
+    groups: Sequence[Groups] = ()
 
 
 def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
@@ -299,13 +298,13 @@ def _planned(
             return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
         below = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
         if not isinstance(below, LeavesMissing):
-            return _PlannedRows(below.rows, switch=below.part)
+            return _PlannedRows(below.rows, [below.part.groups])
         none = _none(parts, leaving, index, 0, missing)
         return _refused(none, code_of(below.lack), switch=below.lack)._replace(ranks=below.ranks)
     fits = parts.planned.usable_rows(shapes, allowed)
     found = _replaced(parts, leaving, own, fits)
     if not isinstance(found, BlocksMissing):
-        return _PlannedRows(found.rows, block=found.part)
+        return _PlannedRows(found.rows, [found.part.groups])
     none = _none(parts, leaving, index, 0, missing)
     return _refused(none, "no-blocks", blocks=found.lack)._replace(ranks=found.ranks)
 
@@ -351,8 +350,7 @@ def _placement(
         runs_of(gang, leaving.ranks),
         resource=gang.resource,
         share=gang.share,
-        switch=planned.switch,
-        block=planned.block,
+        groups=list(planned.groups),
         claims=_claims(parts, leaving),
     )
 

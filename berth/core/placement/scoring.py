@@ -22,6 +22,7 @@ from berth.core.cluster.least_allocated import least_allocated, least_allocated_
 from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.shape_memory import ShapeMemory
 from berth.core.cluster.view import RowState, row_state
 from berth.core.errors import brief, guarded
 from berth.core.topologies.registry import BY_NAME, TOPOLOGIES
@@ -39,7 +40,6 @@ _REASONS: Final = len(NodeReason)
 FAILED: Final = 255  # reason of a node class whose evaluation failed with an error
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
-_SHAPES_MAX: Final = 4096  # upper bound of the cached shapes; a full cache is cleared
 
 
 class Candidates(NamedTuple):
@@ -85,6 +85,8 @@ class Scorer:
         """Errors of node classes, by shape. They are raised only when a node of such a class is evaluated."""
         self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}  # as ``_class_reasons``; faster for single rows
+        kept = self._compiled, self._class_reasons, self._class_errors, self._reason_lists
+        self._memory, self._memory_of_may = ShapeMemory(*kept), ShapeMemory(self._may)
         self._places = {topology.name: topology.places() for topology in TOPOLOGIES}
 
     def on(self, table: NodeTable, shares: SoftShareTable) -> "Scorer":
@@ -225,8 +227,7 @@ class Scorer:
         classes = self.table.classes
         known = self._may.get(shape)
         if known is None or len(known) != len(classes):
-            if len(self._may) >= _SHAPES_MAX:
-                self._may.clear()
+            self._memory_of_may.count(shape, len(classes))
             bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
             # An error counts as no here: evaluate() raises it.
             may = (guarded(functools.partial(_may_use, bare, key), lambda _: False) for key in classes)
@@ -305,11 +306,7 @@ class Scorer:
     def _compile(self, shape: Shape) -> _Compiled:
         compiled = self._compiled.get(shape)
         if compiled is None:
-            if len(self._compiled) >= _SHAPES_MAX:
-                self._compiled.clear()
-                self._class_reasons.clear()
-                self._class_errors.clear()
-                self._reason_lists.clear()
+            self._memory.count(shape, 0)
             form = FORMS[shape.form] if shape.form else None
             rule = None
             if form is not None and shape.share is None and shape.chips:
@@ -323,6 +320,7 @@ class Scorer:
         known = self._class_reasons.get(shape)
         classes = self.table.classes
         if known is None or len(known) != len(classes):
+            self._memory.count(shape, len(classes))
             found = [self._judged(shape, index, key) for index, key in enumerate(classes)]
             known = np.array(found or [NodeReason.FITS], np.uint8)
             if classes:  # the placeholder entry must not be cached for the first class

@@ -23,6 +23,7 @@ from berth.core.topologies.blocks.model import (
     NoBlocks,
     rack_number,
 )
+from berth.core.topologies.blocks.placed import BlockPart, service_of
 from berth.core.topologies.levels.model import NoLevels, Tree
 from berth.core.topologies.levels.planner import plan_levels
 from berth.core.topologies.levels.rescheduling import neighbours
@@ -33,7 +34,7 @@ from berth.core.topologies.superpods.planner import plan_blocks
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
 _NONE: Final = -1
@@ -236,10 +237,7 @@ class BlockRound:
     def _new(self, service: str) -> list[str]:
         """Nodes of the jobs of an inference service that the round has placed."""
         return [
-            pod.node
-            for _, placement in self._placed
-            if placement.block is not None and placement.block.service == service
-            for pod in pods_of(placement)
+            pod.node for _, placement in self._placed if service_of(placement) == service for pod in pods_of(placement)
         ]
 
 

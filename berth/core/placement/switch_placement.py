@@ -11,11 +11,12 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import moving_job, placed_job
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
 from berth.core.topologies.switches.support import unsupported
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape
-from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, SwitchLack
 
 _CODES: Final[Mapping[str, Code]] = {

@@ -135,10 +135,10 @@ class Scheduler:
             changes: What the record of the epoch changed, and whatever else was not handed over yet.
             resumes: The settings are those of the epoch before, and gangs wait as they did.
         """
-        self.note(changes)
+        state = self.state
+        self.note(merged([changes, Changes(jobs_changed=self._delays.advance(state.fold.at_ms))]))
         if resumes:
             return
-        state = self.state
         settings = state.fold.settings
         self.queue = Queue(strict=settings.queue_policy == "fifo")
         self.scorer = self.new_scorer()

@@ -25,7 +25,7 @@ from berth.core.state.run_times import RunTime
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.chain import FIRST, Link, Position, encode_record, link_of
 from berth.schemas.envelope import DecodeError, body_of
-from berth.schemas.ledger import RELEASE, Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.status import SnapshotBody
 
 __all__ = [
@@ -98,7 +98,7 @@ class LedgerFold:
         """Sequence of the last record, void ones included."""
         self._position = Position()
         self.holder = ""
-        self.settings = RELEASE
+        self.settings = Settings()
         self.facts_seq = 0
         """Facts that the last record knew."""
         self.at_ms = 0

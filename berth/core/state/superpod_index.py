@@ -19,6 +19,7 @@ from berth.core.copies import copied
 from berth.core.state.ledger import LedgerFold, PodShare
 from berth.core.state.level_index import LevelMap
 from berth.core.topologies.blocks.model import CandidatePool, pool_of, rack_number
+from berth.core.topologies.blocks.placed import service_of
 from berth.schemas.facts import JobSeen, NodeHealth
 
 AttemptKey = tuple[str, int]
@@ -140,8 +141,8 @@ class JobNodes:
 
     def of_service(self, service: str) -> list[str]:
         """Nodes of the jobs of an inference service, by name."""
-        parts = ((key, holding.placement.block) for key, holding in self._fold.holdings.items())
-        return self._nodes_of(key for key, part in parts if part is not None and part.service == service)
+        held = self._fold.holdings.items()
+        return self._nodes_of(key for key, one in held if service_of(one.placement) == service)
 
     def of_labels(self, labels: Mapping[str, str]) -> list[str]:
         """Nodes of the jobs that carry all of some labels, by name."""
