@@ -209,15 +209,15 @@ def test_only_the_innermost_mark_is_taken_back_or_kept() -> None:
         outer.keep()
 
 
-def test_no_mark_is_made_once_a_fact_changed_the_nodes_below() -> None:
+def test_no_fact_is_folded_while_a_mark_is_open() -> None:
     below = Nodes()
     view = View(below.table, below.shares.nodes)
     view.tentative().keep()
+    mark = view.tentative()
     below.table.apply_health(pack_health("all", []))
-    with pytest.raises(InvariantError, match="nodes changed below a view"):
-        view.tentative()
-    with pytest.raises(InvariantError, match="nodes changed below a view"):
-        view.columns()
+    for step in (mark.roll_back, mark.keep, view.tentative, view.columns):
+        with pytest.raises(InvariantError, match="nodes changed below a view"):
+            step()
 
 
 def test_what_is_kept_free_stays_so_when_a_gang_is_taken_back() -> None:

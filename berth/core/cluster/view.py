@@ -130,7 +130,7 @@ class Mark:
         """Take back all operations since; the mark stays open.
 
         Raises:
-            InvariantError: It is not the innermost open mark.
+            InvariantError: It is not the innermost open mark, or a fact or a record was folded since the view was made.
         """
         self._view.roll_back(self)
 
@@ -138,7 +138,7 @@ class Mark:
         """Close the mark: the operations since then are those of the mark around it.
 
         Raises:
-            InvariantError: It is not the innermost open mark.
+            InvariantError: It is not the innermost open mark, or a fact or a record was folded since the view was made.
         """
         self._view.close(self)
 
@@ -215,15 +215,21 @@ class View:
             self._put(row, state)
         mark.before, mark.reverses = {}, []
 
-    def close(self, mark: Mark) -> None:
-        """As :meth:`Mark.keep`."""
+    def advance(self, mark: Mark) -> None:
+        """Keep the operations since a mark, which then is one of this moment."""
         self._check_innermost(mark)
-        self.marks.pop()
-        if self.marks:
-            outer = self.marks[-1]
+        if len(self.marks) > 1:
+            outer = self.marks[-2]
             for row, state in mark.before.items():
                 outer.before.setdefault(row, state)
             outer.reverses += mark.reverses
+        if mark.before or mark.reverses:
+            mark.before, mark.reverses = {}, []
+
+    def close(self, mark: Mark) -> None:
+        """As :meth:`Mark.keep`."""
+        self.advance(mark)
+        self.marks.pop()
 
     def note(self, reverse: Callable[[], object]) -> None:
         """Note what reverses an operation of an index; it is called if the operation is taken back."""
@@ -284,6 +290,7 @@ class View:
             raise InvariantError("nodes changed below a view of them", subject="view")
 
     def _check_innermost(self, mark: Mark) -> None:
+        self._check()
         if not self.marks or self.marks[-1] is not mark:
             raise InvariantError("only the innermost open mark is taken back or kept", subject="view")
 

@@ -63,11 +63,11 @@ class RoundNodes(View):
 
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
-        self._gang.keep()
-        self._gang = self.tentative()
-        rows, self._without_own = list(self._without_own), {}
-        for row in rows:  # scored for the gang before
-            self.touch(row)
+        self.advance(self._gang)
+        if self._without_own:
+            rows, self._without_own = list(self._without_own), {}
+            for row in rows:  # scored for the gang before
+                self.touch(row)
 
     def roll_back_gang(self) -> None:
         """Return everything that the current gang has taken."""
