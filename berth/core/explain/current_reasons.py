@@ -20,19 +20,18 @@ from berth.core.explain.job_status import Reason
 from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence, with_start, without_past
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom
 from berth.core.placement.round_demand import NeedMoreError, candidate_counts, is_heavy
 from berth.core.placement.round_refusals import with_reservation
+from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
-from berth.core.scheduling.queue_policies import behind
+from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import INTERNAL, LATE, Code, Refusal
 
 SOON_MS: Final = 2_000
@@ -126,7 +125,7 @@ class CurrentReasons:
         moved = [uid for uid in {**self._starts, **starts} if self._starts.get(uid) != starts.get(uid)]
         is_other = names != self._starts_by_name
         self._starts, self._starts_by_name = starts, names
-        head = queue.head() if state.fold.settings.queue_policy == "fifo" else None
+        head = queue.head() if queue.is_strict else None
         has_moved = (head and head.uid) != (self._head and self._head.uid)
         self._head = head
         if is_other:
@@ -341,7 +340,7 @@ class _Judge:
             {shape: views[shape][1] for shape in counts},
             leaves=(state.leaves, state.leaf_occupancy),
             blocks=state.blocks,
-            policy=_NO_START,
+            rules=_NO_START,
             constraints=state.constraints.view,
         )
 
@@ -354,36 +353,14 @@ class _Judge:
         return guarded(decided, lambda _: None)
 
 
-class _NoStart:
-    """A queue policy under which nothing starts."""
+class _NoStart(RuleRound):
+    """A rule under which no gang with chips starts."""
 
-    is_strict = False
+    lane = "chips"
 
-    def should_skip(self, gang: Gang) -> Refusal | None:  # noqa: ARG002  # the protocol has it
-        """Every gang is tried."""
-        return None
-
-    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # the protocol has it
+    def allow(self, entry: Entry, placement: Placement) -> Refusal | None:  # noqa: ARG002  # the port has it
         """No gang starts."""
         return Refusal(code=RESERVED)
 
-    def refused(self, gang: Gang, refusal: Refusal) -> Refusal:  # noqa: ARG002  # the protocol has it
-        """Nothing is added."""
-        return refusal
 
-    def kept_from(self, gang: Gang) -> KeptRoom:  # noqa: ARG002  # the protocol has it
-        """Nothing is kept."""
-        return NOTHING_KEPT
-
-    def note_start(self, gang: Gang, placement: Placement) -> None:
-        """The round ends with it."""
-
-    def note_step(self, gang: Gang, recovery: Recovery) -> None:
-        """There are no steps."""
-
-    def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:  # noqa: ARG002  # the protocol has it
-        """Every refusal is wanted."""
-        return True
-
-
-_NO_START: Final = _NoStart()
+_NO_START: Final = Rules([_NoStart()])

@@ -28,6 +28,7 @@ from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons, RowState
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of
@@ -203,7 +204,7 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         beaten = any(
             choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in explanation.choices
         )
-        is_drawn = _leaves_room(gang, snapshot.scorer.settings) or _seeks_home(gang)
+        is_drawn = _leaves_room(gang, snapshot.state) or _seeks_home(gang)
         is_best = (is_same and (not beaten or is_drawn)) or bool(basis.missing_shards)
         explanation.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
@@ -286,7 +287,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
         row = snapshot.table.row(pod.node)
         do_fit = do_fit and evaluation.reasons[row] == _FITS
         is_free = not (leaves[rank] or seat)
-        better: LostBy = "reserved" if _leaves_room(gang, settings) else "better"
+        better: LostBy = "reserved" if _leaves_room(gang, snapshot.state) else "better"
         alternatives = alternatives_of(snapshot, evaluation, row, ranks=ranks_on, better=better) if is_free else []
         choices.append(
             Choice(
@@ -316,9 +317,9 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
 
 
-def _leaves_room(gang: Gang, settings: Settings) -> bool:
-    """Whether a gang leaves room to reservations, so that its nodes need not be the best."""
-    return gang.is_plain and settings.queue_policy in {"easy", "conservative"}
+def _leaves_room(gang: Gang, state: State) -> bool:
+    """Whether a gang leaves room that rules keep, so that its nodes need not be the best."""
+    return gang.is_plain and any(rule.keeps_room for rule in rules_of(state.fold.settings))
 
 
 def _seeks_home(gang: Gang) -> bool:

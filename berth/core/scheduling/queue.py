@@ -33,7 +33,7 @@ class Queue:
     """
 
     def __init__(self, *, strict: bool = False) -> None:
-        self._strict = strict
+        self.is_strict = strict
         self._held: dict[str, ClassKey] = {}
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
@@ -54,7 +54,7 @@ class Queue:
     @property
     def has_work(self) -> bool:
         """Whether a round could decide something."""
-        if self._strict:
+        if self.is_strict:
             return bool(self.asleep_with_fresh) or self._is_strict_awake() or self._is_plain_awake()
         if not self._held:
             return bool(self.awake or self.asleep_with_fresh)
@@ -181,7 +181,7 @@ class Queue:
             accepts: Classes of which gangs are taken; None for all.
             plain: Take from the lane without chips.
         """
-        is_strict = self._strict and not plain
+        is_strict = self.is_strict and not plain
         head = self.head() if is_strict else None
         classes = self._classes
         lines = [
@@ -383,7 +383,7 @@ class Queue:
 
         In strict order that of the head, and of classes that block no gang: gangs behind the head wait for it.
         """
-        if self._strict:
+        if self.is_strict:
             head = self.head()
             first = self._classes[head.request_class].retry_at_ms if head is not None else 0
             classes = self._classes.values()

@@ -1,32 +1,30 @@
 """What a record of the ledger does to the queue: gangs leave, come back, sleep, or are held for a reservation."""
 
-from typing import Final
+from collections.abc import Sequence
 
 from berth.core.changes import Changes, JobKey
-from berth.core.placement.queue_policy import RESERVED
+from berth.core.placement.rules import RESERVED
 from berth.core.requests.gangs import ClassKey
-from berth.core.scheduling.backfill import is_large
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.queue_policies import NEVER
 from berth.core.scheduling.reservations import next_end_ms
+from berth.core.scheduling.rules.port import Rule
 from berth.core.scheduling.turn import Opening
-from berth.core.scheduling.wake_rules import is_helped_by_any_change
+from berth.core.scheduling.wake_rules import NEVER, is_helped_by_any_change
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.ledger import Folded, GangRecord
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import INTERNAL, Refusal
 
-_BACKFILLS: Final = frozenset({"easy", "conservative"})
 
-
-def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> Changes:
+def take_effect(state: State, queue: Queue, rules: Sequence[Rule], folded: Folded, opening: Opening | None) -> Changes:
     """Bring a queue in line with a record.
 
     Args:
         state: The cell, after the record.
         queue: The queue.
+        rules: The rules of the epoch.
         folded: What the record changed.
         opening: The turn of that round, if it was opened here.
 
@@ -37,7 +35,7 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     settings = state.fold.settings
     again: dict[JobKey, None] = {}
     drained = DrainedGangs(state, state.fold.at_ms)
-    is_uneven = settings.queue_policy != "fifo" and not drained.are_alike
+    is_uneven = not queue.is_strict and not drained.are_alike
     uneven: dict[ClassKey, list[GangRecord]] = {}
     for gang in folded.gangs:
         if gang.phase != "waiting":
@@ -50,10 +48,10 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
         elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
             uneven.setdefault(request_class, []).append(gang)
         else:
-            unblocked |= _refused(queue, gang, gang.refusal, settings)
+            unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
     for request_class, refused in uneven.items():
-        unblocked |= _refused_for_now(queue, drained, request_class, refused, settings)
-    _hold_reserved(state, queue, drained, folded, opening)
+        unblocked |= _refused_for_now(queue, rules, drained, request_class, refused, settings)
+    _hold_reserved(state, queue, rules, drained, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
     if has_left or folded.taken or folded.ending:
@@ -63,7 +61,7 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again)
 
 
-def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
+def _refused(queue: Queue, rules: Sequence[Rule], gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
     """Put the class of a refused gang to sleep, unless the gang found room that is reserved for another one.
 
     Returns:
@@ -75,7 +73,7 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
         return False
     if refusal.code == RESERVED:
         queued = queue.gang(gang.uid)
-        may_reserve = settings.queue_policy == "conservative" and queued is not None and is_large(queued, settings)
+        may_reserve = queued is not None and any(rule.may_reserve(queued, behind=True) for rule in rules)
         has_reserved = may_reserve and queue.is_fresh(gang.uid)
     else:
         has_reserved = refusal.start_ms > 0
@@ -89,7 +87,12 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
 
 
 def _refused_for_now(
-    queue: Queue, drained: DrainedGangs, request_class: ClassKey, refused: list[GangRecord], settings: Settings
+    queue: Queue,
+    rules: Sequence[Rule],
+    drained: DrainedGangs,
+    request_class: ClassKey,
+    refused: list[GangRecord],
+    settings: Settings,
 ) -> bool:
     """Put a class to sleep if none of its gangs may take more nodes than a refused one; else hold those that may not.
 
@@ -102,7 +105,7 @@ def _refused_for_now(
     unblocked = False
     for gang in refused:
         if gang.refusal is not None and last_ms[gang.uid] == least_ms:
-            unblocked |= _refused(queue, gang, gang.refusal, settings)
+            unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
         else:
             longer[gang.uid] = gang
     first_ms = min((last_ms[uid] for uid in longer), default=0)
@@ -130,10 +133,17 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
     return {}
 
 
-def _hold_reserved(state: State, queue: Queue, drained: DrainedGangs, folded: Folded, opening: Opening | None) -> None:
+def _hold_reserved(
+    state: State,
+    queue: Queue,
+    rules: Sequence[Rule],
+    drained: DrainedGangs,
+    folded: Folded,
+    opening: Opening | None,
+) -> None:
     """Hold the gangs that a reservation keeps from starting, also those of which the record has nothing new."""
     fold = state.fold
-    if fold.settings.queue_policy not in _BACKFILLS:
+    if not rules:
         return
     kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
     if opening is not None and opening.number == fold.rounds and not folded.void:
@@ -142,7 +152,7 @@ def _hold_reserved(state: State, queue: Queue, drained: DrainedGangs, folded: Fo
     held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
     late_ms = next_end_ms(state, fold.at_ms) if held else 0  # a job that is late by then makes reservations move
     heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
-    drain_ms = _next_drain_ms(queue, drained, fold.settings) if held else 0
+    drain_ms = _next_drain_ms(queue, rules, drained) if held else 0
     for gang in held:
         if gang.phase == "waiting" and gang.refusal is not None:
             start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
@@ -150,9 +160,10 @@ def _hold_reserved(state: State, queue: Queue, drained: DrainedGangs, folded: Fo
             queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
 
 
-def _next_drain_ms(queue: Queue, drained: DrainedGangs, settings: Settings) -> int:
+def _next_drain_ms(queue: Queue, rules: Sequence[Rule], drained: DrainedGangs) -> int:
     """When a planned drain takes nodes from a gang that may have a reservation: it may have none then; 0 for never."""
     if drained.are_alike:
         return 0
-    large = (gang for gang in queue.waiting_for_room(held=True) if is_large(gang, settings))
+    waiting = queue.waiting_for_room(held=True)
+    large = (gang for gang in waiting if any(rule.may_reserve(gang, behind=False) for rule in rules))
     return min(filter(None, map(drained.next_ms, large)), default=0)

@@ -12,9 +12,9 @@ from berth.core.changes import Changes
 from berth.core.errors import guarded
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
 from berth.core.placement.planned_pods import RoundParts
-from berth.core.placement.queue_policy import QueuePolicy
 from berth.core.placement.replacements import plan_restart
 from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.rules import Rules
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
@@ -61,14 +61,14 @@ def returning_gangs(
 
 
 def place_returning(
-    parts: RoundParts, returning: Iterable[Returning], *, policy: QueuePolicy | None, missing: Sequence[int]
+    parts: RoundParts, returning: Iterable[Returning], *, rules: Rules, missing: Sequence[int]
 ) -> Returned:
     """Place returning gangs, as far as there are places.
 
     Args:
         parts: The round; recoveries of the turn have their places, and no gang is placed yet.
         returning: The gangs, in the order in which they are tried.
-        policy: Queue policy of the round.
+        rules: Rules of the round.
         missing: Shards that did not answer.
 
     Raises:
@@ -90,8 +90,7 @@ def place_returning(
         if placement is None or isinstance(placement, NoPlaces):
             continue
         found.verdicts.append(Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, placement))
-        if policy is not None:
-            policy.note_start(gang, placement)
+        rules.started(gang, placement)
     return found
 
 

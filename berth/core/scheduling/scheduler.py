@@ -27,6 +27,8 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import held_back
 from berth.core.scheduling.returning import returning_gangs
+from berth.core.scheduling.rules.port import Rule
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.turn import (
     Choice,
     MissingShards,
@@ -62,6 +64,7 @@ class Scheduler:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.rules: tuple[Rule, ...] = ()
         self.queue = Queue()
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer)
@@ -139,10 +142,10 @@ class Scheduler:
         if resumes:
             return
         state = self.state
-        settings = state.fold.settings
-        self.queue = Queue(strict=settings.queue_policy == "fifo")
+        self.rules = rules_of(state.fold.settings)
+        self.queue = Queue(strict=any(rule.is_strict for rule in self.rules))
         self.scorer = self.new_scorer()
-        self.decisions = Decisions(state, self.queue, self.scorer)
+        self.decisions = Decisions(state, self.queue, self.scorer, self.rules)
         self._wakeups = Wakeups(state, self.queue, self.scorer)
         self.turn = None
         self._consumed = (Woken(), NO_CHANGES)
@@ -215,7 +218,7 @@ class Scheduler:
         self.sync()
         self._consume()
         drained = DrainedGangs(state, at_ms)
-        taken = gangs_of_round(state, self.queue, work_max=work_max or ROUND_WORK_MAX)
+        taken = gangs_of_round(state, self.queue, skims=not self.rules, work_max=work_max or ROUND_WORK_MAX)
         gangs = [drained.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
@@ -423,7 +426,8 @@ class Scheduler:
             raise InvariantError("the turn was ended before", subject=f"round {opening.number}")
 
     def _follow(self, folded: Folded, opening: Opening | None) -> None:
-        self.note(merged([folded.changes, take_effect(self.state, self.queue, folded, opening)]))
+        effect = take_effect(self.state, self.queue, self.rules, folded, opening)
+        self.note(merged([folded.changes, effect]))
 
     def dump(self) -> WaitingDump:
         """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state.

@@ -90,8 +90,7 @@ class Wakeups:
         be refused. Without a change, too, the head may have changed: by time alone.
         """
         woken: list[tuple[ClassKey, Sleep]] = []
-        settings = self._state.fold.settings
-        while settings.queue_policy == "fifo" and (head := self._queue.head()) is not None:
+        while self._queue.is_strict and (head := self._queue.head()) is not None:
             is_timed = self._queue.sleep_of(head.request_class).retry_at_ms > 0
             if is_timed or not self._is_larger_than_cluster(head.request_class):
                 break

@@ -10,8 +10,8 @@ from berth.core.changes import Changes
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
 from berth.core.placement.projected_state import footprint_of
-from berth.core.scheduling.backfill import Memory
 from berth.core.scheduling.reservations import Footprints
+from berth.core.scheduling.rules.backfill import Memory
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State

@@ -192,7 +192,7 @@ def break_scoring(seat: Seat) -> None:
     """Let a scheduler score with errors from now on."""
     scheduler, state = seat.scheduler, seat.state
     scheduler.scorer = BrokenScorer(state.table, state.shares, state.fold.settings)
-    scheduler.decisions = Decisions(state, scheduler.queue, scheduler.scorer)
+    scheduler.decisions = Decisions(state, scheduler.queue, scheduler.scorer, scheduler.rules)
     scheduler._wakeups = Wakeups(state, scheduler.queue, scheduler.scorer)
 
 
