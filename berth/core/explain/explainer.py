@@ -28,7 +28,7 @@ from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons, RowState
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
-from berth.core.scheduling.rules.registry import rules_of
+from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of
@@ -319,7 +319,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
 
 def _leaves_room(gang: Gang, state: State) -> bool:
     """Whether a gang leaves room that rules keep, so that its nodes need not be the best."""
-    return gang.is_plain and any(rule.keeps_room for rule in rules_of(state.fold.settings))
+    return gang.is_plain and any(rule.keeps_room for rule in built(state.fold.rules))
 
 
 def _seeks_home(gang: Gang) -> bool:

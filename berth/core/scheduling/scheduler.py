@@ -28,7 +28,7 @@ from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import held_back
 from berth.core.scheduling.returning import returning_gangs
 from berth.core.scheduling.rules.port import Rule
-from berth.core.scheduling.rules.registry import rules_of
+from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import (
     Choice,
     MissingShards,
@@ -142,7 +142,7 @@ class Scheduler:
         if resumes:
             return
         state = self.state
-        self.rules = rules_of(state.fold.settings)
+        self.rules = built(state.fold.rules)
         self.queue = Queue(strict=any(rule.is_strict for rule in self.rules))
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer, self.rules)

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.baselines import Baseline, BaselineScheduler
 from berth.core.simulation.fault_plan import FaultPlan
@@ -37,6 +38,7 @@ from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.refusal import Refusal
+from berth.schemas.rules import StatedRule
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import PlannedJob, Workload
 
@@ -62,6 +64,8 @@ class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[TimedFact]
     """Nodes, health and topology, by moment. Facts at 0 are the initial cluster."""
     settings: Settings
+    more_rules: list[StatedRule] = []
+    """Rules that are asked before those that the settings stand for."""
     title: str = ""
     """Empty: the queue policy, and the baseline if there is one."""
     words: dict[str, str] = {}
@@ -127,7 +131,8 @@ class Simulation:
         for job in plan.workload.jobs:
             self._push(job.at_ms, functools.partial(self._arrive, job))
         self._apply_due(before_epoch=True)
-        folded = self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings))
+        rules = [*plan.more_rules, *rules_of(plan.settings)]
+        folded = self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings, rules=rules))
         self._scheduler.begin(folded.changes)
         self._settle()
 

@@ -212,6 +212,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "BlockLack": {"rule": Kind.KEEP},
     "Settings": {"nslb_version": Kind.KEEP, "resource_levels": Kind.KEEP, "queue_policy": Kind.KEEP},
     "Epoch": {"holder": Kind.HOLDER},
+    "StatedRule": {"name": Kind.KEEP, "parameters": Kind.KEEP},
     "Round": {},
     "Verdict": _OF_JOB,
     "Correction": {"uid": Kind.UID},

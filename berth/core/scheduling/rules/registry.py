@@ -1,20 +1,64 @@
-"""Rules of an epoch, by name."""
+"""Rules of an epoch: which ones settings stand for, and what makes them of the record."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from berth.core.scheduling.rules.backfill import Backfill, Terms
 from berth.core.scheduling.rules.plain_pods import PlainPods
 from berth.core.scheduling.rules.port import Rule
 from berth.core.scheduling.rules.strict_order import StrictOrder
+from berth.schemas import rules as schemas
 from berth.schemas.ledger import Settings
+from berth.schemas.rules import Conservative, Easy, Parameters, StatedRule, parameters_of, stated
+
+_MADE_BY: Final[dict[str, Callable[[Any], Rule]]] = {
+    "fifo": lambda _: StrictOrder(),
+    "easy": lambda terms: Backfill(Terms(terms.reserve_chips, 1, is_deep=False)),
+    "conservative": lambda terms: Backfill(Terms(terms.reserve_chips, terms.reserve_depth, is_deep=True)),
+    "plain-pods": lambda _: PlainPods(),
+}
 
 
-def rules_of(settings: Settings) -> tuple[Rule, ...]:
+def register(name: str, parameters: type[Parameters], made_by: Callable[[Any], Rule]) -> None:
+    """Add a rule, when the module that defines it is imported.
+
+    Args:
+        name: Its name, which no other rule has.
+        parameters: The type of its parameters.
+        made_by: Makes the rule of them.
+
+    Raises:
+        ValueError: Another rule has the name.
+    """
+    schemas.register(name, parameters)
+    _MADE_BY[name] = made_by
+
+
+def built(rules: Iterable[StatedRule]) -> tuple[Rule, ...]:
+    """The rules of a record, in their order.
+
+    Raises:
+        UnknownRuleError: This release lacks one.
+    """
+    return tuple(_MADE_BY[rule.name](parameters_of(rule)) for rule in rules)
+
+
+def rules_of(settings: Settings) -> list[StatedRule]:
     """The rules that settings stand for, in their order; none for ``skip``."""
+    chips, depth = settings.reserve_chips, settings.reserve_depth
+    plain = stated("plain-pods", Parameters())
     match settings.queue_policy:
         case "fifo":
-            return (StrictOrder(),)
+            return [stated("fifo", Parameters())]
         case "easy":
-            return (Backfill(Terms(settings.reserve_chips, 1, is_deep=False)), PlainPods())
+            return [stated("easy", Easy(chips)), plain]
         case "conservative":
-            return (Backfill(Terms(settings.reserve_chips, settings.reserve_depth, is_deep=True)), PlainPods())
+            return [stated("conservative", Conservative(chips, depth)), plain]
         case _:
-            return ()
+            return []
+
+
+def more_than(settings: Settings, rules: Iterable[StatedRule]) -> list[StatedRule]:
+    """Rules of an epoch that its settings do not stand for."""
+    known = rules_of(settings)
+    return [rule for rule in rules if rule not in known]

@@ -22,6 +22,7 @@ from berth.core.placement.scoring import Candidates, Reasons, RowState, Scorer, 
 from berth.core.replay.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards
 from berth.core.scheduling.verdicts import Decisions
@@ -75,7 +76,8 @@ class BrokenSeat(Seat):
 
     def begin(self, **settings: object) -> None:
         fold = self.state.fold
-        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
+        new = Settings(**settings)  # type: ignore[arg-type]  # fields of the settings
+        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", new, rules=rules_of(new))
         self.history.append(Entry(fold.head + 1, fold.encoded(record)))
         super().begin(**settings)
 
