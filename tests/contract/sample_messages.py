@@ -174,6 +174,9 @@ def _refusal() -> Refusal:
         yields=True,
         retry_ms=_AT_MS + 4_000,
         shapes=300,
+        rule="tides",
+        template="it holds {held} of {most} chips, after {ahead}",
+        numbers={"held": 12, "most": 16},
     )
 
 

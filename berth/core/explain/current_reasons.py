@@ -32,13 +32,15 @@ from berth.core.state.cell import State
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.refusal import INTERNAL, LATE, Code, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, RULE, Code, Refusal
 
 SOON_MS: Final = 2_000
 """A start that is expected within this time is not shown: it would have passed when somebody reads it."""
-_OF_GANG: Final[frozenset[Code]] = frozenset({RESERVED, "behind", INTERNAL, LATE, "bind-failed", "product-support"})
+_OF_GANG: Final[frozenset[Code]] = frozenset(
+    {RESERVED, "behind", RULE, INTERNAL, LATE, "bind-failed", "product-support"}
+)
 """Refusals that say nothing of the other gangs of the class."""
-_KEPT: Final[frozenset[Code]] = frozenset({INTERNAL, LATE, "bind-failed", "product-support"})
+_KEPT: Final[frozenset[Code]] = frozenset({RULE, INTERNAL, LATE, "bind-failed", "product-support"})
 """Refusals that do not follow from the nodes: they stay as they were given."""
 _CANDIDATES_MAX: Final = 1_000_000
 """Candidates of all shapes of a gang that is judged, unless it may need more."""

@@ -37,7 +37,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.refusal import INTERNAL, LATE, NodeReason, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, RULE, NodeReason, Refusal
 
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
 """How a refusal names the setting that causes it."""
@@ -218,8 +218,8 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
     explanation.sentence, explanation.code = Namer(snapshot.scorer).sentence(refusal, gang), refusal.code
     explanation.field, explanation.value, explanation.expected = refusal.field, refusal.value, refusal.expected
     explanation.ahead, explanation.start_ms = refusal.ahead, refusal.start_ms
-    if refusal.code in {INTERNAL, LATE}:
-        return  # to plan it again would end with the same error, or take as long
+    if refusal.code in {INTERNAL, LATE, RULE}:
+        return  # to plan it again would end with the same error, or take as long; room is not what a rule is about
     index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
     shape = gang.request_class[index][0]
     explanation.task, explanation.chips = gang.tasks[index], shape.chips

@@ -147,7 +147,7 @@ class Lane:
     def is_news(self, entry: Entry, refusal: Refusal) -> bool:
         """Whether the record must contain a refusal: it is the first of the gang, or differs from the last one."""
         last = self._last(entry.gang.uid)
-        if entry.gang.fresh or last is None or last.code != refusal.code:
+        if entry.gang.fresh or last is None or (last.code, last.rule) != (refusal.code, refusal.rule):
             return True
         return any(is_news(entry, refusal, last) for is_news in self._news)
 

@@ -1,17 +1,16 @@
 """What a record of the ledger does to the queue: gangs leave, come back, sleep, or are held for a reservation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from berth.core.changes import Changes, JobKey
-from berth.core.placement.rules import RESERVED
 from berth.core.requests.gangs import ClassKey
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.reservations import next_end_ms
-from berth.core.scheduling.rules.port import Rule
+from berth.core.scheduling.rules.port import AfterRecord, Rule
 from berth.core.scheduling.turn import Opening
 from berth.core.scheduling.wake_rules import NEVER, is_helped_by_any_change
 from berth.core.state.cell import State
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.ledger import Folded, GangRecord
 from berth.schemas.ledger import Settings
@@ -34,6 +33,7 @@ def take_effect(state: State, queue: Queue, rules: Sequence[Rule], folded: Folde
     unblocked = False
     settings = state.fold.settings
     again: dict[JobKey, None] = {}
+    by_name = {rule.name: rule for rule in rules}
     drained = DrainedGangs(state, state.fold.at_ms)
     is_uneven = not queue.is_strict and not drained.are_alike
     uneven: dict[ClassKey, list[GangRecord]] = {}
@@ -43,7 +43,7 @@ def take_effect(state: State, queue: Queue, rules: Sequence[Rule], folded: Folde
             again.update(_freed_uid(state, gang))
         elif gang.refusal is None or gang.refusal.retry_ms:
             again[gang.namespace, gang.name] = None  # it goes back to the queue, when its pause is over
-        elif gang.refusal.code == "behind":
+        elif (rule := by_name.get(gang.refusal.rule)) is not None and rule.wakes(gang) != ():
             queue.seen(gang.uid)
         elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
             uneven.setdefault(request_class, []).append(gang)
@@ -51,18 +51,24 @@ def take_effect(state: State, queue: Queue, rules: Sequence[Rule], folded: Folde
             unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
     for request_class, refused in uneven.items():
         unblocked |= _refused_for_now(queue, rules, drained, request_class, refused, settings)
-    _hold_reserved(state, queue, rules, drained, folded, opening)
+    _hold(AfterRecord(state, queue, drained, folded.silent), by_name, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
     if has_left or folded.taken or folded.ending:
         unblocked |= queue.is_holding
     # Jobs that ended change how long similar ones are expected to run: they may end before a drain now.
     gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not drained.are_alike else []
-    return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again)
+    woken = {key: None for rule in rules for one in _ended(folded) for key in rule.ended(one)}
+    return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again, woken=woken)
+
+
+def _ended(folded: Folded) -> list[Holding]:
+    """Attempts that gave back all or some of what they held."""
+    return [*folded.given_back, *(holding for holding, _ in folded.freed)]
 
 
 def _refused(queue: Queue, rules: Sequence[Rule], gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
-    """Put the class of a refused gang to sleep, unless the gang found room that is reserved for another one.
+    """Put the class of a refused gang to sleep, unless a rule refused the gang alone.
 
     Returns:
         Whether that may help gangs that are held: its reservation may take the place of the one because of which they
@@ -71,7 +77,7 @@ def _refused(queue: Queue, rules: Sequence[Rule], gang: GangRecord, refusal: Ref
     request_class = queue.class_of(gang.uid)
     if request_class is None:
         return False
-    if refusal.code == RESERVED:
+    if refusal.rule:
         queued = queue.gang(gang.uid)
         may_reserve = queued is not None and any(rule.may_reserve(queued, behind=True) for rule in rules)
         has_reserved = may_reserve and queue.is_fresh(gang.uid)
@@ -133,37 +139,23 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
     return {}
 
 
-def _hold_reserved(
-    state: State,
-    queue: Queue,
-    rules: Sequence[Rule],
-    drained: DrainedGangs,
-    folded: Folded,
-    opening: Opening | None,
-) -> None:
-    """Hold the gangs that a reservation keeps from starting, also those of which the record has nothing new."""
-    fold = state.fold
+def _hold(after: AfterRecord, rules: Mapping[str, Rule], folded: Folded, opening: Opening | None) -> None:
+    """Hold the gangs that rules keep from starting, also those of which the record has nothing new."""
+    fold = after.state.fold
     if not rules:
         return
     kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
     if opening is not None and opening.number == fold.rounds and not folded.void:
         silent = (fold.gangs.get(gang.uid) for gang in opening.gangs)
         kept |= {gang.uid: gang for gang in silent if gang is not None}
-    held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
-    late_ms = next_end_ms(state, fold.at_ms) if held else 0  # a job that is late by then makes reservations move
-    heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
-    drain_ms = _next_drain_ms(queue, rules, drained) if held else 0
-    for gang in held:
-        if gang.phase == "waiting" and gang.refusal is not None:
-            start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
-            moments = (start_ms, late_ms, heard_ms, drain_ms)
-            queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
-
-
-def _next_drain_ms(queue: Queue, rules: Sequence[Rule], drained: DrainedGangs) -> int:
-    """When a planned drain takes nodes from a gang that may have a reservation: it may have none then; 0 for never."""
-    if drained.are_alike:
-        return 0
-    waiting = queue.waiting_for_room(held=True)
-    large = (gang for gang in waiting if any(rule.may_reserve(gang, behind=False) for rule in rules))
-    return min(filter(None, map(drained.next_ms, large)), default=0)
+    due_ms: dict[str, int] = {}
+    for gang in kept.values():
+        refusal = gang.refusal if gang.phase == "waiting" else None
+        rule = rules.get(refusal.rule) if refusal is not None else None
+        if refusal is None or rule is None or (keys := rule.wakes(gang)) is None:
+            continue
+        if rule.name not in due_ms:
+            due_ms[rule.name] = rule.due_ms(after)
+        start_ms = refusal.start_ms if refusal.start_ms > fold.at_ms else 0
+        retry_at_ms = min(filter(None, (start_ms, due_ms[rule.name])), default=0)
+        after.queue.hold(gang.uid, retry_at_ms=retry_at_ms, keys=keys)

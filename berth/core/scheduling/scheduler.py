@@ -27,7 +27,6 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import held_back
 from berth.core.scheduling.returning import returning_gangs
-from berth.core.scheduling.rules.port import Rule
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import (
     Choice,
@@ -64,11 +63,7 @@ class Scheduler:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.rules: tuple[Rule, ...] = ()
-        self.queue = Queue()
-        self.scorer = self.new_scorer()
-        self.decisions = Decisions(state, self.queue, self.scorer)
-        self._wakeups = Wakeups(state, self.queue, self.scorer)
+        self._renew()
         self._pending: list[Changes] = []
         self._applied = 0
         """Facts and records whose changes were handed over."""
@@ -80,6 +75,15 @@ class Scheduler:
         """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
         """What the open turn woke, and which changes it consumed."""
+
+    def _renew(self) -> None:
+        """Begin with an empty queue, under the settings and rules of the epoch."""
+        state = self.state
+        self.rules = built(state.fold.rules)
+        self.queue = Queue(strict=any(rule.is_strict for rule in self.rules))
+        self.scorer = self.new_scorer()
+        self.decisions = Decisions(state, self.queue, self.scorer, self.rules)
+        self._wakeups = Wakeups(state, self.queue, self.scorer)
 
     def new_scorer(self) -> Scorer:
         """Scoring under the settings of the epoch."""
@@ -129,7 +133,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a turn could decide something."""
-        return self.queue.has_work or (self.queue.is_holding and any(part.queue_unblocked for part in self._pending))
+        return self.queue.has_work or (self.queue.is_holding and any(map(self.queue.may_release, self._pending)))
 
     def begin(self, changes: Changes, *, resumes: bool = False) -> None:
         """Begin an epoch: all waiting gangs are tried again, under its settings.
@@ -142,11 +146,7 @@ class Scheduler:
         if resumes:
             return
         state = self.state
-        self.rules = built(state.fold.rules)
-        self.queue = Queue(strict=any(rule.is_strict for rule in self.rules))
-        self.scorer = self.new_scorer()
-        self.decisions = Decisions(state, self.queue, self.scorer, self.rules)
-        self._wakeups = Wakeups(state, self.queue, self.scorer)
+        self._renew()
         self.turn = None
         self._consumed = (Woken(), NO_CHANGES)
         self._pending = [Changes(jobs_changed={**self.pending.jobs_changed, **dict.fromkeys(state.jobs)})]
@@ -426,8 +426,7 @@ class Scheduler:
             raise InvariantError("the turn was ended before", subject=f"round {opening.number}")
 
     def _follow(self, folded: Folded, opening: Opening | None) -> None:
-        effect = take_effect(self.state, self.queue, self.rules, folded, opening)
-        self.note(merged([folded.changes, effect]))
+        self.note(merged([folded.changes, take_effect(self.state, self.queue, self.rules, folded, opening)]))
 
     def dump(self) -> WaitingDump:
         """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state.

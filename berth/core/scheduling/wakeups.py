@@ -72,8 +72,8 @@ class Wakeups:
             or is_eased(changes)
         )
         released: Sequence[SleeperDump] = ()
-        if queue.is_holding and (is_news or queue.is_due(time_ms)):
-            released = queue.release()
+        if queue.is_holding:
+            released = queue.release(changes.woken, is_news=is_news, time_ms=time_ms)
         return Woken(classes, released)
 
     def take_back(self, woken: Woken) -> None:

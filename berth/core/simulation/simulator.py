@@ -45,7 +45,7 @@ from berth.schemas.workload import PlannedJob, Workload
 HOLDER: Final = "simulation"
 """Leader of the epoch."""
 _LARGER: Final = "larger-than-cluster"
-_PASSING: Final = frozenset({"behind", "reserved"})
+_PASSING: Final = frozenset({"behind", "reserved", "rule"})
 """Refusals that do not depend on whether there is room."""
 
 
@@ -107,24 +107,21 @@ class Simulation:
         self.rejected: list[RejectedJob] = []
         self._subjects = Subjects(plan.cell)
         self._on_entry = on_entry
-        self._state = State()
-        state = self._state
+        state = self._state = State()
         self._scheduler = (
             BaselineScheduler(state, plan.baseline, plan.seed) if plan.baseline is not None else Scheduler(state)
         )
         self._recorder = TimelineRecorder(self._scheduler, begin_ms=0)
         self._events: list[tuple[int, int, Callable[[], None], Callable[[], bool] | None]] = []
         """Heap of (moment, number, action, whether the event is still valid)."""
-        self._pushed = 0
-        self._intake_seq = 0
+        self._pushed = self._intake_seq = 0
         self._planned: dict[str, PlannedJob] = {}
         """Jobs (uid) that have arrived and have not ended."""
         self._facts_left = len(plan.facts)
         self._arrivals_left = len(plan.workload.jobs)
         self._play: FaultPlay | None = None
         if plan.faults is not None:
-            stage = Stage(state, self._subjects, self._fact, self._push, self._end)
-            self._play = FaultPlay(plan.faults, stage)
+            self._play = FaultPlay(plan.faults, Stage(state, self._subjects, self._fact, self._push, self._end))
         self._too_large: dict[str, Refusal] = {}
         for fact in plan.facts:
             self._push(fact.at_ms, functools.partial(self._cluster_fact, fact))

@@ -20,8 +20,14 @@ from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.rules import RESERVED, Entry, RuleRound
 from berth.core.requests.gangs import ClassKey, Gang, chips_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
-from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, Footprints, Reservation
-from berth.core.scheduling.rules.port import RoundStart, Rule
+from berth.core.scheduling.reservations import (
+    AttemptKey,
+    AvailabilityProfile,
+    Footprints,
+    Reservation,
+    next_end_ms,
+)
+from berth.core.scheduling.rules.port import AfterRecord, RoundStart, Rule
 from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
@@ -90,7 +96,22 @@ class Backfill(Rule):
         # Before a planned drain gangs are held that would sleep otherwise.
         waiting = start.queue.waiting_for_room(held=self._terms.is_deep or not drained.are_alike)
         others = (drained.applied(gang) for gang in waiting if gang.uid not in tried)
-        return BackfillRound(start, others, self._terms, self._memory)
+        return BackfillRound(self.name, start, others, self._terms, self._memory)
+
+    def due_ms(self, after: AfterRecord) -> int:
+        """When a job is late by then, a shard is asked again, or a drain takes nodes: then reservations may move."""
+        fold = after.state.fold
+        late_ms = next_end_ms(after.state, fold.at_ms)
+        heard_ms = fold.at_ms + fold.settings.shard_retry_ms if after.is_silent else 0
+        return min(filter(None, (late_ms, heard_ms, self._next_drain_ms(after))), default=0)
+
+    def _next_drain_ms(self, after: AfterRecord) -> int:
+        """When a planned drain takes nodes from a gang that may have a reservation: it may have none then."""
+        if after.drained.are_alike:
+            return 0
+        waiting = after.queue.waiting_for_room(held=True)
+        large = (gang for gang in waiting if self.may_reserve(gang, behind=False))
+        return min(filter(None, map(after.drained.next_ms, large)), default=0)
 
     def may_reserve(self, gang: Gang, *, behind: bool) -> bool:
         """Large gangs; those that wait for a reservation of others only under ``conservative``."""
@@ -110,6 +131,7 @@ class BackfillRound(RuleRound):
     """Reservations of one round.
 
     Args:
+        name: Name of the rule.
         start: What the round begins with.
         waiting: Gangs that wait and are not tried in this round, in order.
         terms: Terms on which gangs get reservations.
@@ -118,7 +140,8 @@ class BackfillRound(RuleRound):
 
     lane = "chips"
 
-    def __init__(self, start: RoundStart, waiting: Iterator[Gang], terms: Terms, memory: Memory) -> None:
+    def __init__(self, name: str, start: RoundStart, waiting: Iterator[Gang], terms: Terms, memory: Memory) -> None:
+        self._name = name
         self._terms, self._memory = terms, memory
         self._state, self._scorer, self._silent = start.state, start.scorer, start.silent
         self._at_ms = start.opening.at_ms
@@ -219,10 +242,9 @@ class BackfillRound(RuleRound):
         """Cpu and memory that reservations count on; see :meth:`AvailabilityProfile.counted`."""
         return self._now().counted(reservations)
 
-    @staticmethod
-    def reserved(one: Reservation) -> Refusal:
+    def reserved(self, one: Reservation) -> Refusal:
         """Refusal of a gang that would delay a reservation."""
-        return Refusal(code=RESERVED, ahead=one.gang.namespaced_name, start_ms=one.start_ms)
+        return Refusal(code=RESERVED, rule=self._name, ahead=one.gang.namespaced_name, start_ms=one.start_ms)
 
     def started(self, gang: Gang, placement: Placement) -> None:
         """Reservations move as they have to for a gang that starts."""

@@ -6,13 +6,13 @@ from typing import Any, Final
 from berth.core.scheduling.rules.backfill import Backfill, Terms
 from berth.core.scheduling.rules.plain_pods import PlainPods
 from berth.core.scheduling.rules.port import Rule
-from berth.core.scheduling.rules.strict_order import StrictOrder
+from berth.core.scheduling.rules.strict_order import FIFO, StrictOrder
 from berth.schemas import rules as schemas
 from berth.schemas.ledger import Settings
 from berth.schemas.rules import Conservative, Easy, Parameters, StatedRule, parameters_of, stated
 
 _MADE_BY: Final[dict[str, Callable[[Any], Rule]]] = {
-    "fifo": lambda _: StrictOrder(),
+    FIFO: lambda _: StrictOrder(),
     "easy": lambda terms: Backfill(Terms(terms.reserve_chips, 1, is_deep=False)),
     "conservative": lambda terms: Backfill(Terms(terms.reserve_chips, terms.reserve_depth, is_deep=True)),
     "plain-pods": lambda _: PlainPods(),
@@ -40,7 +40,12 @@ def built(rules: Iterable[StatedRule]) -> tuple[Rule, ...]:
     Raises:
         UnknownRuleError: This release lacks one.
     """
-    return tuple(_MADE_BY[rule.name](parameters_of(rule)) for rule in rules)
+    found: list[Rule] = []
+    for one in rules:
+        rule = _MADE_BY[one.name](parameters_of(one))
+        rule.name = one.name
+        found.append(rule)
+    return tuple(found)
 
 
 def rules_of(settings: Settings) -> list[StatedRule]:
@@ -49,7 +54,7 @@ def rules_of(settings: Settings) -> list[StatedRule]:
     plain = stated("plain-pods", Parameters())
     match settings.queue_policy:
         case "fifo":
-            return [stated("fifo", Parameters())]
+            return [stated(FIFO, Parameters())]
         case "easy":
             return [stated("easy", Easy(chips)), plain]
         case "conservative":

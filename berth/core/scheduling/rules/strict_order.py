@@ -12,9 +12,11 @@ from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.wake_rules import NEVER
+from berth.core.state.ledger import GangRecord
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import OF_THE_NODE, Refusal
 
+FIFO: Final = "fifo"
 _OF_THE_NODE: Final = np.array(sorted(OF_THE_NODE))
 
 
@@ -22,6 +24,9 @@ class StrictOrder(Rule):
     """``fifo``."""
 
     is_strict = True
+
+    def wakes(self, gang: GangRecord) -> None:
+        """A gang behind the head is not taken while that one waits."""
 
     def begin(self, start: RoundStart) -> RuleRound | None:
         """The rule in a round."""
@@ -66,6 +71,7 @@ def behind(gang: Gang, head: Gang) -> Refusal:
     """The refusal of a gang that waits behind the head of the queue."""
     return Refusal(
         code="behind",
+        rule=FIFO,
         ahead=head.namespaced_name,
         pods_need=gang.pods,
         form=gang.form,
