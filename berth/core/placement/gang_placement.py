@@ -48,6 +48,8 @@ _NO_LEAVES: Final = LeafTable()
 class _OfClass(msgspec.Struct):
     """What a round has found out about a class."""
 
+    rules: Lane
+    """Rules that are asked about its gangs."""
     refused: NotPlaced | None = None
     """Why it found no room."""
     room: Refusal | None = None
@@ -157,9 +159,9 @@ class PlacementRound:
         """A gang with what it comes to; None if its class is refused, and that is nothing new for it."""
         of_class = self._classes.get(gang.request_class)
         if of_class is None:
-            of_class = self._classes[gang.request_class] = _OfClass()
-        rules = self._rules.plain if gang.is_plain else self._rules.chips
-        known = of_class.refused
+            rules = self._rules.plain if gang.is_plain else self._rules.chips
+            of_class = self._classes[gang.request_class] = _OfClass(rules)
+        known, rules = of_class.refused, of_class.rules
         is_asked = gang.fresh or rules.asks_again or gang.invalid or self._scorer.settings.strict_product_support
         if known is not None and not is_asked:
             return None
@@ -170,7 +172,7 @@ class PlacementRound:
             of_class.refused = NotPlaced(0, entry.refusal)
 
         self._begin_gang()
-        guarded(lambda: self._decide(entry, of_class, rules, missing), failed, passes=(NeedMoreError,))
+        guarded(lambda: self._decide(entry, of_class, missing), failed, passes=(NeedMoreError,))
         return entry
 
     def _returned(self, gang: Gang, error: Exception) -> Refusal:
@@ -179,16 +181,19 @@ class PlacementRound:
         self._errors.append(SetAside(gang.namespaced_name, error))
         return set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
 
-    def _decide(self, entry: Entry, of_class: _OfClass, rules: Lane, missing: Sequence[int]) -> None:
+    def _decide(self, entry: Entry, of_class: _OfClass, missing: Sequence[int]) -> None:
         """Decide a gang, step by step; a refusal ends it."""
-        gang = entry.gang
+        gang, rules = entry.gang, of_class.rules
         # 1. Refuse what needs no look at places.
-        self._refuse_unseen(entry, of_class, rules)
+        self._refuse_unseen(entry, of_class)
         if entry.refusal is not None:
             return
         # 2. Plan, besides the room that rules keep for others.
         raise_errors(gang, self._views)
-        found = self._find_beside(rules.kept(entry), gang, of_class, missing)
+        if rules.keeps:
+            found = self._find_beside(rules.kept(entry), gang, of_class, missing)
+        else:
+            found = self._find(gang, missing)
         if isinstance(found, NotPlaced):
             if found.refusal.code == RESERVED:
                 self._refuse_by_rule(entry, rules, found.refusal)
@@ -197,7 +202,7 @@ class PlacementRound:
                 entry.refusal = rules.refused(entry, found.refusal)
             return
         # 3. Ask the rules whether the gang may have the places.
-        refusal = rules.allow(entry, found)
+        refusal = rules.allow(entry, found) if rules.allows else None
         if refusal is not None:
             self._roll_back()
             of_class.room = self._refusals.no_room(gang, 0, gang.pods, missing)
@@ -208,18 +213,18 @@ class PlacementRound:
         self._planned.note(gang, found)
         self._rules.started(gang, found)
 
-    def _refuse_unseen(self, entry: Entry, of_class: _OfClass, rules: Lane) -> None:
+    def _refuse_unseen(self, entry: Entry, of_class: _OfClass) -> None:
         """Refuse a gang that no place could help, that a rule does not admit, or whose class found no room."""
-        gang, known = entry.gang, entry.known
+        gang, known, rules = entry.gang, entry.known, of_class.rules
         rejected = self._rejected(gang)
         if rejected is not None:
             entry.refusal, entry.is_final = rejected, rejected.code != INTERNAL
             return
-        refusal = rules.admit(entry)
+        refusal = rules.admit(entry) if rules.admits else None
         if refusal is not None:
             self._refuse_by_rule(entry, rules, refusal, of_class.room if refusal.code == RESERVED else None)
         elif known is not None:
-            refusal = rules.refused(entry, known.refusal)
+            refusal = rules.refused(entry, known.refusal) if rules.asks_again else known.refusal
             entry.refusal = msgspec.structs.replace(refusal, task=gang.tasks[known.task])
             entry.is_news = rules.is_news(entry, refusal) if rules.asks_again else gang.fresh
 

@@ -97,7 +97,13 @@ class RuleRound:
 
 
 class Lane:
-    """Rules that are asked about the gangs of a lane.
+    """Rules that are asked about the gangs of a lane: each for what it defines, and none if none does.
+
+    Attributes:
+        admits: Rules that refuse gangs without a look at places.
+        keeps: Rules that keep room free.
+        allows: Rules that see the places that were found.
+        asks_again: Gangs of a class that was refused may fare in different ways.
 
     Args:
         rules: The rules, in their order.
@@ -106,19 +112,18 @@ class Lane:
 
     def __init__(self, rules: Sequence[RuleRound], last: LastRefusal) -> None:
         self._last = last
-        self._admits: list[Callable[[Entry], Refusal | None]] = [*_defined(rules, "admit")]
+        self.admits: list[Callable[[Entry], Refusal | None]] = [*_defined(rules, "admit")]
         again = [rule for rule in rules if rule.admits_again]
         self._admits_again: list[Callable[[Entry], Refusal | None]] = [*_defined(again, "admit")]
-        self._keeps: list[Callable[[Entry], KeptRoom]] = [*_defined(rules, "kept")]
-        self._allows: list[Callable[[Entry, Placement], Refusal | None]] = [*_defined(rules, "allow")]
+        self.keeps: list[Callable[[Entry], KeptRoom]] = [*_defined(rules, "kept")]
+        self.allows: list[Callable[[Entry, Placement], Refusal | None]] = [*_defined(rules, "allow")]
         self._refuses: list[Callable[[Entry, Refusal], Refusal]] = [*_defined(rules, "refused")]
         self._news: list[Callable[[Entry, Refusal, Refusal], bool]] = [*_defined(rules, "is_news")]
         self.asks_again = bool(self._admits_again or self._refuses)
-        """Gangs of a class that was refused may fare in different ways."""
 
     def admit(self, entry: Entry) -> Refusal | None:
         """Why a gang is not tried: what the first rule says that refuses it."""
-        for admit in self._admits if entry.known is None else self._admits_again:
+        for admit in self.admits if entry.known is None else self._admits_again:
             if (refusal := admit(entry)) is not None:
                 return refusal
         return None
@@ -126,14 +131,14 @@ class Lane:
     def kept(self, entry: Entry) -> KeptRoom:
         """What a gang must leave free, for all rules; with the refusal of the first that keeps something."""
         found = NOTHING_KEPT
-        for kept in self._keeps:
+        for kept in self.keeps:
             one = kept(entry)
             found = one if found is NOTHING_KEPT else _both(found, one)
         return found
 
     def allow(self, entry: Entry, placement: Placement) -> Refusal | None:
         """Why a gang may not take its placement: what the first rule says that refuses it."""
-        for allow in self._allows:
+        for allow in self.allows:
             if (refusal := allow(entry, placement)) is not None:
                 return refusal
         return None

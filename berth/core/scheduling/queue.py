@@ -97,7 +97,7 @@ class Queue:
         if key is None:
             return False
         members = self._classes[key]
-        is_held = self._held.pop(uid) is not None
+        is_held = uid in members.held and self._held.pop(uid) is not None
         gang = members.gangs.pop(uid)
         self._uid_of.pop((gang.namespace, gang.name), None)
         members.gone += 1
