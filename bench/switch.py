@@ -17,7 +17,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.placement.switch_placement import LeafRound
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
-from berth.core.switches.planner import Plan
+from berth.core.topologies.switches.planner import Plan
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, Leaf, TopologySeen

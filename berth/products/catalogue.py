@@ -1,7 +1,7 @@
 """Product catalogue: one entry per product form, with its chip rules, its nodes and what a job sets that asks for it.
 
 A new product whose rules exist is one more :class:`Product` in :data:`PRODUCTS`; no other code changes. The rules that
-an entry names are in ``berth.core.chips``, ``berth.core.superpods`` and ``berth.core.requests``. Forms that several
+an entry names are in ``berth.core.chips``, ``berth.core.topologies`` and ``berth.core.requests``. Forms that several
 labels together decide (310 and 310P) are chosen in ``berth.core.chips.form_selection``.
 
 Longer than 400 lines because the catalogue is one table.

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from berth.core.levels.model import LevelError, read_level_config
+from berth.core.topologies.levels.model import LevelError, read_level_config
 from berth.runtime.config import SHARDS_MAX, ServiceConfig
 from berth.schemas.ledger import RELEASE, Settings
 

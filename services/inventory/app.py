@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.switches.occupancy.leaf_table import check_topology
+from berth.core.topologies.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue

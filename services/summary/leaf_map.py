@@ -11,8 +11,8 @@ import msgspec
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.cell import State
-from berth.core.switches.occupancy.leaf_bits import STATE, UNHEALTHY
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_bits import STATE, UNHEALTHY
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.formats.kubernetes.objects import Pod
 from berth.services.summary.views import resource_of
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from berth.core.explain.refusal_text import sentence
-from berth.core.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError

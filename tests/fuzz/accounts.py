@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from berth.core.chips.soft_share_table import memory_of
 from berth.core.state.holdings.pod_phases import ENDED
-from berth.core.superpods.validation import SOFT, SUPER_POD_AFFINITY
+from berth.core.topologies.blocks.validation import SOFT, SUPER_POD_AFFINITY
 from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, NodeHealth, PodsSeen

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from berth.core.parity import OWN, REFERENCE
-from berth.core.rescheduling.block_history import DisruptedGang, PodFate
-from berth.core.superpods.limits import RACK_NODES
-from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool
-from berth.core.superpods.racks import DOMAIN_RACKS, BlockNodes
+from berth.core.topologies.blocks.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool
+from berth.core.topologies.racks.limits import RACK_NODES
+from berth.core.topologies.racks.planner import DOMAIN_RACKS, BlockNodes
+from berth.core.topologies.superpods.block_history import DisruptedGang, PodFate
 from tests.golden.harness import Differences, differ
 
 PIECES = ("pieces", "multi-superpod-pieces")

@@ -14,8 +14,8 @@ from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replac
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.superpod_index import BlockInputs
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth

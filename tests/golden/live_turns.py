@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from berth.core.parity import REFERENCE, differs
-from berth.core.superpods.model import BlockDemand, BlockRules, CandidatePool
-from berth.core.superpods.racks import BlockNodes, rack_decisions
+from berth.core.topologies.blocks.model import BlockDemand, BlockRules, CandidatePool
+from berth.core.topologies.racks.planner import BlockNodes, rack_decisions
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Settings

@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from berth.core.parity import REFERENCE
 from berth.core.placement.replacements import NoPlaces
-from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial, replacement_decisions
-from berth.core.switches.occupancy.leaf_table import LeafTable
-from berth.core.switches.planner import Demand, Plan, is_annotated
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.planner import Demand, Plan, is_annotated
+from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial, replacement_decisions
 from berth.formats.ascend.switch_annotations import IS_SHARED, state_of, switch_annotations
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import SwitchPart

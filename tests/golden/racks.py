@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from berth.core.parity import OWN, REFERENCE, differs
-from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockRules, CandidatePool, NoBlocks
-from berth.core.superpods.planner import candidates
-from berth.core.superpods.rack_inference import place_service
-from berth.core.superpods.racks import BlockNodes, Racks, all_of, place, rack_decisions
-from berth.core.superpods.validation import BlockShape, check_blocks
+from berth.core.topologies.blocks.drawing import candidates
+from berth.core.topologies.blocks.model import BlockAllocation, BlockDemand, BlockRules, CandidatePool, NoBlocks
+from berth.core.topologies.blocks.validation import BlockShape, check_blocks
+from berth.core.topologies.racks.inference import place_service
+from berth.core.topologies.racks.planner import BlockNodes, Racks, all_of, place, rack_decisions
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_racks, pods_of, rack_faults
 from tests.golden.harness import Answer, Differences, Line, differ

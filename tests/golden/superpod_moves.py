@@ -9,10 +9,19 @@ import numpy as np
 
 from berth.core.parity import OWN, REFERENCE, differs
 from berth.core.placement.replacements import NoPlaces
-from berth.core.rescheduling.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
-from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
 from berth.core.state.superpod_index import inputs_without_jobs
-from berth.core.superpods.inference import (
+from berth.core.topologies.blocks.drawing import candidates, draw_nodes
+from berth.core.topologies.blocks.model import (
+    BlockAllocation,
+    BlockDemand,
+    BlockPlan,
+    BlockRules,
+    CandidatePool,
+    NoBlocks,
+)
+from berth.core.topologies.blocks.validation import SOFT
+from berth.core.topologies.superpods.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
+from berth.core.topologies.superpods.inference import (
     IDLEST,
     SERVICE_LABEL,
     SP_FIT,
@@ -22,9 +31,7 @@ from berth.core.superpods.inference import (
     plan_mindie,
     plan_service,
 )
-from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
-from berth.core.superpods.planner import candidates, draw_nodes
-from berth.core.superpods.validation import SOFT
+from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
 from berth.schemas.columns import pack, unpack
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import BlockPart

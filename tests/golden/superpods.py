@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from berth.core.parity import REFERENCE, differs
-from berth.core.superpods import planner
-from berth.core.superpods.model import (
+from berth.core.topologies.blocks.drawing import candidates
+from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
@@ -19,7 +19,8 @@ from berth.core.superpods.model import (
     Variant,
     pool_of,
 )
-from berth.core.superpods.validation import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
+from berth.core.topologies.blocks.validation import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
+from berth.core.topologies.superpods import planner
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, piece_faults, plan_faults
 from tests.golden.harness import Answer, Differences, Line, differ
@@ -66,7 +67,7 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
 
 def faults_of(pool: CandidatePool, demand: BlockDemand, rules: BlockRules, found: BlockPlan | NoBlocks) -> Differences:
     """What the reference page forbids, whatever the reference answers; with decisions also whether there is a plan."""
-    eligible = planner.candidates(pool, demand)
+    eligible = candidates(pool, demand)
     faults = plan_faults(eligible, demand, rules, found) if isinstance(found, BlockPlan) else ()
     if rules.differs is REFERENCE:
         return faults

@@ -8,10 +8,10 @@ import numpy as np
 
 from berth.core.parity import REFERENCE, differs
 from berth.core.requests.job_validation import validate
-from berth.core.switches.occupancy.leaf_bits import STATE, UNHEALTHY
-from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
-from berth.core.switches.planner import (
+from berth.core.topologies.switches.occupancy.leaf_bits import STATE, UNHEALTHY
+from berth.core.topologies.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.core.topologies.switches.planner import (
     TOR_AFFINITY,
     Demand,
     LeafPool,

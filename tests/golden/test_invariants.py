@@ -5,9 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from berth.core.levels.model import Sizes
-from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate
-from berth.core.superpods.model import (
+from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
@@ -16,7 +14,9 @@ from berth.core.superpods.model import (
     Phase,
     pool_of,
 )
-from berth.core.superpods.racks import BlockNodes
+from berth.core.topologies.levels.model import Sizes
+from berth.core.topologies.racks.planner import BlockNodes
+from berth.core.topologies.superpods.block_history import DisruptedGang, HeldBlock, PodFate
 from tests.golden import leaf_invariants, levels
 from tests.golden.block_invariants import (
     holds_gang,

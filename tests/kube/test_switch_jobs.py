@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth.core.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
-from berth.core.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE, UNHEALTHY
+from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE, UNHEALTHY
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import Leaf, PodPhase, PodsSeen, TopologySeen

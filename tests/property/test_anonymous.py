@@ -5,8 +5,8 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.cluster.node_groups import group_key
 from berth.core.state.ledger import LedgerDump
-from berth.core.superpods.model import superpod_key
 from berth.formats.recordings.anonymisation import Anonymiser
 from berth.formats.recordings.anonymisation_rules import Kind
 from berth.schemas.columns import pack, pack_names, unpack_names
@@ -50,8 +50,8 @@ def test_names_of_every_kind_keep_their_order_and_two_names_stay_two(names: set[
     assert len(nodes) == len(ordered)
     assert nodes == [anonymiser.name(Kind.NODE, name) for name in ordered]
     assert len(set(made.superpods)) == len(ordered)
-    by_new = sorted(range(len(ordered)), key=lambda index: superpod_key(made.superpods[index]))
-    assert by_new == sorted(range(len(ordered)), key=lambda index: superpod_key(ordered[index]))
+    by_new = sorted(range(len(ordered)), key=lambda index: group_key(made.superpods[index]))
+    assert by_new == sorted(range(len(ordered)), key=lambda index: group_key(ordered[index]))
 
 
 @given(st.sets(NAMES, min_size=1, max_size=12), st.sets(st.integers(2, 9), max_size=2))

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree, tree_of
-from berth.core.levels.planner import plan_levels
-from berth.core.rescheduling.levels import LevelRecovery, recover_levels
+from berth.core.topologies.levels.model import LevelPlan, NoLevels, Sizes, Tree, tree_of
+from berth.core.topologies.levels.planner import plan_levels
+from berth.core.topologies.levels.rescheduling import LevelRecovery, recover_levels
 
 
 @st.composite

@@ -6,11 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, parts_of, recover_racks
-from berth.core.superpods.limits import RACK_NODES
-from berth.core.superpods.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows, pool_of
-from berth.core.superpods.rack_inference import plan_rack_service
-from berth.core.superpods.racks import plan_racks
+from berth.core.cluster.node_groups import Rows
+from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, pool_of
+from berth.core.topologies.racks.inference import plan_rack_service
+from berth.core.topologies.racks.limits import RACK_NODES
+from berth.core.topologies.racks.planner import plan_racks
+from berth.core.topologies.racks.rescheduling import MoveScope, PlacedRanks, RackRecovery, parts_of, recover_racks
 
 RULES = st.integers(1, 40).map(lambda size: BlockRules(0, size))
 

@@ -10,7 +10,6 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.levels.model import levels_of, node_path
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
 from berth.core.placement.offers import merge
@@ -20,7 +19,8 @@ from berth.core.placement.scoring import Candidates
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of
-from berth.core.superpods.model import rack_number
+from berth.core.topologies.blocks.model import rack_number
+from berth.core.topologies.levels.model import levels_of, node_path
 from berth.schemas.columns import unpack
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest, Task

@@ -8,10 +8,15 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from berth.core.parity import REFERENCE
-from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate
-from berth.core.rescheduling.superpods import StuckBlocks, decisions_after, plan_again
-from berth.core.superpods.inference import AffinityPreference, mindie_allocations, plan_service, service_allocations
-from berth.core.superpods.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, pool_of
+from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, pool_of
+from berth.core.topologies.superpods.block_history import DisruptedGang, HeldBlock, PodFate
+from berth.core.topologies.superpods.inference import (
+    AffinityPreference,
+    mindie_allocations,
+    plan_service,
+    service_allocations,
+)
+from berth.core.topologies.superpods.rescheduling import StuckBlocks, decisions_after, plan_again
 
 STAYS = [PodFate.RUNS] * 5 + [PodFate.RETURNS, PodFate.LOST]
 

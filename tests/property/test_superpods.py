@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from berth.core.parity import OWN, REFERENCE
-from berth.core.superpods.block_selection import select
-from berth.core.superpods.model import (
+from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
@@ -18,7 +17,8 @@ from berth.core.superpods.model import (
     NoBlocks,
     pool_of,
 )
-from berth.core.superpods.planner import block_decisions, open_blocks_of, plan_blocks
+from berth.core.topologies.superpods.block_selection import select
+from berth.core.topologies.superpods.planner import block_decisions, open_blocks_of, plan_blocks
 
 
 @st.composite

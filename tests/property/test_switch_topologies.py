@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.parity import OWN, REFERENCE
-from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
-from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
-from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
-from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
+from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.core.topologies.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
+from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
 

@@ -10,11 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.parity import OWN, REFERENCE
-from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
-from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
-from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable
-from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
+from berth.core.topologies.switches.occupancy.leaf_bits import (
+    CROSS,
+    EXCLUSIVE,
+    LARGE_CROSS,
+    NOT_NORMAL,
+    SHARED,
+    STATE,
+    UNHEALTHY,
+)
+from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
+from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial
 from berth.schemas.facts import Leaf
 
 STATES = (0, EXCLUSIVE, SHARED, SHARED | UNHEALTHY)

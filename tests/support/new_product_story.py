@@ -13,7 +13,7 @@ import msgspec
 import berth
 from berth.core.chips.form_selection import choose_form
 from berth.core.explain.refusal_text import sentence
-from berth.core.switches.support import unsupported
+from berth.core.topologies.switches.support import unsupported
 from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import Node
 from berth.schemas.envelope import body_of, open_envelope

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from berth.core.rescheduling.block_history import NOWHERE, HeldBlock, PodFate
-from berth.core.superpods.model import BlockPlan, CandidatePool, pool_of
+from berth.core.topologies.blocks.model import BlockPlan, CandidatePool, pool_of
+from berth.core.topologies.superpods.block_history import NOWHERE, HeldBlock, PodFate
 
 STAYS = {"": PodFate.RUNS, "r": PodFate.RETURNS, "x": PodFate.LOST}
 

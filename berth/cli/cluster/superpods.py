@@ -25,7 +25,7 @@ from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, s
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
-from berth.core.superpods.model import CandidatePool
+from berth.core.topologies.blocks.model import CandidatePool
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 

@@ -23,8 +23,8 @@ from berth.core.explain.switch_layout import LeafUser
 from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words
 from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
-from berth.core.switches.occupancy.leaf_bits import CROSS, NOT_NORMAL, STATE, UNHEALTHY
-from berth.core.switches.planner import switch_rules
+from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, NOT_NORMAL, STATE, UNHEALTHY
+from berth.core.topologies.switches.planner import switch_rules
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.facts import NodeHealth

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_groups import Rows
 from berth.core.explain.superpod_layout import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
 from berth.core.explain.superpod_text import missing_blocks
 from berth.core.placement.scoring import Reasons, RowState, Scorer
@@ -14,7 +15,6 @@ from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blo
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
-from berth.core.superpods.model import Rows
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Blocks, Shape

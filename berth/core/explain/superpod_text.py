@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from berth.core.explain.text import pluralize, ranges
-from berth.core.superpods.limits import RACK_NODES
+from berth.core.topologies.racks.limits import RACK_NODES
 from berth.schemas.refusal import BlockLack
 
 LEVELS: Final = "levels"

@@ -14,8 +14,8 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
-from berth.core.switches.occupancy.leaf_table import Grid
-from berth.core.switches.planner import Plan
+from berth.core.topologies.switches.occupancy.leaf_table import Grid
+from berth.core.topologies.switches.planner import Plan
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth.core.explain.text import pluralize
-from berth.core.switches.limits import COLUMNS_MAX
-from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
+from berth.core.topologies.switches.limits import COLUMNS_MAX
+from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.schemas.refusal import SwitchLack
 
 UNKNOWN: Final = "the leaf switches are not known: ConfigMap basic-tor-node-cm is not read yet, or has no leaf"
@@ -53,7 +53,7 @@ def bits_words(bits: int, policy: str) -> str:
     """State of a leaf under a policy, in words; empty for a policy without states.
 
     Args:
-        bits: As :meth:`berth.core.switches.occupancy.leaf_states.LeafOccupancy.bits` gives them.
+        bits: As :meth:`berth.core.topologies.switches.occupancy.leaf_states.LeafOccupancy.bits` gives them.
         policy: Current policy. Only 2.0 has states.
     """
     parts = [state_words(bits)] if policy == "2.0" else []

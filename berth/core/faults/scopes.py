@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from berth.core.levels.model import Sizes
 from berth.core.requests.fault_rules import FaultRules
-from berth.core.rescheduling.levels import ranks_given_up
+from berth.core.topologies.levels.model import Sizes
+from berth.core.topologies.levels.rescheduling import ranks_given_up
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import Scope
 

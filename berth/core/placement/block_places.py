@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_groups import Rows
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.superpod_placement import block_demand, blocks_of, part_of
-from berth.core.superpods.model import BlockDemand, Rows
+from berth.core.topologies.blocks.model import BlockDemand
 from berth.schemas.columns import unpack
 from berth.schemas.offers import Blocks
 from berth.schemas.placement import BlockPart, Placement

@@ -35,8 +35,8 @@ from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import ClassKey, Gang, tasks_in_order
 from berth.core.state.internal_errors import SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import ClaimVolume, Placement, placement_of

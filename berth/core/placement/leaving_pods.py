@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from berth.core.requests.gangs import Gang
-from berth.core.rescheduling.superpods import RELEASE_WAIT_MS
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Scope

@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.levels.model import NoLevels, Tree
 from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.superpod_placement import BlockRound, level_lack
-from berth.core.rescheduling.levels import STEPS_MAX, LevelRecovery, recover_levels
+from berth.core.topologies.levels.model import NoLevels, Tree
+from berth.core.topologies.levels.rescheduling import STEPS_MAX, LevelRecovery, recover_levels
 from berth.schemas.recovery import Scope
 
 _STEPS: Final[Mapping[Scope, int]] = {"pod": 0, "rank-block": 1, "superpod": 1, "job": STEPS_MAX}

@@ -15,7 +15,7 @@ from berth.core.cluster.bitmaps import Fits, unpack_bitmap
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import ReportedError, brief
 from berth.core.placement.scoring import Candidates, unscored
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.offers import ShapeOffer

@@ -16,9 +16,9 @@ from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.superpod_index import BlockInputs
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
-from berth.core.switches.planner import Plan
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.topologies.switches.planner import Plan
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, Placement, SwitchPart
 from berth.schemas.refusal import BlockLack, Code, Refusal

@@ -25,7 +25,7 @@ from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex
-from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery

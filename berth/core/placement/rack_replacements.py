@@ -15,8 +15,8 @@ from berth.core.placement.block_places import BlockPods, BlockReplacement, Block
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.scoring import RowState
 from berth.core.placement.superpod_placement import BlockRound, lack_of
-from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, recover_racks
-from berth.core.superpods.model import NoBlocks
+from berth.core.topologies.blocks.model import NoBlocks
+from berth.core.topologies.racks.rescheduling import MoveScope, PlacedRanks, RackRecovery, recover_racks
 from berth.schemas.recovery import Scope
 
 MOVE_SCOPES: Final[tuple[MoveScope, ...]] = ("pod", "part", "block", "job")

@@ -8,7 +8,7 @@ from berth.core.constraints.constraint_round import Obstacle
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.switches.planner import TOR_AFFINITY
+from berth.core.topologies.switches.planner import TOR_AFFINITY
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import ConstraintCount, Refusal, reason_counts
 

@@ -23,9 +23,9 @@ from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
-from berth.core.levels.model import is_in_tree, levels_of
-from berth.core.superpods.place_rows import PlaceRows
-from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.topologies.blocks.place_rows import PlaceRows
+from berth.core.topologies.levels.model import is_in_tree, levels_of
+from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth

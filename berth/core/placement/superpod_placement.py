@@ -6,29 +6,30 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.levels.model import NoLevels, Tree
-from berth.core.levels.planner import plan_levels
+from berth.core.cluster.node_groups import Rows
 from berth.core.parity import differs
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
-from berth.core.rescheduling.levels import neighbours
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
-from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
-from berth.core.superpods.model import (
+from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
+from berth.core.topologies.blocks.model import (
     VARIANTS,
     BlockDemand,
     BlockPlan,
     BlockRules,
     CandidatePool,
     NoBlocks,
-    Rows,
     rack_number,
 )
-from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes, plan_blocks
-from berth.core.superpods.rack_inference import plan_rack_service
-from berth.core.superpods.racks import plan_racks
+from berth.core.topologies.levels.model import NoLevels, Tree
+from berth.core.topologies.levels.planner import plan_levels
+from berth.core.topologies.levels.rescheduling import neighbours
+from berth.core.topologies.racks.inference import plan_rack_service
+from berth.core.topologies.racks.planner import plan_racks
+from berth.core.topologies.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
+from berth.core.topologies.superpods.planner import plan_blocks
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
 from berth.schemas.offers import Blocks, Shape

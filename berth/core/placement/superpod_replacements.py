@@ -12,9 +12,9 @@ from berth.core.placement.block_places import BlockPods, BlockReplacement, Block
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.scoring import RowState
 from berth.core.placement.superpod_placement import BlockRound, lack_of
-from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate, PodRecord, restored
-from berth.core.rescheduling.superpods import StuckBlocks, plan_again
-from berth.core.superpods.model import BlockPlan, NoBlocks
+from berth.core.topologies.blocks.model import BlockPlan, NoBlocks
+from berth.core.topologies.superpods.block_history import DisruptedGang, HeldBlock, PodFate, PodRecord, restored
+from berth.core.topologies.superpods.rescheduling import StuckBlocks, plan_again
 
 
 def replace_blocks(

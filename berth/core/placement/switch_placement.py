@@ -10,10 +10,10 @@ from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import moving_job, placed_job
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
-from berth.core.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
-from berth.core.switches.support import unsupported
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
+from berth.core.topologies.switches.support import unsupported
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, SwitchPart

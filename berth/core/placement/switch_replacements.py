@@ -11,11 +11,11 @@ import msgspec
 
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.switch_placement import LeafRound, demand_of
-from berth.core.rescheduling.switches import PartialGang, plan_partial
-from berth.core.switches.occupancy.leaf_bits import STATE
-from berth.core.switches.occupancy.leaf_states import Bits
-from berth.core.switches.occupancy.leaf_table import Grid
-from berth.core.switches.planner import Demand, LeafPool, NoPlan, Plan, plan
+from berth.core.topologies.switches.occupancy.leaf_bits import STATE
+from berth.core.topologies.switches.occupancy.leaf_states import Bits
+from berth.core.topologies.switches.occupancy.leaf_table import Grid
+from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, plan
+from berth.core.topologies.switches.rescheduling import PartialGang, plan_partial
 from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement, SwitchPart
 from berth.schemas.refusal import SwitchLack

@@ -8,11 +8,9 @@ from typing import Final
 
 import msgspec
 
-from berth.core.levels.model import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
 from berth.core.parity import differs
-from berth.core.superpods.inference import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
-from berth.core.superpods.model import VARIANTS
-from berth.core.superpods.validation import (
+from berth.core.topologies.blocks.model import VARIANTS
+from berth.core.topologies.blocks.validation import (
     RA_BLOCK,
     SOFT,
     SP_BLOCK,
@@ -23,6 +21,8 @@ from berth.core.superpods.validation import (
     Pods,
     check_blocks,
 )
+from berth.core.topologies.levels.model import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
+from berth.core.topologies.superpods.inference import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
 from berth.products.model import Form
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings

@@ -14,8 +14,8 @@ from berth.core.parity import differs
 from berth.core.requests.block_requests import mixes_freely, requested_blocks
 from berth.core.requests.constraint_checks import check_constraints
 from berth.core.requests.fault_rules import rules_of
-from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
-from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.model import TOR_AFFINITY, UNINVOLVED
+from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.products.catalogue import FORMS
 from berth.products.model import Form
 from berth.schemas.intake import JobRequest, Task

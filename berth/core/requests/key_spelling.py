@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from berth.core.chips.form_selection import DISTRIBUTED, STRATEGY_310
-from berth.core.levels.model import AFFINITY_CONFIG
 from berth.core.requests.job_validation import (
     GANG_PODS,
     MIN_AVAILABLE,
@@ -20,9 +19,10 @@ from berth.core.requests.job_validation import (
     SHARE_POLICY,
     SKIP_PLUGIN,
 )
-from berth.core.superpods.inference import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
-from berth.core.superpods.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
-from berth.core.switches.model import TOR_AFFINITY
+from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
+from berth.core.topologies.levels.model import AFFINITY_CONFIG
+from berth.core.topologies.superpods.inference import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
+from berth.core.topologies.switches.model import TOR_AFFINITY
 from berth.products.model import ANNOTATION_POLICY
 from berth.schemas.fault_facts import (
     ELASTIC,

@@ -4,7 +4,7 @@ import numpy as np
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.simulation.statistics import OUT
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
 

@@ -30,8 +30,8 @@ from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
 from berth.core.state.waiting_dump import Loaded, WaitingDump
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.chain import Link, state_digest
 from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from berth.schemas.facts import (

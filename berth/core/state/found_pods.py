@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.picking import ids_of
+from berth.core.cluster.node_groups import group_key
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.holdings.holding import Holding, PodShare, pods_at, pods_of
 from berth.core.state.holdings.mounted_chips import Claim
 from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
-from berth.core.superpods.model import superpod_key
-from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
@@ -311,7 +311,7 @@ def _block_of(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: Sequ
     homes = [table.superpod_at(row) for row in rows]
     blocks = sorted({number - 1 for number in numbers if number})
     block_at = {block: place for place, block in enumerate(blocks, start=1)}
-    superpods = sorted({home for home in homes if home}, key=superpod_key)
+    superpods = sorted({home for home in homes if home}, key=group_key)
     superpod_at = {home: place for place, home in enumerate(superpods, start=1)}
     return BlockPart(
         variant="",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from berth.core.state.ledger import Holding, PodShare, pods_of
-from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob
+from berth.core.topologies.switches.occupancy.leaf_states import JobPhase, LeafJob
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Placement
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
-from berth.core.levels.model import NodePath, Tree, forest, levels_of, node_path
+from berth.core.topologies.levels.model import NodePath, Tree, forest, levels_of, node_path
 
 
 class LevelMap:

@@ -11,8 +11,8 @@ from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import rows_of
 from berth.core.state.leaf_occupancy import leaf_job
 from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, owned_by
-from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Share
 

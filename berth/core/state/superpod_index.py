@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_groups import Rows, group_key, running
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.level_index import LevelMap
-from berth.core.superpods.model import CandidatePool, Rows, pool_of, rack_number, running, superpod_key
+from berth.core.topologies.blocks.model import CandidatePool, pool_of, rack_number
 from berth.schemas.facts import NodeHealth
 
 _NO_RACK: Final = -1
@@ -82,7 +83,7 @@ class SuperpodMap:
         self._revision = table.layout_revision
         view = table.view()
         rows = np.flatnonzero(table.present[view] & (table.superpod[view] >= 0))
-        used = sorted(np.unique(table.superpod[rows]).tolist(), key=lambda index: superpod_key(table.superpods[index]))
+        used = sorted(np.unique(table.superpod[rows]).tolist(), key=lambda index: group_key(table.superpods[index]))
         self._ids = [table.superpods[index] for index in used]
         place = np.full(len(table.superpods) + 1, -1, np.int64)
         place[used] = np.arange(len(used))

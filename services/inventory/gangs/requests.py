@@ -12,9 +12,9 @@ from itertools import groupby
 from math import gcd
 from typing import Final
 
-from berth.core.levels.model import AFFINITY_CONFIG, LevelError, read_sizes
 from berth.core.requests.key_spelling import is_read, misspelled
-from berth.core.superpods.validation import RA_BLOCK, SP_BLOCK
+from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK
+from berth.core.topologies.levels.model import AFFINITY_CONFIG, LevelError, read_sizes
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import PodAsk, near_of

@@ -15,7 +15,7 @@ from berth.core.cluster.node_packing import (
     unpack_health,
     unpack_nodes,
 )
-from berth.core.switches.occupancy.leaf_table import check_topology
+from berth.core.topologies.switches.occupancy.leaf_table import check_topology
 from berth.schemas.constraints import Taint
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen

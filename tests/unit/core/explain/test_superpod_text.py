@@ -12,7 +12,7 @@ from berth.core.explain.superpod_text import (
     missing_blocks,
     phase_words,
 )
-from berth.core.superpods.model import Lack, Phase, Variant
+from berth.core.topologies.blocks.model import Lack, Phase, Variant
 from berth.schemas.refusal import BlockLack
 
 PAGE = (Path(__file__).parents[4] / "docs" / "superpods.md").read_text("utf-8")

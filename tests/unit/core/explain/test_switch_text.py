@@ -7,8 +7,8 @@ import pytest
 
 from berth.core.explain.switch_text import bits_words, rule_words, state_words
 from berth.core.explain.text import pluralize
-from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
-from berth.core.switches.planner import Policy, Rule
+from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
+from berth.core.topologies.switches.planner import Policy, Rule
 
 PAGE = (Path(__file__).parents[4] / "docs" / "switches.md").read_text("utf-8")
 

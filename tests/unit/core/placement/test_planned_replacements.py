@@ -10,7 +10,7 @@ import pytest
 
 from berth.core.placement.leaving_pods import NoPlaces
 from berth.core.placement.replacements import plan_backup, plan_replacements
-from berth.core.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import pack, unpack
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen

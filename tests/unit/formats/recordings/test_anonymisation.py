@@ -11,10 +11,11 @@ from msgspec import inspect
 from berth.core.chips import form_selection, soft_share_table
 from berth.core.cluster import domains
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.levels import model
 from berth.core.requests import block_requests, gangs, job_validation
 from berth.core.state.ledger import LedgerDump
-from berth.core.superpods import inference, validation
+from berth.core.topologies.blocks import validation
+from berth.core.topologies.levels import model
+from berth.core.topologies.superpods import inference
 from berth.formats.recordings.anonymisation import MESSAGES, Anonymiser
 from berth.formats.recordings.anonymisation_rules import (
     JOB_KEY,

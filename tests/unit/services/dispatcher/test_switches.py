@@ -4,8 +4,8 @@ import pytest
 
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
 from berth.core.scheduling.turn import MissingShards
-from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE
-from berth.core.switches.occupancy.leaf_states import LeafJob
+from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, PodPhase, TopologySeen

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import unpack_health, unpack_nodes
-from berth.core.switches.occupancy.leaf_table import check_topology
+from berth.core.topologies.switches.occupancy.leaf_table import check_topology
 from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.errors import FatalError
 from berth.runtime.instruments import Instruments

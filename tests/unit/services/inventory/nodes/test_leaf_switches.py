@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.core.switches.occupancy.leaf_table import check_topology
+from berth.core.topologies.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.envelope import decode, encode

@@ -1,1 +1,0 @@
-"""SuperPoD affinity: logical SuperPoDs (blocks), racks, and inference services."""

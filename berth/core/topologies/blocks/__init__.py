@@ -1,0 +1,1 @@
+"""What SuperPoDs and racks share: gangs as blocks of nodes."""

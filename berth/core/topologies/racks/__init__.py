@@ -1,0 +1,1 @@
+"""Racks: blocks inside racks of a SuperPoD."""

@@ -1,0 +1,1 @@
+"""SuperPoD affinity: logical SuperPoDs (blocks), and inference services."""
