@@ -45,6 +45,8 @@ _KNOWN: Final[dict[str, type[Parameters]]] = {
     "easy": Easy,
     "conservative": Conservative,
     "plain-pods": Parameters,
+    "drains": Parameters,
+    "held-places": Parameters,
 }
 
 

@@ -25,7 +25,6 @@ from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -221,16 +220,16 @@ class CurrentReasons:
 
     def _groups(self, at_ms: int) -> dict[_Group, str]:
         """Groups of gangs that had a verdict, those first that were never judged, with a gang of each."""
-        drained = DrainedGangs(self._scheduler.state, at_ms)
+        terms = self._scheduler.rules.terms(self._scheduler.state, at_ms)
         found: dict[_Group, str] = {}
-        for gang in self._scheduler.queue.representatives(one_each=drained.are_alike):
-            found.setdefault((gang.request_class, drained.last_ms(gang)), gang.uid)
+        for gang in self._scheduler.queue.representatives(one_each=terms.are_alike):
+            found.setdefault((gang.request_class, terms.last_ms(gang)), gang.uid)
         return found
 
     def _group(self, gang: Gang, at_ms: int) -> _Group:
         if not self._scheduler.state.table.drains:
             return gang.request_class, 0
-        return gang.request_class, DrainedGangs(self._scheduler.state, at_ms).last_ms(gang)
+        return gang.request_class, self._scheduler.rules.terms(self._scheduler.state, at_ms).last_ms(gang)
 
     def _see_scorer(self) -> None:
         """Begin anew where an epoch has brought another queue."""
@@ -246,8 +245,8 @@ class CurrentReasons:
 
     def _look(self, group: _Group, gang: Gang) -> None:
         """Judge a group by one of its gangs."""
-        drained = DrainedGangs(self._scheduler.state, self._scheduler.state.fold.at_ms).applied(gang)
-        verdict = self._judge.verdict(drained)
+        state = self._scheduler.state
+        verdict = self._judge.verdict(self._scheduler.rules.terms(state, state.fold.at_ms).applied(gang))
         known = self._known.get(group)
         if verdict is None or (verdict.refusal is not None and verdict.refusal.code in _KEPT):
             return
@@ -297,7 +296,7 @@ def reason_of(state: State, scorer: Scorer, gang: Gang, said: Refusal, *, at_ms:
     Args:
         state: The cell.
         scorer: Scoring on it.
-        gang: The gang, as :meth:`DrainedGangs.applied` gives it.
+        gang: The gang, as :meth:`GangTerms.applied` gives it.
         said: What its status says, or its last refusal; what follows from the queue is taken from it.
         at_ms: The time.
     """

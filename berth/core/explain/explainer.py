@@ -319,7 +319,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
 
 def _leaves_room(gang: Gang, state: State) -> bool:
     """Whether a gang leaves room that rules keep, so that its nodes need not be the best."""
-    return gang.is_plain and any(rule.keeps_room for rule in built(state.fold.rules))
+    return gang.is_plain and built(state.fold.rules).keeps_room
 
 
 def _seeks_home(gang: Gang) -> bool:

@@ -1,23 +1,20 @@
 """What a record of the ledger does to the queue: gangs leave, come back, sleep, or are held for a reservation."""
 
-from collections.abc import Mapping, Sequence
-
 from berth.core.changes import Changes, JobKey
 from berth.core.requests.gangs import ClassKey
-from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.rules.port import AfterRecord, Rule
+from berth.core.scheduling.rules.port import AfterRecord, EpochRules
 from berth.core.scheduling.turn import Opening
 from berth.core.scheduling.wake_rules import NEVER, is_helped_by_any_change
 from berth.core.state.cell import State
-from berth.core.state.holdings.holding import Holding
 from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.ledger import Folded, GangRecord
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import INTERNAL, Refusal
 
 
-def take_effect(state: State, queue: Queue, rules: Sequence[Rule], folded: Folded, opening: Opening | None) -> Changes:
+def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, opening: Opening | None) -> Changes:
     """Bring a queue in line with a record.
 
     Args:
@@ -33,9 +30,8 @@ def take_effect(state: State, queue: Queue, rules: Sequence[Rule], folded: Folde
     unblocked = False
     settings = state.fold.settings
     again: dict[JobKey, None] = {}
-    by_name = {rule.name: rule for rule in rules}
-    drained = DrainedGangs(state, state.fold.at_ms)
-    is_uneven = not queue.is_strict and not drained.are_alike
+    terms = rules.terms(state, state.fold.at_ms)
+    is_uneven = not queue.is_strict and not terms.are_alike
     uneven: dict[ClassKey, list[GangRecord]] = {}
     for gang in folded.gangs:
         if gang.phase != "waiting":
@@ -43,31 +39,26 @@ def take_effect(state: State, queue: Queue, rules: Sequence[Rule], folded: Folde
             again.update(_freed_uid(state, gang))
         elif gang.refusal is None or gang.refusal.retry_ms:
             again[gang.namespace, gang.name] = None  # it goes back to the queue, when its pause is over
-        elif (rule := by_name.get(gang.refusal.rule)) is not None and rule.wakes(gang) != ():
+        elif (rule := rules.by_name.get(gang.refusal.rule)) is not None and rule.wakes(gang) != ():
             queue.seen(gang.uid)
         elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
             uneven.setdefault(request_class, []).append(gang)
         else:
             unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
     for request_class, refused in uneven.items():
-        unblocked |= _refused_for_now(queue, rules, drained, request_class, refused, settings)
-    _hold(AfterRecord(state, queue, drained, folded.silent), by_name, folded, opening)
+        unblocked |= _refused_for_now(queue, rules, terms, request_class, refused, settings)
+    _hold(AfterRecord(state, queue, terms, folded.silent), rules, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
     if has_left or folded.taken or folded.ending:
         unblocked |= queue.is_holding
     # Jobs that ended change how long similar ones are expected to run: they may end before a drain now.
-    gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not drained.are_alike else []
-    woken = {key: None for rule in rules for one in _ended(folded) for key in rule.ended(one)}
+    gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not terms.are_alike else []
+    woken = rules.woken([*folded.given_back, *(holding for holding, _ in folded.freed)])
     return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again, woken=woken)
 
 
-def _ended(folded: Folded) -> list[Holding]:
-    """Attempts that gave back all or some of what they held."""
-    return [*folded.given_back, *(holding for holding, _ in folded.freed)]
-
-
-def _refused(queue: Queue, rules: Sequence[Rule], gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
+def _refused(queue: Queue, rules: EpochRules, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
     """Put the class of a refused gang to sleep, unless a rule refused the gang alone.
 
     Returns:
@@ -79,7 +70,7 @@ def _refused(queue: Queue, rules: Sequence[Rule], gang: GangRecord, refusal: Ref
         return False
     if refusal.rule:
         queued = queue.gang(gang.uid)
-        may_reserve = queued is not None and any(rule.may_reserve(queued, behind=True) for rule in rules)
+        may_reserve = queued is not None and rules.may_reserve(queued, behind=True)
         has_reserved = may_reserve and queue.is_fresh(gang.uid)
     else:
         has_reserved = refusal.start_ms > 0
@@ -94,8 +85,8 @@ def _refused(queue: Queue, rules: Sequence[Rule], gang: GangRecord, refusal: Ref
 
 def _refused_for_now(
     queue: Queue,
-    rules: Sequence[Rule],
-    drained: DrainedGangs,
+    rules: EpochRules,
+    terms: GangTerms,
     request_class: ClassKey,
     refused: list[GangRecord],
     settings: Settings,
@@ -105,7 +96,7 @@ def _refused_for_now(
     A drain is planned: gangs that are expected to end earlier may take more nodes. Returns the same as
     :func:`_refused`.
     """
-    last_ms = {gang.uid: drained.last_ms(gang) for gang in queue.of_class(request_class)}
+    last_ms = {gang.uid: terms.last_ms(gang) for gang in queue.of_class(request_class)}
     least_ms = min(last_ms.values())
     longer: dict[str, GangRecord] = {}
     unblocked = False
@@ -139,10 +130,10 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
     return {}
 
 
-def _hold(after: AfterRecord, rules: Mapping[str, Rule], folded: Folded, opening: Opening | None) -> None:
+def _hold(after: AfterRecord, rules: EpochRules, folded: Folded, opening: Opening | None) -> None:
     """Hold the gangs that rules keep from starting, also those of which the record has nothing new."""
     fold = after.state.fold
-    if not rules:
+    if not rules.have_say:
         return
     kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
     if opening is not None and opening.number == fold.rounds and not folded.void:
@@ -151,7 +142,7 @@ def _hold(after: AfterRecord, rules: Mapping[str, Rule], folded: Folded, opening
     due_ms: dict[str, int] = {}
     for gang in kept.values():
         refusal = gang.refusal if gang.phase == "waiting" else None
-        rule = rules.get(refusal.rule) if refusal is not None else None
+        rule = rules.by_name.get(refusal.rule) if refusal is not None else None
         if refusal is None or rule is None or (keys := rule.wakes(gang)) is None:
             continue
         if rule.name not in due_ms:

@@ -8,19 +8,14 @@ like any other gang.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from berth.core.changes import Changes
 from berth.core.errors import guarded
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
+from berth.core.placement.leaving_pods import NoPlaces
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import plan_restart
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.rules import Rules
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.drained_gangs import DrainedGangs
-from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import Returning
-from berth.core.state.cell import State
-from berth.core.state.holdings.held_places import Held
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Verdict
 
@@ -35,29 +30,6 @@ class Returned(NamedTuple):
 
     verdicts: list[Verdict]
     set_aside: list[SetAside]
-
-
-def returning_gangs(
-    state: State, queue: Queue, drained: DrainedGangs, taken: Sequence[Gang], changes: Changes
-) -> list[Returning]:
-    """Gangs with held places that may find their other places now.
-
-    Args:
-        state: The cell.
-        queue: Gangs that wait.
-        drained: Drains that count for them.
-        taken: Gangs that are tried in this turn anyway.
-        changes: What the turn consumes.
-    """
-    uids = {gang.uid for gang in taken}
-    has_gained = bool(changes.capacity_gained or changes.chips_returned)
-    found: list[Returning] = []
-    for uid, held in sorted(state.fold.held.items()):
-        gang = queue.gang(uid) if has_gained or uid in uids else None
-        if gang is not None and gang.invalid is None and gang.pods == held.placement.pods():
-            gang = drained.applied(gang)
-            found.append(Returning(gang, _pods(state, gang, held)))
-    return found
 
 
 def place_returning(
@@ -92,23 +64,3 @@ def place_returning(
         found.verdicts.append(Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, placement))
         rules.started(gang, placement)
     return found
-
-
-def _pods(state: State, gang: Gang, held: Held) -> LeavingPods:
-    """All pods of a gang; those whose places are held can return."""
-    record = state.fold.gangs.get(gang.uid)
-    recovery = record.recovery if record is not None else None
-    ranks, kept = range(gang.pods), set(held.ranks)
-    failed_nodes = tuple(recovery.nodes) if recovery is not None else ()
-    names = held.placement.names()
-    faulty = [rank for rank in recovery.faulty if names[rank] in failed_nodes] if recovery is not None else []
-    return LeavingPods(
-        gang,
-        held.placement,
-        tuple(ranks),
-        tuple(faulty),  # others have a place that was reserved for them
-        tuple(rank for rank in ranks if rank not in kept),
-        "job",
-        failed_nodes=failed_nodes,
-        have_ended=True,
-    )

@@ -20,13 +20,12 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
-from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
 from berth.core.scheduling.heavy_gangs import gangs_of_round, with_asks, without
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import held_back
-from berth.core.scheduling.returning import returning_gangs
+from berth.core.scheduling.rules.port import TurnStart
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import (
     Choice,
@@ -80,7 +79,7 @@ class Scheduler:
         """Begin with an empty queue, under the settings and rules of the epoch."""
         state = self.state
         self.rules = built(state.fold.rules)
-        self.queue = Queue(strict=any(rule.is_strict for rule in self.rules))
+        self.queue = Queue(strict=self.rules.is_strict)
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer, self.rules)
         self._wakeups = Wakeups(state, self.queue, self.scorer)
@@ -217,14 +216,14 @@ class Scheduler:
         self._pending.append(Changes(jobs_changed=self._delays.advance(at_ms)))
         self.sync()
         self._consume()
-        drained = DrainedGangs(state, at_ms)
-        taken = gangs_of_round(state, self.queue, skims=not self.rules, work_max=work_max or ROUND_WORK_MAX)
-        gangs = [drained.applied(gang) for gang in taken]
+        terms = self.rules.terms(state, at_ms)
+        taken = gangs_of_round(state, self.queue, skims=not self.rules.have_say, work_max=work_max or ROUND_WORK_MAX)
+        gangs = [terms.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside, is_cut = examine(state, self._delays.unkept(self.to_examine, self.queue), at_ms=at_ms)
         set_aside = [*with_errors, *set_aside]
-        faulty, held = held_back(must, drained.applied_to(faulty))
+        faulty, held = held_back(must, [one._replace(gang=terms.applied(one.gang)) for one in faulty])
         wanting = {one.holding.uid: None for one in faulty}
         self.to_examine.update(wanting)
         for uid in settled:
@@ -234,7 +233,8 @@ class Scheduler:
         adopts = must.takes_places or is_cut
         if adopts:
             gangs, faulty = [], []
-        returning = [] if adopts else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])
+        start = TurnStart(state, self.queue, terms, gangs, self._consumed[1])
+        returning = [] if adopts else self.rules.returning(start)
         if not gangs and not must and not faulty and not returning:
             self._restore_classes()
             return Opened(None, set_aside)

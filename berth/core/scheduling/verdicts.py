@@ -13,13 +13,13 @@ from berth.core.placement.best_rows import BestRows
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import MissingRows
-from berth.core.placement.rules import NO_RULES, RuleRound, Rules
+from berth.core.placement.rules import NO_RULES, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.heavy_gangs import with_pauses
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.recoveries import released, take_steps
 from berth.core.scheduling.returning import place_returning
-from berth.core.scheduling.rules.port import RoundStart, Rule
+from berth.core.scheduling.rules.port import NO_EPOCH_RULES, EpochRules, RoundStart
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
@@ -47,10 +47,10 @@ class Decisions:
         state: The cell.
         queue: The queue.
         scorer: Scoring under the settings of the epoch.
-        rules: The rules, in their order; without any, each gang gets what it finds.
+        rules: Rules of the epoch; without any, each gang gets what it finds.
     """
 
-    def __init__(self, state: State, queue: Queue, scorer: Scorer, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, state: State, queue: Queue, scorer: Scorer, rules: EpochRules = NO_EPOCH_RULES) -> None:
         self._state = state
         self._queue = queue
         self._scorer = scorer
@@ -157,16 +157,12 @@ class Decisions:
             missing_shards: Shards that did not answer.
             on_error: Called with each gang that a rule leaves out because of an error.
         """
-        if not self._rules:
+        if not self._rules.have_say:
             return NO_RULES
-        begun: list[RuleRound] = []
-        silent = self.silent(missing_shards)
-        start = RoundStart(self._state, self._queue, self._scorer, opening, silent, on_error, begun)
-        for rule in self._rules:
-            one = rule.begin(start)
-            if one is not None:
-                begun.append(one)
-        return Rules(begun, self._last_refusal)
+        state = self._state
+        terms, silent = self._rules.terms(state, opening.at_ms), self.silent(missing_shards)
+        start = RoundStart(state, self._queue, self._scorer, terms, opening, silent, on_error, ())
+        return self._rules.begun(start, self._last_refusal)
 
     def _last_refusal(self, uid: str) -> Refusal | None:
         known = self._state.fold.gangs.get(uid)

@@ -19,7 +19,6 @@ from berth.core.placement.projected_state import ProjectedState, ResourceFootpri
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.rules import RESERVED, Entry, RuleRound
 from berth.core.requests.gangs import ClassKey, Gang, chips_of
-from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.reservations import (
     AttemptKey,
     AvailabilityProfile,
@@ -90,12 +89,10 @@ class Backfill(Rule):
 
     def begin(self, start: RoundStart) -> RuleRound | None:
         """The rule in a round."""
-        state, opening = start.state, start.opening
-        tried = {gang.uid for gang in opening.gangs}
-        drained = DrainedGangs(state, opening.at_ms)
-        # Before a planned drain gangs are held that would sleep otherwise.
-        waiting = start.queue.waiting_for_room(held=self._terms.is_deep or not drained.are_alike)
-        others = (drained.applied(gang) for gang in waiting if gang.uid not in tried)
+        tried = {gang.uid for gang in start.opening.gangs}
+        # Where gangs of a class differ, as before a planned drain, some are held that would sleep otherwise.
+        waiting = start.queue.waiting_for_room(held=self._terms.is_deep or not start.terms.are_alike)
+        others = (start.terms.applied(gang) for gang in waiting if gang.uid not in tried)
         return BackfillRound(self.name, start, others, self._terms, self._memory)
 
     def due_ms(self, after: AfterRecord) -> int:
@@ -107,11 +104,11 @@ class Backfill(Rule):
 
     def _next_drain_ms(self, after: AfterRecord) -> int:
         """When a planned drain takes nodes from a gang that may have a reservation: it may have none then."""
-        if after.drained.are_alike:
+        if after.terms.are_alike:
             return 0
         waiting = after.queue.waiting_for_room(held=True)
         large = (gang for gang in waiting if self.may_reserve(gang, behind=False))
-        return min(filter(None, map(after.drained.next_ms, large)), default=0)
+        return min(filter(None, map(after.terms.next_ms, large)), default=0)
 
     def may_reserve(self, gang: Gang, *, behind: bool) -> bool:
         """Large gangs; those that wait for a reservation of others only under ``conservative``."""

@@ -1,19 +1,32 @@
 """What a rule of an epoch is asked, between rounds and to begin one."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from berth.core.changes import Changes
 from berth.core.placement.projected_state import MissingRows
-from berth.core.placement.rules import RuleRound
+from berth.core.placement.rules import NO_RULES, LastRefusal, RuleRound, Rules
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.turn import Opening
+from berth.core.scheduling.turn import Opening, Returning
 from berth.core.state.cell import State
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
+
+
+class TurnStart(NamedTuple):
+    """What a rule knows when a turn is opened."""
+
+    state: State
+    queue: Queue
+    terms: GangTerms
+    taken: Sequence[Gang]
+    """Gangs that the turn tries."""
+    changes: Changes
+    """What the turn consumes."""
 
 
 class RoundStart(NamedTuple):
@@ -23,6 +36,7 @@ class RoundStart(NamedTuple):
     """The cell before the round."""
     queue: Queue
     scorer: Scorer
+    terms: GangTerms
     opening: Opening
     silent: MissingRows
     """Rows of nodes whose shard did not answer."""
@@ -37,8 +51,8 @@ class AfterRecord(NamedTuple):
 
     state: State
     queue: Queue
-    drained: DrainedGangs
-    """Drains at the moment of the record."""
+    terms: GangTerms
+    """At the moment of the record."""
     is_silent: bool
     """Shards were missing when it was decided."""
 
@@ -56,7 +70,15 @@ class Rule:
     is_strict: bool = False
     keeps_room: bool = False
 
-    def begin(self, start: RoundStart) -> RuleRound | None:  # noqa: ARG002  # the rules that define it use it; so below
+    def terms(self, state: State, at_ms: int) -> GangTerms | None:  # noqa: ARG002  # the rules that define it use it; so below
+        """On which terms gangs are decided at a moment; None if the rule makes no difference."""
+        return None
+
+    def returning(self, start: TurnStart) -> Sequence[Returning]:  # noqa: ARG002
+        """Gangs with places of their own, which are tried before all others."""
+        return ()
+
+    def begin(self, start: RoundStart) -> RuleRound | None:  # noqa: ARG002
         """The rule in a round; None if it has no say in it."""
         return None
 
@@ -87,3 +109,66 @@ class Rule:
             behind: Although it waits for a reservation of others.
         """
         return False
+
+
+class EpochRules:
+    """All rules of an epoch, in their order.
+
+    Attributes:
+        by_name: The rules.
+        is_strict: No gang is placed before one that waits ahead of it.
+        keeps_room: Gangs without chips leave room free, so that their nodes need not be the best.
+        have_say: Some rule is asked in rounds, so that gangs of one class may fare in different ways.
+
+    Args:
+        rules: The rules.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.by_name = {rule.name: rule for rule in rules}
+        self.is_strict = any(rule.is_strict for rule in rules)
+        self.keeps_room = any(rule.keeps_room for rule in rules)
+        self._in_rounds = [rule for rule in rules if type(rule).begin is not Rule.begin]
+        self.have_say = bool(self._in_rounds)
+        self._in_ends = [rule for rule in rules if type(rule).ended is not Rule.ended]
+        self._rules = rules
+
+    def terms(self, state: State, at_ms: int) -> GangTerms:
+        """On which terms gangs are decided at a moment; one rule of an epoch at most makes a difference."""
+        for rule in self._rules:
+            terms = rule.terms(state, at_ms)
+            if terms is not None:
+                return terms
+        return _ALIKE
+
+    def returning(self, start: TurnStart) -> list[Returning]:
+        """Gangs that are tried before all others, those of the first rule first."""
+        return [one for rule in self._rules for one in rule.returning(start)]
+
+    def begun(self, start: RoundStart, last: LastRefusal) -> Rules:
+        """The rules in a round.
+
+        Args:
+            start: What it begins with; no rule has begun.
+            last: Last refusals.
+        """
+        begun: list[RuleRound] = []
+        for rule in self._in_rounds:
+            one = rule.begin(start._replace(before=begun))
+            if one is not None:
+                begun.append(one)
+        return Rules(begun, last) if begun else NO_RULES
+
+    def woken(self, ended: Iterable[Holding]) -> dict[str, None]:
+        """Keys that wake when attempts have given back all or some of what they held."""
+        if not self._in_ends:
+            return {}
+        return {key: None for holding in ended for rule in self._in_ends for key in rule.ended(holding)}
+
+    def may_reserve(self, gang: Gang, *, behind: bool) -> bool:
+        """Whether a gang that waits may get a reservation; see :meth:`Rule.may_reserve`."""
+        return any(rule.may_reserve(gang, behind=behind) for rule in self._in_rounds)
+
+
+_ALIKE: Final = GangTerms()
+NO_EPOCH_RULES: Final = EpochRules()

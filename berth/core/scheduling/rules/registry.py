@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from berth.core.scheduling.rules.backfill import Backfill, Terms
+from berth.core.scheduling.rules.drains import Drains
+from berth.core.scheduling.rules.held_places import HeldPlaces
 from berth.core.scheduling.rules.plain_pods import PlainPods
-from berth.core.scheduling.rules.port import Rule
+from berth.core.scheduling.rules.port import EpochRules, Rule
 from berth.core.scheduling.rules.strict_order import FIFO, StrictOrder
 from berth.schemas import rules as schemas
 from berth.schemas.ledger import Settings
@@ -16,6 +18,8 @@ _MADE_BY: Final[dict[str, Callable[[Any], Rule]]] = {
     "easy": lambda terms: Backfill(Terms(terms.reserve_chips, 1, is_deep=False)),
     "conservative": lambda terms: Backfill(Terms(terms.reserve_chips, terms.reserve_depth, is_deep=True)),
     "plain-pods": lambda _: PlainPods(),
+    "drains": lambda _: Drains(),
+    "held-places": lambda _: HeldPlaces(),
 }
 
 
@@ -34,7 +38,7 @@ def register(name: str, parameters: type[Parameters], made_by: Callable[[Any], R
     _MADE_BY[name] = made_by
 
 
-def built(rules: Iterable[StatedRule]) -> tuple[Rule, ...]:
+def built(rules: Iterable[StatedRule]) -> EpochRules:
     """The rules of a record, in their order.
 
     Raises:
@@ -45,22 +49,23 @@ def built(rules: Iterable[StatedRule]) -> tuple[Rule, ...]:
         rule = _MADE_BY[one.name](parameters_of(one))
         rule.name = one.name
         found.append(rule)
-    return tuple(found)
+    return EpochRules(found)
 
 
 def rules_of(settings: Settings) -> list[StatedRule]:
-    """The rules that settings stand for, in their order; none for ``skip``."""
+    """The rules that settings stand for, in their order; ``skip`` is none of them."""
     chips, depth = settings.reserve_chips, settings.reserve_depth
     plain = stated("plain-pods", Parameters())
+    found = [stated("drains", Parameters()), stated("held-places", Parameters())]
     match settings.queue_policy:
         case "fifo":
-            return [stated(FIFO, Parameters())]
+            return [*found, stated(FIFO, Parameters())]
         case "easy":
-            return [stated("easy", Easy(chips)), plain]
+            return [*found, stated("easy", Easy(chips)), plain]
         case "conservative":
-            return [stated("conservative", Conservative(chips, depth)), plain]
+            return [*found, stated("conservative", Conservative(chips, depth)), plain]
         case _:
-            return []
+            return found
 
 
 def more_than(settings: Settings, rules: Iterable[StatedRule]) -> list[StatedRule]:
