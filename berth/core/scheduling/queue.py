@@ -415,7 +415,8 @@ class Queue:
         return any(True for members in classes for _ in self._strict_line(members, 1, head))
 
     def _is_plain_awake(self) -> bool:
-        return any(self._classes[key].is_plain for key in self.awake)
+        awake = (self._classes[key] for key in self.awake)
+        return any(members.is_plain and len(members.held) < len(members.gangs) for members in awake)
 
     def _strict_line(self, members: GangClass, count: int, head: Gang | None) -> Iterator[Entry]:
         """Gangs of a class before the head, and behind it those that had no verdict yet."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from berth.core.changes import Changes
 from berth.core.explain.refusal_text import sentence
 from berth.core.scheduling.queue import Queue
@@ -223,6 +225,15 @@ def test_who_is_held_under_a_key_is_taken_again_only_when_it_wakes_or_is_due() -
         one.release({}, is_news=False, time_ms=700)
         assert taken(one) == ["any", "due"]
         assert not one.may_release(Changes(queue_unblocked=True))
+
+
+@pytest.mark.parametrize("chips", [0, 1])
+def test_a_gang_that_is_held_is_no_work_in_strict_order(chips: int) -> None:
+    queue = Queue(strict=True)
+    queue.put(a_gang("held", 1, chips=chips))
+    assert queue.has_work
+    queue.hold("held", retry_at_ms=0, keys=("team",))
+    assert (queue.has_work, taken(queue)) == (False, [])
 
 
 def test_in_strict_order_nobody_behind_the_first_sleeper_is_taken_but_for_a_first_verdict() -> None:

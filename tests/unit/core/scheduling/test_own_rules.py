@@ -8,16 +8,21 @@ import pytest
 from berth.cli.app import call
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.explain.refusal_text import sentence
-from berth.core.scheduling.rules.registry import rules_of
+from berth.core.placement.rules import Entry, RuleRound
+from berth.core.scheduling.rules.port import RoundStart, Rule
+from berth.core.scheduling.rules.registry import register, rules_of
 from berth.core.scheduling.turn import MissingShards
 from berth.core.simulation.simulator import SimulationPlan
+from berth.core.state.ledger import GangRecord
+from berth.schemas import recording
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Epoch, Round, Settings, Verdict
-from berth.schemas.recording import Entry
-from berth.schemas.refusal import RULE
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import RULE, Refusal
+from berth.schemas.rules import Parameters, StatedRule, stated
 from tests.fuzz.seat import Seat
 from tests.fuzz.shard_check import Shards, see_same
 from tests.support.cells import a_job, a_node
@@ -32,7 +37,14 @@ each_policy = pytest.mark.parametrize("policy", POLICIES)
 class Team:
     """A cell with nodes of 8 chips whose namespaces hold at most so many, decided alone and on offers of shards."""
 
-    def __init__(self, nodes: int, limit: int, policy: str = "skip", shards: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        limit: int,
+        policy: str = "skip",
+        shards: tuple[int, ...] = (),
+        more: tuple[StatedRule, ...] = (),
+    ) -> None:
         self.seat = Seat()
         self.shards = [Shards(count) for count in shards]
         self.jobs = 0
@@ -41,11 +53,11 @@ class Team:
         settings = Settings(queue_policy=policy, reserve_chips=16, unknown_run_ms=1_000)
         fold = self.seat.state.fold
         facts_seq = self.seat.state.facts_seq
-        self.stored(Epoch(1, 0, facts_seq, 1, "d", settings, rules=[limit_of(limit), *rules_of(settings)]))
+        self.stored(Epoch(1, 0, facts_seq, 1, "d", settings, rules=[limit_of(limit), *rules_of(settings), *more]))
         assert fold.epoch == 1
 
     def fact(self, subject: str, fact: msgspec.Struct) -> None:
-        entry = Entry(self.seat.state.facts_seq + 1, encode(fact), f"berth.c.fact.{subject}")  # type: ignore[arg-type]  # a message
+        entry = recording.Entry(self.seat.state.facts_seq + 1, encode(fact), f"berth.c.fact.{subject}")  # type: ignore[arg-type]  # a message
         assert self.seat.fact(entry.subject, entry.sequence, entry.data) == ""
         for shards in self.shards:
             shards.hear(entry)
@@ -55,7 +67,7 @@ class Team:
         head = self.seat.state.fold.head + 1
         self.seat.stored(head, data)
         for shards in self.shards:
-            shards.hear(Entry(head, data))
+            shards.hear(recording.Entry(head, data))
 
     def job(self, name: str, namespace: str = "team", **fields: object) -> None:
         request: JobRequest = msgspec.structs.replace(a_job(name, **fields), namespace=namespace)  # type: ignore[arg-type]
@@ -143,6 +155,42 @@ def test_a_gang_beyond_the_limit_gets_no_reservation_beside_easy() -> None:
     team.job("large", "others", tasks=[Task("worker", 2, 8)], run_ms=1_000)
     team.job("late", "more", chips=8, run_ms=9_000)
     assert team.round() == [("large", "no-room"), ("late", "easy")]
+
+
+class Closed(Rule):
+    """Places that are found are not given to one namespace."""
+
+    def begin(self, start: RoundStart) -> RuleRound:  # noqa: ARG002  # the port has it
+        return ClosedRound()
+
+    def wakes(self, gang: GangRecord) -> tuple[str, ...]:
+        return (gang.namespace,)
+
+
+class ClosedRound(RuleRound):
+    def allow(self, entry: Entry, placement: Placement) -> Refusal | None:  # noqa: ARG002  # the port has it
+        return Refusal(RULE, rule="closed", template="closed") if entry.gang.namespace == "closed" else None
+
+
+register("closed", Parameters, lambda _: Closed())
+
+
+def test_what_easy_allows_and_a_later_rule_refuses_moves_no_reservation() -> None:
+    """Of 3 nodes two are free until the large gang takes all. Only gangs that end before may start."""
+    team = Team(3, 1_000, "easy", shards=(1, 3), more=(stated("closed", Parameters()),))
+    team.job("runs", chips=8, run_ms=1_000)
+    team.job("large", tasks=[Task("worker", 3, 8)], run_ms=1_000)
+    assert team.round() == [("runs", ""), ("large", "no-room")]
+    team.job("refused", "closed", chips=8, run_ms=500)
+    team.job("one", chips=8, run_ms=500)
+    team.job("late", chips=8, run_ms=5_000)
+    team.job("two", chips=8, run_ms=500)
+    assert team.round() == [("refused", "closed"), ("one", ""), ("late", "easy"), ("two", "")]
+    refusal = team.seat.state.fold.gangs["uid-refused"].refusal
+    assert refusal is not None
+    assert (refusal.nodes_total, refusal.nodes_fit) == (3, 2), "it had found places"
+    assert team.round() == [], "nothing is new for the gang that EASY holds, which any news releases"
+    assert team.seat.scheduler.queue.is_held("uid-refused")
 
 
 def test_a_standby_from_a_snapshot_wakes_as_well() -> None:
