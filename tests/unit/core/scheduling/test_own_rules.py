@@ -189,8 +189,8 @@ def test_what_easy_allows_and_a_later_rule_refuses_moves_no_reservation() -> Non
     refusal = team.seat.state.fold.gangs["uid-refused"].refusal
     assert refusal is not None
     assert (refusal.nodes_total, refusal.nodes_fit) == (3, 2), "it had found places"
-    assert team.round() == [("late", "no-room")], "any news releases what EASY holds, and no node is free now"
     assert team.seat.scheduler.queue.is_held("uid-refused")
+    assert team.round() == [("late", "no-room")], "any news releases what EASY holds, and no node is free now"
 
 
 def test_a_standby_from_a_snapshot_wakes_as_well() -> None:
