@@ -112,17 +112,17 @@ def decisions(case: Case) -> Iterator[Decision]:
     shape = gang.request_class[0][0]
     for index in itertools.count():
         begin = time.perf_counter()
-        views = {shape: scorer.candidates(shape, asks[shape], leaves=state.leaves)}
+        views = {shape: scorer.candidates(shape, asks[shape])}
         verdict = (
             PlacementRound(scorer, views, asks, leaves=(state.leaves, state.leaf_occupancy)).choose([gang]).verdicts[0]
         )
         decided_ms = (time.perf_counter() - begin) * 1000
-        usable = views[shape].usable
-        if usable is None or verdict.placement is None or verdict.placement.pods() != case.replicas:
+        fits = views[shape].fits
+        if fits is None or verdict.placement is None or verdict.placement.pods() != case.replicas:
             raise RuntimeError(f"{case}: the gang was not placed: {verdict.refusal}")
         begin = time.perf_counter()
         leaf_round = LeafRound(scorer, state.leaves, state.leaf_occupancy)
-        found = leaf_round.plan(gang, usable)
+        found = leaf_round.plan(gang, leaf_round.places_of(fits))
         names = [state.table.names[at] for at in leaf_round.rows_of(found.cells)] if isinstance(found, Plan) else []
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():

@@ -218,8 +218,6 @@ class Round(Message, frozen=True):
     adoptions: list[Adoption] = []
     missing: list[int] = []
     """Shards that did not answer in time."""
-    doubted: list[int] = []
-    """Shards of ``missing`` whose answers were not used for gangs with switch affinity, but for others."""
     shards: int = 0
     """Number of shards if some are missing; 0 if none is."""
     recoveries: list[Recovery] = []

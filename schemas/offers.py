@@ -12,31 +12,24 @@ from berth.schemas.refusal import ReasonCount
 from berth.schemas.units import Sequence, UnixMs
 
 
-class Blocks(Part, frozen=True, cache_hash=True):
-    """How the pods with chips of a gang must be distributed over SuperPoDs, or over groups of several levels."""
+class Demand(Part, frozen=True, cache_hash=True):
+    """What the pods with chips of a gang demand of a topology, of which one plan places all of them.
 
-    variant: str
-    """``a3``, ``850``, ``rack`` or ``levels``."""
-    size: int
-    """Nodes of a logical SuperPoD."""
-    count: int
-    """Logical SuperPoDs of the gang."""
-    soft: bool = False
-    """Blocks may be split where no whole block fits."""
-    rack_size: int = 0
-    """Racks: nodes that must be in one rack."""
-    memory: bool = False
-    """Racks: the pods share memory (``huawei.com/schedule_ubmemory``)."""
-    service: str = ""
-    """Label ``inferserviceid``; empty without."""
-    mindie: bool = False
-    """A MindIE service: labels ``app`` and ``jobID``."""
-    idlest: bool = False
-    """MindIE: SuperPoDs with the most free nodes first (``sp-fit``), not those with the fewest."""
-    near: tuple[tuple[str, str], ...] = ()
-    """MindIE: labels of jobs near which it prefers to run."""
-    levels: tuple[int, ...] = ()
-    """Levels: pods of a group at each level, the one nearest to the node first."""
+    The topology says what its policies, sizes and options mean.
+    """
+
+    topology: str
+    """``switches``, ``superpods``, ``racks`` or ``levels``."""
+    policy: str = ""
+    """Its rules for the gang: a variant of the product, or the value of a label."""
+    sizes: tuple[int, ...] = ()
+    """Nodes of a group at each level, the one nearest to the node first."""
+    groups: int = 0
+    """Groups of the gang."""
+    options: tuple[tuple[str, str], ...] = ()
+    """What else the gang demands, by name, sorted."""
+    uses_network: bool = True
+    """The pods certainly use the network."""
 
 
 class Shape(Part, frozen=True, cache_hash=True):
@@ -56,10 +49,8 @@ class Shape(Part, frozen=True, cache_hash=True):
     share: Share | None = None
     sub_health: str = "ignore"
     """The job's ``subHealthyStrategy``."""
-    tor_affinity: str = ""
-    """The job's label ``tor-affinity``; empty without switch affinity."""
-    blocks: Blocks | None = None
-    """For jobs with SuperPoD affinity."""
+    demand: Demand | None = None
+    """For pods that one plan places; None: each pod has its best node."""
     profile: PodProfile | None = None
     """For pods with constraints, or on which constraints of other pods may bear; None: there are none."""
     drained_ms: UnixMs = 0
@@ -69,17 +60,12 @@ class Shape(Part, frozen=True, cache_hash=True):
     @property
     def is_planned(self) -> bool:
         """Whether one plan places all pods of the gang with chips."""
-        return bool(self.tor_affinity) or self.blocks is not None
+        return self.demand is not None
 
     @property
     def needs_marks(self) -> bool:
         """Whether shards answer with one mark for each node that takes a pod, instead of their best nodes."""
         return self.is_planned or self.profile is not None
-
-    @property
-    def marks_nodes(self) -> bool:
-        """Whether the marks are by node, not by place below a leaf switch."""
-        return not self.tor_affinity and self.needs_marks
 
     @property
     def names_nodes(self) -> bool:
@@ -113,15 +99,9 @@ class Shape(Part, frozen=True, cache_hash=True):
     def uses_network(self) -> bool:
         """Whether the pods of the gang certainly use the network.
 
-        Several blocks use it; inside one SuperPoD traffic stays on its bus (HCCS). With racks it depends on the
-        placement of the block. Groups of several levels are not SuperPoDs.
-
-        Source: docs/reference/nodes-and-chips.md, "Product forms", "Selection of the form" and "Usable chips";
-        docs/reference/superpods.md, "Filter per node of a SuperPoD".
+        Source: docs/reference/nodes-and-chips.md, "Product forms", "Selection of the form" and "Usable chips".
         """
-        if self.blocks is None or self.blocks.levels:
-            return self.gang_pods > 1
-        return self.gang_pods // self.blocks.size > 1 and not self.blocks.rack_size
+        return self.gang_pods > 1 if self.demand is None else self.demand.uses_network
 
 
 _SOME: Final = PodProfile("")
@@ -177,10 +157,8 @@ class ShapeOffer(Part, frozen=True):
     fit: int
     counts: list[ReasonCount] = []
     usable: bytes = b""
-    """For shapes with switch affinity: one bit per place of the topology, leaf after leaf, the lowest bit first; 1 if
-    the shard owns the node and it takes a pod. ceil(places / 8) bytes. For shapes with SuperPoD affinity: one bit per
-    node of the shard, by domain and name, 1 if it takes a pod; likewise for shapes with a profile and without switch
-    affinity. Otherwise empty."""
+    """For shapes whose pods are planned and shapes with a profile: one bit per node of the shard, by domain and name,
+    the lowest bit first; 1 if it takes a pod. Otherwise empty."""
     error: str = ""
     """Why the shape could not be scored: an internal error, with which the offer does not count. Otherwise empty."""
 
@@ -196,10 +174,6 @@ class Offer(Message, frozen=True):
     ledger_seq: Sequence
     ready: bool
     shapes: list[ShapeOffer] = []
-    leaf_states: bytes = b""
-    """``<u1`` per leaf of the topology, if a shape has switch affinity: state by the ledger. Bits 0 and 1:
-    ``isSharedTor``; 2: ``isHealthy``; 3: it has a cross job; 4: a job that is not common; 5: a cross foundation-model
-    job."""
 
 
 class Advance(Message, frozen=True):

@@ -110,7 +110,7 @@ class HeavyScoring:
         if self._is_late:
             return None
         found: dict[Shape, Candidates] = {}
-        without = self._scheduler.decisions.silent(missing_shards).others
+        without = self._scheduler.decisions.silent(missing_shards)
         for shape, candidates in self._kept.now(without):
             found[shape] = candidates
             await self._pause()

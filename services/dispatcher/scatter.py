@@ -83,8 +83,7 @@ class Scatter:
         self.shapes_asked += len(light)
         if self._shards:
             return await self._ask_shards(light, opening.number)
-        leaves = self._state.leaves
-        views = {shape: scorer.candidates(shape, count, leaves=leaves) for shape, count in light.items()}
+        views = {shape: scorer.candidates(shape, count) for shape, count in light.items()}
         return Offers(views, MissingShards())
 
     async def advance(self, *, at_ms: int) -> None:
@@ -116,25 +115,20 @@ class Scatter:
         )
         return self._merged(asks, answers, missing)
 
-    def _merged(
-        self, asks: Mapping[Shape, int], answers: Mapping[int, list[Candidates | None]], missing: list[int]
-    ) -> Offers:
+    def _merged(self, asks: Mapping[Shape, int], answers: Mapping[int, list[Candidates]], missing: list[int]) -> Offers:
         """Candidates of all shards.
 
         Args:
             asks: What was asked for.
-            answers: By shard and shape, in the order of ``asks``; None where leaf states contradict the dispatcher's.
+            answers: By shard and shape, in the order of ``asks``.
             missing: Shards without an answer.
         """
-        views: dict[Shape, Candidates] = {}
-        doubted: dict[int, None] = {}
-        for index, shape in enumerate(asks):
-            parts = {shard: found[index] for shard, found in answers.items()}
-            lost = [shard for shard in range(self._shards) if parts.get(shard) is None]
-            doubted.update(dict.fromkeys(shard for shard in lost if shard in answers))
-            sound = [part for part in parts.values() if part is not None]
-            views[shape] = merge(self._state.table, sound, missing_nodes=self._nodes_of(lost))
-        return Offers(views, MissingShards(self._shards, sorted({*missing, *doubted}), sorted(doubted)))
+        missing_nodes = self._nodes_of(missing)
+        views = {
+            shape: merge(self._state.table, [found[index] for found in answers.values()], missing_nodes=missing_nodes)
+            for index, shape in enumerate(asks)
+        }
+        return Offers(views, MissingShards(self._shards, missing))
 
     async def _gathered(self, request: bytes) -> Gathered:
         """Replies of all shards; those that are late get a short deadline of their own, after the others."""
@@ -155,8 +149,8 @@ class Scatter:
         subjects = {shard: self._bus.subjects.score(shard) for shard in shards}
         return await self._bus.gather(subjects, request, timeout_s=timeout_s)
 
-    def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates | None] | None:
-        """Answer of a shard by shape, None if unusable; shapes with switch affinity may be unusable on their own."""
+    def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates] | None:
+        """Answer of a shard by shape; None if unusable."""
         try:
             offer = decode(data, Offer)
             fits = (offer.shard, offer.round, offer.facts_seq, offer.ledger_seq) == (
@@ -167,10 +161,9 @@ class Scatter:
             )
             if not offer.ready or not fits or len(offer.shapes) != len(request.asks):
                 return None
-            doubted = any(ask.shape.tor_affinity for ask in request.asks) and self._contradicts(offer)
             unpacked: dict[bytes, list[int]] = {}
             return [
-                None if doubted and ask.shape.tor_affinity else self._candidates(shard, ask, found, unpacked)
+                self._candidates(shard, ask, found, unpacked)
                 for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
@@ -181,23 +174,14 @@ class Scatter:
         """Candidates of a shard for a shape.
 
         Raises:
-            DecodeError: The offer is inconsistent with itself, or with the known nodes and leaf switches.
+            DecodeError: The offer is inconsistent with itself, or with the known nodes.
         """
         table, shape = self._state.table, ask.shape
         own = self._own[shard]
-        leaves = self._state.leaves if shape.tor_affinity else None
-        marked = own.rows(table) if shape.marks_nodes else None
-        found = candidates_of(table, offer, leaves=leaves, own=marked, unpacked=unpacked)
+        marked = own.rows(table) if shape.needs_marks else None
+        found = candidates_of(table, offer, own=marked, unpacked=unpacked)
         check_possible(table, found, count=ask.count, own=own)
         return found
-
-    def _contradicts(self, offer: Offer) -> bool:
-        """Whether a shard has other leaf states from the same ledger and leaf switches; its answer is then not used."""
-        occupancy = self._state.leaf_occupancy
-        if occupancy.follows_pods or offer.leaf_states == occupancy.bits().tobytes():
-            return False
-        self._log.error("shard reports different leaf states, offer rejected", shard=offer.shard, round=offer.round)
-        return True
 
     def _nodes_of(self, shards: list[int]) -> int:
         """Number of nodes that the shards own."""

@@ -117,7 +117,6 @@ class Shard:
             ledger_seq=self.state.fold.head,
             ready=ready,
             shapes=shapes,
-            leaf_states=self._leaf_states(request) if ready else b"",
         )
 
     def _note_dropped(self, request: ScoreRequest, *, scored: int) -> None:
@@ -128,21 +127,10 @@ class Shard:
 
     def _offer(self, ask: Ask, packed: dict[tuple[int, ...], bytes] | None = None) -> ShapeOffer:
         """What this shard can give for a shape."""
-        leaves, table = self.state.leaves, self.state.table
-        found = self.scorer.candidates(ask.shape, ask.count, leaves=leaves)
-        usable = b""
-        if found.usable is not None:
-            usable = leaves.pack(found.usable)
-        elif found.fits is not None:
-            usable = bitmap_of(found.fits, self._own.rows(table))
+        table = self.state.table
+        found = self.scorer.candidates(ask.shape, ask.count)
+        usable = bitmap_of(found.fits, self._own.rows(table)) if found.fits is not None else b""
         return offer_of(table, found, usable=usable, packed=packed)
-
-    def _leaf_states(self, request: ScoreRequest) -> bytes:
-        """What the ledger makes of the leaves. If that depends on pods, a shard does not know it."""
-        occupancy = self.state.leaf_occupancy
-        if occupancy.follows_pods or not any(ask.shape.tor_affinity for ask in request.asks):
-            return b""
-        return occupancy.bits().tobytes()
 
     async def advance(self, data: bytes) -> None:
         """Apply what may be applied between requests.

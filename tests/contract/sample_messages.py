@@ -38,7 +38,7 @@ from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
-from berth.schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
+from berth.schemas.offers import Advance, Ask, Demand, Offer, ScoreRequest, Shape, ShapeOffer
 from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Share, SwitchPart, placement_of
 from berth.schemas.pod_constraints import (
     HostPort,
@@ -662,7 +662,6 @@ def _ledger() -> tuple[Message, ...]:
             releases=[Release(uid="40", attempt=1, reason="bind-failed", again=True, ranks=[0, 2])],
             adoptions=[Adoption(namespace="kube-system", gang="foreign", uid="39", placement=_placement())],
             missing=[3],
-            doubted=[3],
             shards=4,
             recoveries=[
                 Recovery(
@@ -725,19 +724,13 @@ def _offers() -> tuple[Message, ...]:
         tolerations=(Toleration(key="npu", operator="Exists"),),
         share=Share(aicore=25, hbm_mib=8_192, policy="elastic"),
         sub_health="graceExit",
-        tor_affinity="normal-schema",
-        blocks=Blocks(
-            variant="rack",
-            size=4,
-            count=2,
-            soft=True,
-            rack_size=2,
-            memory=True,
-            service="chat",
-            mindie=True,
-            idlest=True,
-            near=(("app", "mindie"),),
-            levels=(2, 4),
+        demand=Demand(
+            topology="racks",
+            policy="rack",
+            sizes=(2, 4),
+            groups=2,
+            options=(("near/app", "mindie"), ("service", "chat"), ("soft", "true")),
+            uses_network=True,
         ),
         profile=PodProfile("team-a", (("app", "llm-7b"),), _constraints(), is_whole=False),
         drained_ms=_AT_MS + 3_600_000,
@@ -764,7 +757,6 @@ def _offers() -> tuple[Message, ...]:
                     error="a node that fits has no chip for the pod",
                 )
             ],
-            leaf_states=bytes([9]),
         ),
         Advance(epoch=3, facts_seq=102, ledger_seq=42, at_ms=_AT_MS + 9),
     )

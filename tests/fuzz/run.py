@@ -142,15 +142,6 @@ class Checks:
 
     def _compare(self, opening: Opening, record: Round, missing_shards: MissingShards, shards: Shards) -> None:
         self.count["check: shards"] += 1
-        # A shard is doubted for what it says of leaf switches: where nothing is asked of them, it is not, and it
-        # counts.
-        asked = any(shape.tor_affinity for shape in opening.asks)
-        if (
-            missing_shards.missing
-            and missing_shards.doubted
-            and (not asked or self.world.seat.state.leaf_occupancy.follows_pods)
-        ):
-            return
         see_same(record, shards.record(self.world.seat, opening, missing_shards), shards.count)
 
     def taken_back(self) -> None:

@@ -43,14 +43,13 @@ class _Line(_Mute):
         """Answers of the shards that are not silent."""
         del timeout_s
         request = decode(data, ScoreRequest)
-        away = [shard for shard in self._missing_shards.missing if shard not in self._missing_shards.doubted]
+        away = list(self._missing_shards.missing)
         replies = {shard: self._answer(shard, request) for shard in subjects if shard not in away}
         return Gathered(replies, away)
 
     def _answer(self, number: int, request: ScoreRequest) -> bytes:
         shard = self._shards[number]
         state = shard.state
-        states = shard._leaf_states(request)
         return encode(
             Offer(
                 shard=number,
@@ -59,9 +58,6 @@ class _Line(_Mute):
                 ledger_seq=state.fold.head,
                 ready=True,
                 shapes=[shard._offer(ask) for ask in request.asks],
-                leaf_states=bytes(state ^ 1 for state in states) or b"?"
-                if number in self._missing_shards.doubted
-                else states,
             )
         )
 

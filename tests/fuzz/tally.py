@@ -64,7 +64,7 @@ def required() -> list[str]:
         *(f"job: {state}" for state in ("accepted", "rejected", "cancelled", "updated", "rejected beside another")),
         *(f"other uid: {phase}" for phase in ("placed", "ending")),
         *(f"name is given anew: {phase}" for phase in ("placed", "ending", "waiting")),
-        *(f"record: {what}" for what in ("epoch", "lost", "behind another", "void", "silent shards", "doubted shards")),
+        *(f"record: {what}" for what in ("epoch", "lost", "behind another", "void", "silent shards")),
         *(f"leaves: {what}" for what in ("1.0", "2.0", "single-layer", "normal-schema", "large-model-schema")),
         *(f"blocks: {what}" for what in ("a3", "850", "rack", "levels", "soft", "service", "mindie")),
         *(f"gang: {what}" for what in ("several shapes", "pods without chips", "soft share", "part", "set aside")),
@@ -95,7 +95,6 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
     """Note a record that is to be stored."""
     count["record: round"] += 1
     count["record: silent shards"] += bool(record.missing)
-    count["record: doubted shards"] += bool(record.doubted)
     for verdict in record.verdicts:
         _note_verdict(count, verdict, state)
         count["held: placed again"] += verdict.placement is not None and verdict.uid in state.fold.held

@@ -433,11 +433,10 @@ class World:
         self.turn(step.two % 6)
 
     def _fall_silent(self, step: Step, chance: random.Random) -> None:
-        """Some shards do not answer from now on, or are not believed; or all answer again."""
+        """Some shards do not answer from now on; or all answer again."""
         count = self.way.shards
         missing = sorted(chance.sample(range(count), chance.randint(1, count))) if step.two % 3 else []
-        doubted = [shard for shard in missing if chance.random() < 0.3]
-        self.missing_shards = MissingShards(count, missing, doubted) if missing else _NOBODY
+        self.missing_shards = MissingShards(count, missing) if missing else _NOBODY
 
     def _garbage(self, step: Step, chance: random.Random) -> None:
         """A message that can never be applied, or that this release does not know."""

@@ -147,8 +147,7 @@ def new_places(damaged: Damaged) -> Placement | NoPlaces:
     )
     leaving = LeavingPods(gang, placement, damaged.ranks, damaged.faulty, **damaged.fields)
     asks = replacement_counts([leaving], {})
-    table = damaged.leaves[0] if damaged.leaves is not None else None
-    views = {shape: scorer.candidates(shape, count, leaves=table) for shape, count in asks.items()}
+    views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
     placement_round = PlacementRound(scorer, views, asks, leaves=damaged.leaves, blocks=damaged.blocks)
     return plan_replacements(placement_round.parts(), leaving)
 

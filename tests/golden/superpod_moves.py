@@ -19,14 +19,11 @@ from berth.core.topologies.blocks.model import (
     CandidatePool,
     NoBlocks,
 )
+from berth.core.topologies.blocks.request import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
 from berth.core.topologies.blocks.validation import SOFT
 from berth.core.topologies.superpods.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
 from berth.core.topologies.superpods.inference import (
-    IDLEST,
-    SERVICE_LABEL,
-    SP_FIT,
     AffinityPreference,
-    inference_of,
     mindie_allocations,
     plan_mindie,
     plan_service,

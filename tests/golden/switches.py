@@ -188,7 +188,7 @@ def compare_job(
     valid = validate(request_of(job), Settings(reference_parity=scene.rules.differs is REFERENCE))
     if isinstance(valid, Refusal):
         return Answer((*differ("ok", expected["ok"], got=False), *differ("error", class_of(expected), valid.field)))
-    demand = Demand(valid.chip_pods, valid.chip_pods, valid.tor_affinity)
+    demand = Demand(valid.chip_pods, valid.chip_pods, valid.demand.policy if valid.demand is not None else "")
     found = plan(pool, demand, scene.rules)
     wanted = expected if states is None else {**expected, "switch_before": states}
     active = () if scene.rules.differs is REFERENCE else switch_decisions(pool, demand, scene.rules)

@@ -22,6 +22,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.superpod_index import inputs_without_jobs
+from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.levels.model import read_sizes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
@@ -114,7 +115,7 @@ def rack_places(table: NodeTable, placement: Placement) -> dict[int, list[tuple[
 
 def check(cluster: Cluster, line: Line, before: Placement, after: Placement) -> None:
     """The gang with its new places keeps the rules that it kept before."""
-    table, blocks = cluster.scorer.table, cluster.gang.blocks
+    table, blocks = cluster.scorer.table, blocks_of(cluster.gang.demand)
     assert blocks is not None
     names = after.names()
     assert len(set(names)) == len(names)

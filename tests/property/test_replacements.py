@@ -19,8 +19,10 @@ from berth.core.placement.scoring import Candidates
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of
+from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.model import rack_number
 from berth.core.topologies.levels.model import levels_of, node_path
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.columns import unpack
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest, Task
@@ -131,11 +133,8 @@ def views_of(cell: CoreCell, asks: Mapping[Shape, int], *, shards: int) -> dict[
 
     def found(shape: Shape, count: int) -> Candidates:
         if not shards:
-            return scorer.candidates(shape, len(rows), leaves=state.leaves)
-        parts = [
-            scorer.candidates(shape, count, leaves=state.leaves, without=rows % shards != shard)
-            for shard in range(shards)
-        ]
+            return scorer.candidates(shape, len(rows))
+        parts = [scorer.candidates(shape, count, without=rows % shards != shard) for shard in range(shards)]
         return merge(state.table, parts, missing_nodes=0)
 
     return {shape: found(shape, count) for shape, count in asks.items()}
@@ -300,7 +299,7 @@ def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
     event("places")
     check_places(cell, leaving, found)
     check_fold(cell, leaving, found)
-    if leaving.gang.tor_affinity and not way.parity:
+    if is_by_leaf(leaving.gang.demand) and not way.parity:
         leaves = cell.state.leaves
         shapes = [shape for shape, pods in leaving.gang.request_class for _ in range(pods)]
         names = leaving.placement.names()
@@ -327,24 +326,24 @@ def test_places_in_superpods_racks_and_levels(story: Story, way: superpod_worlds
         check_none(leaving, found)
         lack = found.refusal.blocks
         assert way.parity or lack is None or lack.rule != "incomplete" or found.ranks
-        blocks = leaving.gang.blocks
+        blocks = blocks_of(leaving.gang.demand)
         if found.ranks and blocks is not None and (blocks.levels or blocks.rack_size):
             wider = leaving._replace(ranks=sorted((*leaving.ranks, *found.ranks)), scope="job")
             assert isinstance(given_places(cell, wider), Placement), "the ranks that it names are enough"
         return
     event(f"places {leaving.gang.form} {leaving.scope}")
     check_places(cell, leaving, found)
-    if not way.parity and leaving.gang.blocks is not None:
+    if not way.parity and blocks_of(leaving.gang.demand) is not None:
         check_blocks(cell, leaving, found)
     check_fold(cell, leaving, found)
 
 
 def check_blocks(cell: CoreCell, leaving: LeavingPods, found: Placement) -> None:
     """Blocks are inside SuperPoDs, parts inside racks, pods of a level inside a group."""
-    table, request = cell.state.table, leaving.gang.blocks
+    table, request = cell.state.table, blocks_of(leaving.gang.demand)
     assert request is not None
     after = merged(leaving, found)
-    ranks = [rank for rank, shape in enumerate(shapes_of(leaving)) if shape.blocks is not None]
+    ranks = [rank for rank, shape in enumerate(shapes_of(leaving)) if blocks_of(shape.demand) is not None]
     place = {rank: index for index, rank in enumerate(ranks)}
     assert len({node for node, _ in after.values()}) == len(after)
     if request.levels:

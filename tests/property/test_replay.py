@@ -43,7 +43,7 @@ TURNS = st.lists(
         Turn,
         cut=st.integers(0, 4),
         event=st.sampled_from(
-            ("",) * 8 + ("append", "append", "append", "silent", "heard", "liar", "restart", "tick", "cancel")
+            ("",) * 8 + ("append", "append", "append", "silent", "heard", "silent", "restart", "tick", "cancel")
         ),
         number=st.integers(0, 30),
     ),
@@ -60,8 +60,6 @@ async def happen(cell: UnreliableCell, turn: Turn, other: Sequence[dict[str, Any
             cell.bus.faults.append(FAULTS[turn.number % len(FAULTS)])
         case "silent" | "heard" if cell.config.shards:
             cell.missing_shards(shard, is_silent=turn.event == "silent")
-        case "liar" if cell.config.shards:
-            cell.liars[shard] = None
         case "restart":
             await cell.restart(**other[turn.number % len(other)])
         case "tick":

@@ -169,7 +169,7 @@ async def restarts() -> UnreliableCell:
 
 
 async def missing_shards() -> UnreliableCell:
-    """Scorers that do not answer, or say what is not so of leaf switches."""
+    """Scorers that do not answer, below leaf switches."""
     way = switch_worlds.Way("1.0", 2, parity=False, is_single_layer=False)
     cell = await UnreliableCell(shards=3, **way.settings).open()
     await switch_worlds.begin(cell, way)
@@ -179,10 +179,7 @@ async def missing_shards() -> UnreliableCell:
         step = switch_worlds.Step(chance.choice(verbs), chance.randint(0, 30), chance.randint(0, 30))
         await switch_worlds.live(cell, step, number, way)
         cell.missing_shards(number % 3, is_silent=chance.random() < 0.5)
-        if number % 10 == 5:
-            cell.liars[number // 10 % 3] = None
-        elif number % 10 == 9:
-            cell.liars.clear()
+        if number % 10 == 9:
             cell.clock.advance(2)
             await cell.user.publish(cell.user.subjects.fact_timer, encode(TimerSeen(cell.clock.now_ms())))
         await _turns(cell)

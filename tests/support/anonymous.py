@@ -110,7 +110,7 @@ def decided(log: Log) -> int:
         record = body_of(envelope, Round)
         opening = scheduler.open(record.at_ms).opening
         assert opening is not None
-        made = scheduler.decide(opening, MissingShards(record.shards, record.missing, record.doubted))
+        made = scheduler.decide(opening, MissingShards(record.shards, record.missing))
         assert made.round == record
         scheduler.adopt(made, state.apply_record(entry.sequence, entry.data))
         rounds += 1

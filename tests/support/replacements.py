@@ -27,7 +27,7 @@ def gang_of_cell(cell: CoreCell, name: str) -> Gang:
 def round_of(state: State, scorer: Scorer, leaving: Sequence[LeavingPods]) -> PlacementRound:
     """A round that may place leaving pods, on candidates of the state."""
     asks = replacement_counts(leaving, {})
-    views = {shape: scorer.candidates(shape, count, leaves=state.leaves) for shape, count in asks.items()}
+    views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
     return PlacementRound(
         scorer,
         views,

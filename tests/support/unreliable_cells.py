@@ -1,6 +1,5 @@
 """A cell whose ledger answers late or not at all, whose scorers stop answering, and that keeps every snapshot."""
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -9,7 +8,6 @@ from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
-from berth.schemas.offers import Offer
 from berth.schemas.status import SnapshotBody
 from berth.services.dispatcher.config import DecisionConfig
 from berth.services.dispatcher.loop import Dispatcher
@@ -69,10 +67,9 @@ class UnreliableCell(Cell):
     snapshots: list[SnapshotBody]
     bus: UnreliableBus
     served: dict[int, FakeServed]
-    liars: dict[int, None]
 
     async def open(self) -> "UnreliableCell":
-        self.snapshots, self.served, self.liars = [], {}, {}
+        self.snapshots, self.served = [], {}
         await super().open()
         return self
 
@@ -110,23 +107,9 @@ class UnreliableCell(Cell):
             bus, self.clock, shard=number, shards=self.config.shards, instruments=Instruments.make(ScorerMetrics)
         )
         await shard.start()
-        handler = self._handler(number, shard.answer)
-        self.served[number] = await bus.serve(bus.subjects.score(number), handler, queue=f"shard-{number}")
+        self.served[number] = await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}")
         await bus.serve(bus.subjects.advance, shard.advance)
         self.shards.append(shard)
-
-    def _handler(
-        self, number: int, answer: Callable[[bytes], Awaitable[bytes | None]]
-    ) -> Callable[[bytes], Awaitable[bytes | None]]:
-        async def handle(data: bytes) -> bytes | None:
-            said = await answer(data)
-            if said is None or number not in self.liars:
-                return said
-            offer = decode(said, Offer)
-            wrong = bytes(state ^ 1 for state in offer.leaf_states)
-            return encode(msgspec.structs.replace(offer, leaf_states=wrong))
-
-        return handle
 
     def missing_shards(self, number: int, *, is_silent: bool) -> None:
         """Let a shard hear nothing, or hear again."""
@@ -148,7 +131,6 @@ class UnreliableCell(Cell):
         self.bus.faults.clear()
         for number in self.served:
             self.missing_shards(number, is_silent=False)
-        self.liars.clear()
         for _ in range(3):
             await self.settle()
             self.clock.advance(2)

@@ -31,14 +31,13 @@ def bitmap_of(marks: Marks, order: Order) -> bytes:
     return np.packbits(marks[order], bitorder="little").tobytes()
 
 
-def unpack_bitmap(mask: bytes, order: Order, size: int, *, what: str) -> Marks:
+def unpack_bitmap(mask: bytes, order: Order, size: int) -> Marks:
     """Entries of a bitmap as a boolean array. Entries outside ``order`` are False.
 
     Args:
         mask: The bitmap.
         order: Index of the entry of each bit, shape (bits,).
         size: Length of the result.
-        what: Name of the entries, for the error.
 
     Returns:
         ``bool`` array of shape (size,).
@@ -47,7 +46,7 @@ def unpack_bitmap(mask: bytes, order: Order, size: int, *, what: str) -> Marks:
         ValueError: The length of the bitmap does not match ``order``.
     """
     if len(mask) != mask_bytes(order):
-        raise ValueError(f"mask of {len(mask)} bytes for {len(order)} {what}")
+        raise ValueError(f"mask of {len(mask)} bytes for {len(order)} nodes")
     found = np.zeros(size, np.bool_)
     found[order] = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little", count=len(order)).astype(np.bool_)
     return found

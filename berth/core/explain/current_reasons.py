@@ -334,7 +334,7 @@ class _Judge:
         counts = {shape: 0 if shape.needs_marks else max(most, need) for shape, need in needs.items()}
         for shape, count in counts.items():
             if shape not in views or views[shape][1] < count:
-                views[shape] = self.scorer.candidates(shape, count, leaves=state.leaves), count
+                views[shape] = self.scorer.candidates(shape, count), count
         chooser = PlacementRound(
             self.scorer,
             {shape: views[shape][0] for shape in counts},

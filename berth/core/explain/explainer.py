@@ -23,15 +23,17 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.explain.request import summary_of
 from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
+from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons, RowState
-from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of
+from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
@@ -70,7 +72,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     gang = snapshot.gang(verdict)
     if gang is None:
         return None
-    case = _Case(snapshot, gang, verdict, laid, MissingShards(record.shards, record.missing, record.doubted))
+    case = _Case(snapshot, gang, verdict, laid, MissingShards(record.shards, record.missing))
     return _explained(case, _basis(state, record, ledger_seq))
 
 
@@ -228,10 +230,10 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
         holders = Holders(snapshot, case.laid)
         explanation.nearest = nearest_nodes(snapshot, shape, holders)
         explanation.domains = [] if is_planned else nearest_domains(snapshot, gang, shape, holders)
-    if gang.tor_affinity:
+    if is_by_leaf(gang.demand):
         lack = refusal.switch if refusal.code != "larger-than-cluster" else None
         explanation.switch = snapshot.leaves.waiting(gang, lack, shape, _reasons(snapshot, gang))
-    elif gang.blocks is not None:
+    elif gang.demand is not None:
         blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
         explanation.blocks = snapshot.blocks.waiting(gang, blocks, shape, _reasons(snapshot, gang))
     if is_heavy(gang.request_class, len(snapshot.state.table)):
@@ -248,7 +250,7 @@ def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanati
             gang, by_leaf, names, _reasons(snapshot, gang), is_current=is_current
         )
         return is_same
-    if by_block is None or gang.blocks is None:
+    if by_block is None or blocks_of(gang.demand) is None:
         return True
     explanation.blocks = snapshot.blocks.placed(gang, by_block)
     return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang), snapshot.rows)
@@ -280,7 +282,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     for rank in sorted(range(len(tasks)), key=lambda rank: order.index(tasks[rank])):
         pod, shape, seat = pods[rank], gang.request_class[tasks[rank]][0], seats[rank]
         evaluation = evaluations[shape]
-        if bonus is None and not shape.chips and mixes_freely(settings):
+        if bonus is None and not shape.chips and differs(settings).mixed_pods:
             bonus = near_bonus(snapshot.table, map(snapshot.table.row, gang_nodes))
             for known in (known for known in evaluations.values() if not known.shape.chips):
                 known.prefer(bonus)

@@ -11,13 +11,14 @@ from berth.core.cluster.node_groups import Rows
 from berth.core.explain.superpod_layout import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
 from berth.core.explain.superpod_text import missing_blocks
 from berth.core.placement.scoring import Reasons, RowState, Scorer
-from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of
+from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of_gang
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.blocks.demand import Blocks
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
-from berth.schemas.offers import Blocks, Shape
+from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NodeReason
 
@@ -158,7 +159,7 @@ class SuperpodSnapshot:
         layout = self._layout(gang)
         layout.annotated = part.annotated
         layout.seats = _block_seats(part)
-        layout.words = {phase: words_of_phase(phase, blocks_of(gang)) for phase in part.phases}
+        layout.words = {phase: words_of_phase(phase, blocks_of_gang(gang)) for phase in part.phases}
         return layout
 
     def is_same(
@@ -199,7 +200,7 @@ class SuperpodSnapshot:
         if lack is None:
             return layout
         layout.rule, layout.missing, layout.missing_size = lack.rule, missing_blocks(lack), lack.size
-        blocks = blocks_of(gang)
+        blocks = blocks_of_gang(gang)
         places = groups_of(self._state) if blocks.levels else superpods_of(self._state)
         usable = _usable(gang, reasons)
         if blocks.levels:  # only nodes that one pod fills are candidates
@@ -224,13 +225,13 @@ class SuperpodSnapshot:
         return layout
 
     def _layout(self, gang: Gang) -> BlockLayout:
-        blocks = blocks_of(gang)
+        blocks = blocks_of_gang(gang)
         keeps = not (blocks.service or blocks.rack_size or blocks.levels)
         return BlockLayout(
             variant=blocks.variant,
-            pods=sum(pods for shape, pods in gang.request_class if shape.blocks is not None),
+            pods=sum(pods for shape, pods in gang.request_class if shape.is_planned),
             size=blocks.size,
-            count=blocks.count,
+            count=blocks.number,
             soft=blocks.soft,
             reserve=self._scorer.settings.reserve_nodes if keeps else 0,
             rack_size=blocks.rack_size,
@@ -251,7 +252,7 @@ class SuperpodSnapshot:
 def _usable(gang: Gang, reasons: Mapping[Shape, Reasons]) -> Fits:
     """Nodes that can take any planned pod of the gang, shape (rows,)."""
     found: Fits = np.logical_and.reduce(
-        [reasons[shape] == _FITS for shape, _ in gang.request_class if shape.blocks is not None]
+        [reasons[shape] == _FITS for shape, _ in gang.request_class if shape.is_planned]
     )
     return found
 

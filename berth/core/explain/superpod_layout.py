@@ -12,8 +12,8 @@ from berth.core.explain.superpod_text import (
     phase_words,
 )
 from berth.core.explain.text import pluralize, ranges
+from berth.core.topologies.blocks.demand import Blocks
 from berth.products.catalogue import FORMS
-from berth.schemas.offers import Blocks
 
 _BLOCKS_SHOWN: Final = 8
 _JOBS_SHOWN: Final = 4

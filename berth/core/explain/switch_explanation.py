@@ -111,7 +111,7 @@ class SwitchSnapshot:
         """
         turn = self._round()
         layout = LeafLayout(
-            tor_affinity=gang.tor_affinity,
+            tor_affinity=gang.demand.policy if gang.demand is not None else "",
             kind=demand_of(gang).kind,
             pods=demand_of(gang).pods,
             policy=lack.policy if lack is not None else turn.rules.policy,
@@ -145,7 +145,7 @@ class SwitchSnapshot:
     def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Grid:
         """Places that can take any planned pod of the gang, shape (leaves, places)."""
         leaves, table = self._state.leaves, self._state.table
-        grids = [leaves.usable(table, reasons[shape] == _FITS) for shape, _ in gang.request_class if shape.tor_affinity]
+        grids = [leaves.usable(table, reasons[shape] == _FITS) for shape, _ in gang.request_class if shape.is_planned]
         found: Grid = np.logical_and.reduce(grids)
         return found
 

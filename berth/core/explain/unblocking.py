@@ -17,6 +17,7 @@ from berth.core.scheduling.trial import Assumptions, Trial, may_take
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, PodShare
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.facts import NodeHealth
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, Refusal
@@ -172,10 +173,7 @@ class _Search:
         missing_shards = self._trial.missing_shards
         for back in [*([shard] for shard in missing_shards.missing), list(missing_shards.missing)]:
             rest = [shard for shard in missing_shards.missing if shard not in back]
-            doubted = [shard for shard in missing_shards.doubted if shard in rest]
-            if back and self._trial.fits(
-                Assumptions(), missing_shards=MissingShards(missing_shards.shards, rest, doubted)
-            ):
+            if back and self._trial.fits(Assumptions(), missing_shards=MissingShards(missing_shards.shards, rest)):
                 self._keep([Event("scorer-answers", shards=back)])
                 return
 
@@ -277,8 +275,8 @@ class _Search:
                 name = table.names[row]
                 lack = max(0, shape.chips - int(table.free[row]).bit_count())
                 place = (order[table.domain[row]], lack, name)
-                if (
-                    may[table.node_class[row]] or shape.tor_affinity
+                if may[table.node_class[row]] or is_by_leaf(
+                    shape.demand
                 ):  # the jobs on a leaf decide how the gang may use it
                     near[name] = min(near.get(name, place), place)
         return near

@@ -31,6 +31,7 @@ from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
+from berth.core.topologies.blocks.demand import blocks_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import BackupPod
@@ -376,7 +377,7 @@ class _View:
         if job.request is None or placement.block is None:
             return GangShape(count, has_master=has_master)
         gang = gang_of(job, job.request, attempt=self._holding.attempt, settings=self._state.fold.settings)
-        blocks = gang.blocks
+        blocks = blocks_of(gang.demand)
         if blocks is None:
             return GangShape(count, has_master=has_master)
         if blocks.levels:

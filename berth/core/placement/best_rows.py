@@ -51,7 +51,7 @@ class BestRows:
         nodes, and the reasons of the classes."""
 
     def candidates(self, shape: Shape, count: int) -> Candidates:
-        """As :meth:`berth.core.placement.scoring.Scorer.candidates`, for a shape without switch affinity."""
+        """As :meth:`berth.core.placement.scoring.Scorer.candidates`."""
         return guarded(lambda: self._candidates(shape, count), unscored)
 
     def _candidates(self, shape: Shape, count: int) -> Candidates:
@@ -61,7 +61,7 @@ class BestRows:
             return self._scored(shape, count)  # without chips its score depends on cpu and memory
         best = self._best_of(shape, by_class.tobytes(), count)
         room = np.ones(len(best.rows), np.bool_)
-        fits = best.fits.copy() if shape.marks_nodes else None
+        fits = best.fits.copy() if shape.needs_marks else None
         for need, left in ((shape.cpu_milli, table.cpu_free), (shape.memory_mib, table.memory_free)):
             if need:
                 room &= left[best.rows] >= need
@@ -83,7 +83,7 @@ class BestRows:
         best = self._made(shape, count)
         rows, scores = best.rows[:count].tolist(), best.scores[:count].tolist()
         is_all = best.is_all and len(best.rows) <= count
-        return _uncounted(rows, scores, exhausted=is_all, fits=best.fits if shape.marks_nodes else None)
+        return _uncounted(rows, scores, exhausted=is_all, fits=best.fits if shape.needs_marks else None)
 
     def _best_of(self, shape: Shape, by_class: bytes, count: int) -> _Best:
         """Best rows of a pod of a shape that asks for neither cpu nor memory, more than ``count`` or all."""

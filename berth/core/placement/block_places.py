@@ -10,10 +10,10 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.superpod_placement import block_demand, blocks_of, part_of
+from berth.core.placement.superpod_placement import block_demand, blocks_of_gang, part_of
+from berth.core.topologies.blocks.demand import Blocks
 from berth.core.topologies.blocks.model import BlockDemand
 from berth.schemas.columns import unpack
-from berth.schemas.offers import Blocks
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack
 
@@ -70,8 +70,8 @@ class BlockPods:
     def __init__(self, leaving: LeavingPods, own: OwnPlaces, superpod_of: Callable[[int], str]) -> None:
         self._leaving = leaving
         self._own = own
-        self.request: Blocks = blocks_of(leaving.gang)
-        self.ranks = [rank for rank, shape in enumerate(own.shapes) if shape.blocks is not None]
+        self.request: Blocks = blocks_of_gang(leaving.gang)
+        self.ranks = [rank for rank, shape in enumerate(own.shapes) if shape.is_planned]
         self.rows = [own.row(rank) if own.pods[rank].mask else -1 for rank in self.ranks]
         known = _known_blocks(leaving.placement)
         size = self.request.levels[0] if self.request.levels else self.request.size
@@ -200,7 +200,9 @@ class BlockPods:
             found: Number of its places.
         """
         request, need = self.request, sum(self.moving)
-        return BlocksMissing(BlockLack("incomplete", request.count, 0, request.size, nodes_need=need, nodes_have=found))
+        return BlocksMissing(
+            BlockLack("incomplete", request.number, 0, request.size, nodes_need=need, nodes_have=found)
+        )
 
 
 def _known_blocks(placement: Placement) -> dict[int, tuple[int, str]]:

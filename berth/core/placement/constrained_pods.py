@@ -18,6 +18,7 @@ from berth.core.constraints.topology import Ints
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, RowState
 from berth.core.requests.gangs import Gang, placing_order
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import ConstraintCount, NodeReason
 
@@ -215,7 +216,7 @@ class ConstrainedPods:
         reasons, scores = self._scorer.evaluate(shape)
         offered = self._views[shape].fits
         fits = reasons == NodeReason.FITS
-        if not shape.tor_affinity:
+        if not is_by_leaf(shape.demand):
             fits = offered.copy() if offered is not None else np.zeros_like(fits)
         return _Column(fits, (-scores.astype(np.int64) << _RANK_BITS) | self._ranks)
 

@@ -22,6 +22,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints.constraint_round import ConstraintRound, ConstraintView, no_constraints
 from berth.core.errors import guarded
+from berth.core.parity import differs
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
@@ -31,10 +32,10 @@ from berth.core.placement.round_refusals import RoundRefusals, unsupported_produ
 from berth.core.placement.rules import NO_RULES, NOTHING_KEPT, RESERVED, Entry, KeptRoom, Lane, NotPlaced, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
-from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import ClassKey, Gang, tasks_in_order
 from berth.core.state.internal_errors import SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
@@ -230,7 +231,7 @@ class PlacementRound:
 
     def _rejected(self, gang: Gang) -> Refusal | None:
         """Why a gang is never placed, independent of its class."""
-        if gang.invalid is not None or not gang.tor_affinity or not self._scorer.settings.strict_product_support:
+        if gang.invalid is not None or not is_by_leaf(gang.demand) or not self._scorer.settings.strict_product_support:
             return gang.invalid
         warning = self._planned.support_warning(gang)
         return unsupported_product(gang, warning) if warning else None
@@ -334,7 +335,7 @@ class PlacementRound:
             shape = gang.request_class[index][0]
             profile = gang.profiles[index] if gang.profiles and not constraints.is_idle else None
             is_planned, is_marked, is_limited = shape.is_planned, shape.is_constrained, constraints.limits(shape)
-            if near is None and not shape.chips and with_chips and mixes_freely(settings):
+            if near is None and not shape.chips and with_chips and differs(settings).mixed_pods:
                 near = NearPods(nodes, with_chips, self._single.is_full)
             for rank in ranks:
                 if is_planned:
@@ -380,7 +381,7 @@ class PlacementRound:
 
         While shards are missing nothing is near: their nodes are not used.
         """
-        if not gang.beside or not gang.is_plain or missing or not mixes_freely(self._scorer.settings):
+        if not gang.beside or not gang.is_plain or missing or not differs(self._scorer.settings).mixed_pods:
             return None
         row_of = self._scorer.table.row_of
         rows = (row_of[name] for name in self._of_job(gang.namespace, gang.beside))

@@ -24,9 +24,9 @@ class _Kept(NamedTuple):
     """How many were asked for."""
     found: Candidates
 
-    def is_enough(self, shape: Shape, count: int) -> bool:
-        """Whether the shape need not be scored: places below leaf switches and errors are not brought up to date."""
-        return self.asked >= count and not shape.tor_affinity and self.found.error is None
+    def is_enough(self, count: int) -> bool:
+        """Whether the shape need not be scored: errors are not brought up to date."""
+        return self.asked >= count and self.found.error is None
 
 
 class KeptCandidates:
@@ -67,7 +67,7 @@ class KeptCandidates:
             self._revision = self.scorer.table.revision
         for shape, count in asks.items():
             kept = self._kept.get(shape)
-            if kept is None or not kept.is_enough(shape, count):
+            if kept is None or not kept.is_enough(count):
                 yield shape
                 self._kept[shape] = _Kept(count, candidates(shape, count))
 
@@ -85,7 +85,7 @@ class KeptCandidates:
         part = BestRows(self.scorer.part(rows), None if without is None else without[rows])
         joined = _Joined(self.scorer.table, rows)
         for shape, kept in self._kept.items():
-            if not kept.is_enough(shape, 0):  # scored at this state
+            if not kept.is_enough(0):  # scored at this state
                 yield shape, kept.found
             else:
                 yield shape, joined.of(kept.found, part.candidates(shape, kept.asked))

@@ -15,7 +15,6 @@ from berth.core.cluster.bitmaps import Fits, unpack_bitmap
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import ReportedError, brief
 from berth.core.placement.scoring import Candidates, unscored
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.offers import ShapeOffer
@@ -39,7 +38,7 @@ def offer_of(
     Args:
         table: The nodes.
         found: Candidates among the nodes of the shard.
-        usable: Bitmap of places or nodes, for shapes with switch or SuperPoD affinity.
+        usable: Bitmap of nodes, for shapes that need marks.
         packed: Names that other offers of the same answer have, by rows: many shapes have the same best nodes.
     """
     packed = {} if packed is None else packed
@@ -68,7 +67,6 @@ def candidates_of(
     table: NodeTable,
     offer: ShapeOffer,
     *,
-    leaves: LeafTable | None = None,
     own: Rows | None = None,
     unpacked: dict[bytes, list[int]] | None = None,
 ) -> Candidates:
@@ -77,13 +75,12 @@ def candidates_of(
     Args:
         table: The nodes.
         offer: The message.
-        leaves: The leaf switches, for a shape with switch affinity.
-        own: Rows of the shard by domain and name, shape (rows of the shard,), for a shape with SuperPoD affinity.
+        own: Rows of the shard by domain and name, shape (rows of the shard,), for a shape that needs marks.
         unpacked: Rows of other offers of the same answer, by their names.
 
     Raises:
         DecodeError: The table lacks a node, the runs do not cover the names, a score is out of bounds, or the bitmap
-            does not cover the places.
+            does not cover the nodes.
     """
     if offer.error:
         return unscored(ReportedError(offer.error[:_ERROR_CHARACTERS_MAX]))
@@ -102,8 +99,7 @@ def candidates_of(
         raise DecodeError("runs: a score has more than 32 bits", kind="score.offer")
     scores = [score for score, count in offer.runs for _ in range(count)]
     try:
-        usable = leaves.unpack(offer.usable) if leaves is not None else None
-        fits = unpack_bitmap(offer.usable, own, len(table), what="nodes") if own is not None else None
+        fits = unpack_bitmap(offer.usable, own, len(table)) if own is not None else None
     except ValueError as error:
         raise DecodeError(f"usable: {error}", kind="score.offer") from error
     return Candidates(
@@ -113,7 +109,6 @@ def candidates_of(
         total=offer.total,
         fit=offer.fit,
         counts={count.reason: count.nodes for count in offer.counts},
-        usable=usable,
         fits=fits,
     )
 
@@ -224,7 +219,6 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
         total=sum(part.total for part in parts) + missing_nodes,
         fit=sum(part.fit for part in parts),
         counts=counts,
-        usable=_united([part.usable for part in parts if part.usable is not None]),
         fits=_united([part.fits for part in parts if part.fits is not None]),
     )
 
@@ -235,7 +229,7 @@ def _keys(ranks: npt.NDArray[np.int32], rows: Rows, scores: Sequence[int]) -> Ro
 
 
 def _united(parts: Sequence[Fits]) -> Fits | None:
-    """Union of the marks of all shards: one leaf switch may have nodes of several shards."""
+    """Union of the marks of all shards."""
     if not parts:
         return None
     found: Fits = np.logical_or.reduce(parts)

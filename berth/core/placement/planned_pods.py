@@ -16,6 +16,7 @@ from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.superpod_index import BlockInputs
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.topologies.switches.planner import Plan
@@ -75,9 +76,9 @@ class PlannedPods:
             missing: Shards that did not answer.
             allowed: Rows that constraints leave to it, shape (rows,); None for all.
         """
-        if gang.tor_affinity:
+        if is_by_leaf(gang.demand):
             return self._plan_by_leaf(gang, missing, allowed)
-        return self._plan_blocks(gang, missing, allowed) if gang.blocks is not None else PlannedRows()
+        return self._plan_blocks(gang, missing, allowed) if gang.demand is not None else PlannedRows()
 
     def note(self, gang: Gang, placement: Placement) -> None:
         """Count a placed gang in the plans of the next ones."""
@@ -108,7 +109,7 @@ class PlannedPods:
             allowed: Rows that constraints leave to them, shape (rows,); None for all.
         """
         log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        grids = [self.leaves.usable(shape, self._views[shape.offered].usable, log, state_of) for shape in shapes]
+        grids = [self.leaves.usable(shape, self._views[shape.offered].fits, log, state_of) for shape in shapes]
         grids += map(self.leaves.places_of, self._allowed(shapes, allowed))
         found: Grid = np.logical_and.reduce(grids)
         return found

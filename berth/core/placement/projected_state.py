@@ -25,6 +25,7 @@ from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.pod_constraints import PodProfile
@@ -127,15 +128,6 @@ class _ForkedTable(NodeTable):
         self.idle[rows] = self.allocatable[rows] - np.bitwise_count(held).astype(np.int16) - self.chips_others[rows]
 
 
-class MissingRows(NamedTuple):
-    """Rows of shards that did not answer, shape (rows,); None for no such row."""
-
-    by_leaf: Fits | None = None
-    """For shapes with switch affinity."""
-    others: Fits | None = None
-    """For all other shapes."""
-
-
 class _Cell(NamedTuple):
     """The parts of a cell that a projected state changes."""
 
@@ -162,7 +154,7 @@ class ProjectedState:
         origin: State to begin with; None for the cell as it is now.
     """
 
-    def __init__(self, state: State, scorer: Scorer, missing: MissingRows, *, origin: _Cell | None = None) -> None:
+    def __init__(self, state: State, scorer: Scorer, missing: Fits | None, *, origin: _Cell | None = None) -> None:
         cell = origin or _Cell(state.table, state.shares, state.leaf_occupancy)
         self._state = state
         self._missing = missing
@@ -236,17 +228,12 @@ class ProjectedState:
         """Placement that a gang would get; None when it does not fit."""
         if not self.may_fit(gang):
             return None
-        if gang.tor_affinity:
+        if is_by_leaf(gang.demand):
             self._update_leaves()
-        state, missing = self._state, self._missing
+        state = self._state
         constraints = self._constraints()
         counts = candidate_counts([gang], full=constraints.full_nodes)
-        views = {
-            shape: self._scorer.candidates(
-                shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
-            )
-            for shape, count in counts.items()
-        }
+        views = {shape: self._scorer.candidates(shape, count, without=self._missing) for shape, count in counts.items()}
         inputs = BlockInputs(
             state.blocks.superpods,
             state.blocks.levels,

@@ -19,6 +19,7 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
+from berth.core.parity import differs
 from berth.core.placement.block_places import BlockReplacement, BlocksMissing
 from berth.core.placement.gang_placement import raise_errors
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces
@@ -28,13 +29,14 @@ from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.rack_replacements import replace_in_racks
 from berth.core.placement.round_demand import NeedMoreError, offered_of
 from berth.core.placement.single_pods import SinglePods
-from berth.core.placement.superpod_placement import blocks_of
+from berth.core.placement.superpod_placement import blocks_of_gang
 from berth.core.placement.superpod_replacements import replace_blocks
 from berth.core.placement.switch_placement import code_of
 from berth.core.placement.switch_replacements import LeavesMissing, replace_below_leaves
-from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, tasks_in_order
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
 from berth.schemas.pod_constraints import PodProfile
@@ -146,8 +148,9 @@ def plan_backup(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[in
     _begin(parts, leaving)
     own = OwnPlaces(leaving, parts.nodes.scorer.table.row_of, lambda *_: False)
     near = np.ones(len(parts.nodes.scorer.table), np.bool_)
-    if leaving.gang.blocks is not None and own.shapes[leaving.ranks[0]].is_planned:
-        near = parts.planned.blocks.around(leaving.gang.blocks, own.row(leaving.ranks[0]))
+    demanded = blocks_of(leaving.gang.demand)
+    if demanded is not None and own.shapes[leaving.ranks[0]].is_planned:
+        near = parts.planned.blocks.around(demanded, own.row(leaving.ranks[0]))
     near[list(own.avoided)] = False
     found = _guarded(parts, leaving, own, near, missing)
     return found._replace(ranks=()) if isinstance(found, NoPlaces) else found
@@ -263,7 +266,7 @@ def _keeps_blocks(gang: Gang) -> bool:
 
     Plans in racks and by levels, and those below leaf switches, leave its node to each pod.
     """
-    return gang.blocks is not None and not gang.blocks.levels and not gang.blocks.rack_size
+    return gang.demand is not None and gang.demand.topology == SUPERPODS
 
 
 def _opened(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, *, planned_only: bool = True) -> LeavingPods:
@@ -290,7 +293,7 @@ def _planned(
     allowed = parts.marked.allowed(shapes)
     if near is not None:
         allowed = near if allowed is None else near & allowed
-    if leaving.gang.tor_affinity:
+    if is_by_leaf(leaving.gang.demand):
         leaves = parts.planned.leaves
         if not len(leaves.leaves):
             return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
@@ -309,7 +312,7 @@ def _planned(
 
 def _replaced(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, fits: Fits) -> BlockReplacement | BlocksMissing:
     """Plan of pods with SuperPoD affinity, racks or levels, on rows that fit, shape (rows,)."""
-    blocks, request, states = parts.planned.blocks, blocks_of(leaving.gang), parts.nodes.states
+    blocks, request, states = parts.planned.blocks, blocks_of_gang(leaving.gang), parts.nodes.states
     if request.levels:
         return replace_in_levels(blocks, leaving, own, fits)
     return (replace_in_racks if request.rack_size else replace_blocks)(blocks, leaving, own, fits, states)
@@ -433,7 +436,7 @@ class _Chooser:
 
     def _near_gang(self, shape: Shape) -> NearPods | None:
         """Nodes near the pods with chips of the gang, for a pod without chips; None for any other."""
-        if shape.chips or not self._with_chips or not mixes_freely(self._nodes.scorer.settings):
+        if shape.chips or not self._with_chips or not differs(self._nodes.scorer.settings).mixed_pods:
             return None
         if self._near is None:
             self._near = NearPods(self._nodes, dict(self._with_chips), self._others.is_full)

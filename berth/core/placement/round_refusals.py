@@ -135,7 +135,7 @@ def unsupported_product(gang: Gang, warning: str) -> Refusal:
     return Refusal(
         code="product-support",
         field=f"labels.{TOR_AFFINITY}",
-        value=gang.tor_affinity,
+        value=gang.demand.policy if gang.demand is not None else "",
         expected=f"a job that the policy supports (setting strict_product_support): {warning}",
         form=gang.form,
         form_because=gang.form_because,

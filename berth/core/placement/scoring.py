@@ -23,9 +23,7 @@ from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
-from berth.core.topologies.blocks.place_rows import PlaceRows
-from berth.core.topologies.levels.model import is_in_tree, levels_of
-from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.topologies.registry import BY_NAME, TOPOLOGIES
 from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
@@ -66,10 +64,8 @@ class Candidates(NamedTuple):
     fit: int
     counts: dict[int, int]
     """Nodes that do not fit, by reason."""
-    usable: Grid | None = None
-    """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
     fits: Fits | None = None
-    """One mark a row: its node takes a pod; None for shapes with neither SuperPoD affinity nor constraints."""
+    """One mark a row: its node takes a pod; None for shapes that need no marks."""
     error: Exception | None = None
     """Error that ended the scoring of the shape; the other fields are empty then."""
     is_counted: bool = True
@@ -101,7 +97,7 @@ class Scorer:
         """Errors of node classes, by shape. They are raised only when a node of such a class is evaluated."""
         self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}  # as ``_class_reasons``; faster for single rows
-        self._places = PlaceRows()
+        self._places = {topology.name: topology.places() for topology in TOPOLOGIES}
 
     def on(self, table: NodeTable, shares: SoftShareTable) -> "Scorer":
         """Scoring of a copy of the table with the same nodes, classes and topology, and other free resources."""
@@ -135,7 +131,7 @@ class Scorer:
         rows = table.view()
         compiled = self._compile(shape)
         reasons = self._by_class_of_row(shape, without)
-        lost = self._places.lost(table, shape)
+        lost = None if shape.demand is None else self._places[shape.demand.topology].lost(table, shape.demand)
         if lost is not None:
             _fail(reasons, lost, NodeReason.NO_SUPERPOD)
         self._by_name(compiled, reasons)
@@ -182,22 +178,19 @@ class Scorer:
         equal = np.flatnonzero(graded == top)
         return int(equal[self.table.ranks()[equal].argmin()]), top
 
-    def candidates(
-        self, shape: Shape, count: int, *, leaves: LeafTable | None = None, without: Fits | None = None
-    ) -> Candidates:
-        """The best ``count`` rows in total order; with affinity also marks of all places or rows that fit.
+    def candidates(self, shape: Shape, count: int, *, without: Fits | None = None) -> Candidates:
+        """The best ``count`` rows in total order; for a shape that needs marks also those of all rows that fit.
 
         An error is returned in the result, so that it ends the scoring of this shape only.
 
         Args:
             shape: Shape of the pod.
             count: Upper bound of the rows.
-            leaves: The leaf switches, for a shape with switch affinity.
             without: Rows of shards that did not answer, shape (rows,); None for no such row.
         """
-        return guarded(lambda: self._candidates(shape, count, leaves, without), unscored)
+        return guarded(lambda: self._candidates(shape, count, without), unscored)
 
-    def _candidates(self, shape: Shape, count: int, leaves: LeafTable | None, without: Fits | None) -> Candidates:
+    def _candidates(self, shape: Shape, count: int, without: Fits | None) -> Candidates:
         reasons, scores = self.evaluate(shape, without)
         if without is not None:
             reasons = np.where(without, np.uint8(NodeReason.SHARD_MISSING), reasons)
@@ -217,8 +210,7 @@ class Scorer:
             total=sum(counts),
             fit=fit,
             counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
-            usable=leaves.usable(self.table, reasons == _FITS) if shape.tor_affinity and leaves is not None else None,
-            fits=reasons == _FITS if shape.marks_nodes else None,
+            fits=reasons == _FITS if shape.needs_marks else None,
         )
 
     def may_fit(self, shape: Shape, pods: int) -> bool:
@@ -390,11 +382,10 @@ class Scorer:
     def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
         """Reason of a node class."""
         reason = class_reason(shape, key)
-        if reason or shape.blocks is None or not shape.blocks.levels:
+        if reason or shape.demand is None:
             return reason
-        config = levels_of(self.settings.resource_levels)
-        found = is_in_tree(config, dict(key.labels), len(shape.blocks.levels))
-        return NodeReason.FITS if found else NodeReason.NO_LEVEL
+        topology = BY_NAME[shape.demand.topology]
+        return topology.class_reason(shape.demand, dict(key.labels), self.settings)
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
         if compiled.by_name:
@@ -410,7 +401,8 @@ class Scorer:
         reason = known[table.node_class.item(row)]
         if reason == FAILED:
             raise self._class_errors[compiled.shape][table.node_class.item(row)]
-        if not reason and not self._places.has(table, compiled.shape, row):
+        demand = compiled.shape.demand
+        if not (reason or demand is None or self._places[demand.topology].has(table, demand, row)):
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)

@@ -13,6 +13,7 @@ from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
+from berth.core.topologies.blocks.demand import Blocks, blocks_of
 from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import (
     VARIANTS,
@@ -32,7 +33,7 @@ from berth.core.topologies.superpods.inference import AffinityPreference, mindie
 from berth.core.topologies.superpods.planner import plan_blocks
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
-from berth.schemas.offers import Blocks, Shape
+from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
@@ -97,7 +98,7 @@ class BlockRound:
         Returns:
             The plan, or what is missing for one.
         """
-        blocks = blocks_of(gang)
+        blocks = blocks_of_gang(gang)
         if blocks.levels:
             return self._by_levels(gang, blocks, fits)
         demand = block_demand(gang, blocks)
@@ -137,7 +138,7 @@ class BlockRound:
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
         """Plan a gang with levels."""
-        replicas = sum(pods for shape, pods in gang.request_class if shape.blocks is not None)
+        replicas = sum(pods for shape, pods in gang.request_class if shape.is_planned)
         trees = self.trees(self.whole_nodes(gang, fits))
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):
@@ -249,13 +250,13 @@ class BlockRound:
         ]
 
 
-def blocks_of(gang: Gang) -> Blocks:
+def blocks_of_gang(gang: Gang) -> Blocks:
     """Requested blocks of a gang with SuperPoD affinity.
 
     Raises:
         ValueError: It has no SuperPoD affinity.
     """
-    blocks = gang.blocks
+    blocks = blocks_of(gang.demand)
     if blocks is None:
         raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
     return blocks
@@ -266,7 +267,7 @@ def block_demand(gang: Gang, blocks: Blocks) -> BlockDemand:
     return BlockDemand(
         VARIANTS[blocks.variant],
         blocks.size,
-        sum(pods for shape, pods in gang.request_class if shape.blocks is not None),
+        sum(pods for shape, pods in gang.request_class if shape.is_planned),
         soft=blocks.soft,
         rack_block=blocks.rack_size,
         ub_memory=blocks.memory,
@@ -287,7 +288,7 @@ def _part(
     """
     ranks = iter(zip(block_ids, superpods, strict=True))
     shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
-    return part_of(gang, blocks, [next(ranks) if shape.blocks is not None else None for shape in shapes], phases)
+    return part_of(gang, blocks, [next(ranks) if shape.is_planned else None for shape in shapes], phases)
 
 
 def part_of(gang: Gang, blocks: Blocks, pods: Sequence[tuple[int, str] | None], phases: Mapping[int, str]) -> BlockPart:

@@ -76,13 +76,13 @@ class LeafRound:
         return self._occupancy or self._before
 
     def usable(
-        self, shape: Shape, offered: Grid | None, log: Sequence[int], state_of: Callable[[int], RowState]
+        self, shape: Shape, offered: Fits | None, log: Sequence[int], state_of: Callable[[int], RowState]
     ) -> Grid:
         """Places that can take a pod of a shape.
 
         Args:
             shape: Shape of the pod.
-            offered: Places that could take it before the round, shape (leaves, places); None when no shard answered.
+            offered: Rows that could take it before the round, shape (rows,); None when no shard answered.
             log: Rows that the round has touched so far, in order.
             state_of: Current state of a touched row.
 
@@ -91,7 +91,8 @@ class LeafRound:
         """
         if offered is None:
             return np.zeros_like(self.leaves.listed)
-        return self._usable.now(shape, offered.reshape(-1), log, state_of).reshape(self.leaves.listed.shape)
+        marks = self._usable.now(shape, self.places_of(offered).reshape(-1), log, state_of)
+        return marks.reshape(self.leaves.listed.shape)
 
     def places_of(self, rows: Fits) -> Grid:
         """Places whose nodes are marked, shape (leaves, places), from marks of shape (rows,)."""
@@ -123,7 +124,7 @@ class LeafRound:
         """Record of a plan in the placement."""
         planned = iter(zip(found.cells, found.states, strict=True))
         shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
-        return self.part_of(gang, [next(planned) if shape.tor_affinity else None for shape in shapes], rule=found.rule)
+        return self.part_of(gang, [next(planned) if shape.is_planned else None for shape in shapes], rule=found.rule)
 
     def part_of(self, gang: Gang, pods: Sequence[tuple[int, int] | None], *, rule: str) -> SwitchPart:
         """Record of planned pods in a placement.
@@ -139,7 +140,7 @@ class LeafRound:
             leaf: index for index, leaf in enumerate((leaf for leaf in dict.fromkeys(above) if leaf != _NONE), start=1)
         }
         return SwitchPart(
-            tor_affinity=gang.tor_affinity,
+            tor_affinity=demand_of(gang).tor_affinity,
             pods=demand_of(gang).pods,
             policy=self.rules.policy,
             rule=rule,
@@ -153,9 +154,9 @@ class LeafRound:
 
 def demand_of(gang: Gang) -> Demand:
     """Demand of a gang with switch affinity for the planner."""
-    replicas = sum(pods for shape, pods in gang.request_class if shape.tor_affinity)
+    replicas = sum(pods for shape, pods in gang.request_class if shape.is_planned)
     pods = max((shape.gang_pods for shape, _ in gang.request_class), default=0)
-    return Demand(replicas, max(replicas, pods), gang.tor_affinity)
+    return Demand(replicas, max(replicas, pods), gang.demand.policy if gang.demand is not None else "")
 
 
 def code_of(lack: SwitchLack) -> Code:

@@ -80,8 +80,8 @@ def replace_below_leaves(
 
 def _also(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, usable: Grid) -> list[int]:
     """Ranks that stay, if there is a plan of the whole gang with all places that it has or can get."""
-    staying = [rank for rank in own.staying if own.shapes[rank].tor_affinity]
-    ranks = [rank for rank in leaving.ranks if own.shapes[rank].tor_affinity]
+    staying = [rank for rank in own.staying if own.shapes[rank].is_planned]
+    ranks = [rank for rank in leaving.ranks if own.shapes[rank].is_planned]
     if not staying:
         return []
     nodes = [own.pods[rank].node for rank in staying if own.could_return(rank)]
@@ -103,7 +103,7 @@ def _marked(leaves: LeafRound, marks: Grid, nodes: Iterable[str], *, value: bool
 def _trials(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, usable: Grid) -> Iterator[_Trial]:
     """Pods to plan, and places for them: without the avoided nodes first, and with as many pods that return first."""
     names = own.pods
-    ranks = [rank for rank in leaving.ranks if own.shapes[rank].tor_affinity]
+    ranks = [rank for rank in leaving.ranks if own.shapes[rank].is_planned]
     healthy = {rank: row for rank in ranks if rank not in leaving.faulty and (row := own.usable(rank)) is not None}
     faulty = [names[rank].node for rank in ranks if rank in leaving.faulty and own.usable(rank) is not None]
     open_places = _marked(leaves, usable, own.avoided_nodes, value=False)
@@ -117,10 +117,10 @@ def _trials(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, usable: Gri
 def _planned(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, trial: _Trial) -> LeafReplacement | NoPlan:
     """Plan of one trial."""
     table, gang = leaves.leaves, leaving.gang
-    planned = [rank for rank, shape in enumerate(own.shapes) if shape.tor_affinity]
+    planned = [rank for rank, shape in enumerate(own.shapes) if shape.is_planned]
     states = _states(leaving.placement, len(own.pods))
-    staying = [rank for rank in own.staying if own.shapes[rank].tor_affinity] + sorted(trial.kept)
-    ranks = [rank for rank in leaving.ranks if own.shapes[rank].tor_affinity and rank not in trial.kept]
+    staying = [rank for rank in own.staying if own.shapes[rank].is_planned] + sorted(trial.kept)
+    ranks = [rank for rank in leaving.ranks if own.shapes[rank].is_planned and rank not in trial.kept]
     cells = {rank: table.cell_of.get(own.pods[rank].node, -1) for rank in staying}
     reported = {rank: states[rank] for rank in trial.kept}
     if ranks:
@@ -141,7 +141,7 @@ def _planned(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, trial: _Tr
         rows | dict(trial.kept),
         leaves.part_of(
             gang,
-            [(cells[rank], reported[rank]) if own.shapes[rank].tor_affinity else None for rank in leaving.ranks],
+            [(cells[rank], reported[rank]) if own.shapes[rank].is_planned else None for rank in leaving.ranks],
             rule="replacement",
         ),
     )

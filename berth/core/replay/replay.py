@@ -201,7 +201,7 @@ class Replay:
         opening = opening_for(self.scheduler, record)
         if opening is None:
             return _Own(None, None)
-        missing_shards = MissingShards(record.shards, record.missing, record.doubted)
+        missing_shards = MissingShards(record.shards, record.missing)
         return _Own(opening, self.scheduler.decide(opening, missing_shards).round)
 
     def _compared(self, link: Link, record: Round, own: _Own) -> Difference | None:

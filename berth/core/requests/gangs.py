@@ -7,20 +7,17 @@ from typing import NamedTuple
 import msgspec
 
 from berth.core.requests.job_validation import ValidJob, shapes_of, validate
+from berth.core.topologies.registry import BY_NAME
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import FROM_PODS, JobRequest, Task, rank_of
 from berth.schemas.ledger import Settings
-from berth.schemas.offers import Blocks, Shape
+from berth.schemas.offers import Demand, Shape
 from berth.schemas.placement import Run, Share
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import Refusal
 
 _BYTES_A_POD = 4 + 24
 """Index and share of the name table of one pod in a record, at most in the usual case."""
-_LEAF_BYTES_A_POD = 2 + 1
-"""Index of its leaf, and its leaf state."""
-_BLOCK_BYTES_A_POD = 2 + 2
-"""Indexes of its block and of its SuperPoD."""
 _BYTES_A_GANG = 64 + 64
 """Bytes of a gang without its pods. The length of its name is ignored, so that an anonymised recording has the same
 rounds."""
@@ -89,8 +86,6 @@ class Gang(msgspec.Struct, gc=False):
     resource: str
     form: str
     form_because: str
-    tor_affinity: str = ""
-    """Label of that name; empty if switch affinity is off."""
     framework: str = ""
     """Label of that name; empty if it is missing."""
     labels: Mapping[str, str] = {}
@@ -114,9 +109,9 @@ class Gang(msgspec.Struct, gc=False):
     """Approximate size of its placement in a record."""
 
     @property
-    def blocks(self) -> Blocks | None:
-        """Blocks in SuperPoDs, or groups of levels, that its pods with chips request; None without such a request."""
-        return next((shape.blocks for shape, _ in self.request_class if shape.blocks is not None), None)
+    def demand(self) -> Demand | None:
+        """What its pods with chips demand of a topology; None if each gets its best node."""
+        return next((shape.demand for shape, _ in self.request_class if shape.demand is not None), None)
 
     @property
     def share(self) -> Share | None:
@@ -201,11 +196,8 @@ def gang_of(
             for shape, profile in zip(shapes, profiles.shapes, strict=bool(shapes))
         ]
     runs = [Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks]
-    tor_affinity = valid.tor_affinity if isinstance(valid, ValidJob) else ""
-    a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if tor_affinity else 0)
-    blocks = valid.blocks if isinstance(valid, ValidJob) else None
-    if blocks is not None and any(shape.blocks is not None for shape in shapes):
-        a_pod += _BLOCK_BYTES_A_POD
+    demand = valid.demand if isinstance(valid, ValidJob) else None
+    a_pod = _BYTES_A_POD + (BY_NAME[demand.topology].record_bytes_a_pod if demand is not None else 0)
     claims = sum(len(pod.constraints.claims) for pod in profiles.pods)
     return Gang(
         namespace=job.namespace,
@@ -221,7 +213,6 @@ def gang_of(
         resource=request.resource,
         form=valid.form if isinstance(valid, ValidJob) else "",
         form_because=valid.because if isinstance(valid, ValidJob) else "",
-        tor_affinity=tor_affinity,
         framework=request.labels.get(_FRAMEWORK, ""),
         labels=request.labels,
         beside=request.annotations.get(BESIDE, ""),

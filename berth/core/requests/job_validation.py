@@ -4,28 +4,25 @@ Source: docs/reference/nodes-and-chips.md, "Validation of jobs" and "Soft share"
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.parity import differs
-from berth.core.requests.block_requests import mixes_freely, requested_blocks
 from berth.core.requests.constraint_checks import check_constraints
 from berth.core.requests.fault_rules import rules_of
-from berth.core.topologies.switches.model import TOR_AFFINITY, UNINVOLVED
-from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.port import Asked
+from berth.core.topologies.registry import TOPOLOGIES
 from berth.products.catalogue import FORMS
-from berth.products.model import Form
+from berth.products.model import MIN_AVAILABLE, SKIP_PLUGIN, Form
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
-from berth.schemas.offers import Blocks, Shape
+from berth.schemas.offers import Demand, Shape
 from berth.schemas.placement import Share
 from berth.schemas.refusal import Code, Refusal
 
-MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
-SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
 SUB_HEALTHY: Final = "subHealthyStrategy"
 GANG_PODS: Final = "berth/gang-pods"
 """Annotation of a request for a part of a gang: number of pods with chips of the whole gang."""
@@ -36,10 +33,9 @@ SHARE_POLICY: Final = "huawei.com/scheduler.softShareDev.policy"
 LABEL_VALUES: Final = {
     "subHealthyStrategy": ("ignore", "graceExit", "forceExit", "hotSwitch"),
     "npu-310-strategy": ("card", "chip"),
-    TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE),
 }
-"""Labels with a fixed set of values. The reference treats any other value as if the label were missing, except for
-switch affinity, where it makes the job invalid."""
+"""Labels with a fixed set of values. The reference treats any other value as if the label were missing; labels of
+topologies have sets of their own, and any other value makes the job invalid."""
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
 CHIPS_MAX: Final = 64
 """Most chips of a node."""
@@ -59,10 +55,8 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
         task_chips: Chips per pod, one entry per task.
         share: Quota per pod, for soft share.
         sub_health: ``subHealthyStrategy``; unknown values count as ``ignore``.
-        tor_affinity: Label of that name; empty if switch affinity is off: without the label, with ``null``, or without
-            chips.
-        blocks: Blocks in SuperPoDs, or groups of several levels, that its pods request; None if there is no such
-            request. With switch affinity it is ignored.
+        demand: What its pods with chips demand of a topology; None if each gets its best node. With switch affinity,
+            blocks in SuperPoDs or groups of several levels are ignored.
     """
 
     form: str = ""
@@ -72,8 +66,7 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
     task_chips: tuple[int, ...] = ()
     share: Share | None = None
     sub_health: str = "ignore"
-    tor_affinity: str = ""
-    blocks: Blocks | None = None
+    demand: Demand | None = None
 
 
 def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
@@ -81,11 +74,12 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
 
     A job whose tasks request no chips is valid with any resource name: its pods are plain pods.
     """
+    asked = _asked(request)
     refusal = (
         _check_tasks(request)
         or _check_minimum(request)
         or _check_labels(request, settings)
-        or _check_whole_gang(request)
+        or _check_topologies(asked)
         or check_constraints(request)
     )
     if refusal is not None:
@@ -102,20 +96,18 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     refusal = _check_form(form, request, settings)
     if refusal is not None:
         return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
-    blocks = requested_blocks(form, request, settings, gang_pods=gang_pods(request)) if form.variant else None
-    if isinstance(blocks, Refusal):
-        return msgspec.structs.replace(blocks, form=form.name, form_because=chosen.because)
-    chip_pods = gang_pods(request)
+    demand = _demand_of(asked, form, settings)
+    if isinstance(demand, Refusal):
+        return msgspec.structs.replace(demand, form=form.name, form_because=chosen.because)
     return ValidJob(
         form=form.name,
         because=chosen.because,
-        distributed=chip_pods > 1,
-        chip_pods=chip_pods,
+        distributed=asked.gang_pods > 1,
+        chip_pods=asked.gang_pods,
         task_chips=task_chips,
         share=_share_of(request) if form.check == "share" else None,
         sub_health=sub_health,
-        tor_affinity=_tor_affinity(request),
-        blocks=blocks,
+        demand=demand,
     )
 
 
@@ -151,13 +143,17 @@ def _shape(valid: ValidJob, request: JobRequest, task: Task) -> Shape:
         tolerations=tuple(task.tolerations),
         share=valid.share if has_chips else None,
         sub_health=valid.sub_health,
-        tor_affinity=valid.tor_affinity if has_chips else "",
-        blocks=valid.blocks if has_chips and not valid.tor_affinity else None,
+        demand=valid.demand if has_chips else None,
     )
 
 
 def _chip_pods(request: JobRequest) -> int:
     return sum(task.replicas for task in request.tasks if task.chips > 0)
+
+
+def _asked(request: JobRequest) -> Asked:
+    minimum = request.annotations.get(MIN_AVAILABLE)
+    return Asked(request, _chip_pods(request), gang_pods(request), None if minimum is None else _integer(minimum))
 
 
 def gang_pods(request: JobRequest) -> int:
@@ -217,27 +213,17 @@ def _check_minimum(request: JobRequest) -> Refusal | None:
     return None
 
 
-def _check_whole_gang(request: JobRequest) -> Refusal | None:
-    """Check that a job with switch affinity starts all its pods together (decision switch-min-available).
-
-    Source: docs/reference/switches.md, "Jobs and policies".
-    """
-    if not _tor_affinity(request):
-        return None
-    pods = sum(task.replicas for task in request.tasks)
-    whole = f"pods of the job: with label {TOR_AFFINITY} all of them start together"
-    if request.min_available not in {0, pods}:
-        return _refuse("invalid-request", "min_available", request.min_available, f"0 or {pods}, the {whole}")
-    minimum = request.annotations.get(MIN_AVAILABLE)
-    if minimum is not None and _integer(minimum) != pods:
-        return _refuse("invalid-request", f"annotations.{MIN_AVAILABLE}", minimum, f"{pods}, the {whole}")
-    return None
+def _check_topologies(asked: Asked) -> Refusal | None:
+    """Check what topologies demand of a job before its form is known."""
+    found = (topology.check(asked) for topology in TOPOLOGIES)
+    return next((refusal for refusal in found if refusal is not None), None)
 
 
-def _tor_affinity(request: JobRequest) -> str:
-    """Value of the label; empty if switch affinity is off."""
-    value = request.labels.get(TOR_AFFINITY, UNINVOLVED)
-    return value if value != UNINVOLVED and _chip_pods(request) else ""
+def _demand_of(asked: Asked, form: Form, settings: Settings) -> Demand | Refusal | None:
+    """What a job demands of the first topology that it names, or the first refusal of any topology."""
+    found = [topology.demand(asked, form, settings) for topology in TOPOLOGIES]
+    refusals = (one for one in found if isinstance(one, Refusal))
+    return next(refusals, None) or next((one for one in found if one is not None), None)
 
 
 def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -253,7 +239,7 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
         case "share":
             refusal = _check_share(request)
         case "blocks" | "levels":
-            pass  # the block request is checked as a whole in `block_requests`
+            pass  # their topology checks the request as a whole
     refusal = refusal or _check_one_pod(form, request)
     if refusal is None and form.strict_shape and settings.strict_job_shape and differs(settings).job_shape:
         return _check_shape(form, request, settings)
@@ -265,7 +251,7 @@ def _asking(request: JobRequest, settings: Settings) -> Iterator[tuple[int, Task
 
     See decision plain-pods.
     """
-    return ((index, task) for index, task in enumerate(request.tasks) if task.chips or not mixes_freely(settings))
+    return ((index, task) for index, task in enumerate(request.tasks) if task.chips or not differs(settings).mixed_pods)
 
 
 def _check_sizes(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -349,11 +335,15 @@ def _check_shape(form: Form, request: JobRequest, settings: Settings) -> Refusal
 def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
     """Check labels with a fixed set of values."""
     is_strict = settings.strict_label_values and differs(settings).label_values
-    for label, values in LABEL_VALUES.items():
-        value = request.labels.get(label, values[0])
-        if value not in values and (is_strict or label == TOR_AFFINITY):
-            off = "" if label == TOR_AFFINITY else " (setting strict_label_values)"
-            return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
+    known: list[tuple[Mapping[str, tuple[str, ...]], str]] = []
+    if is_strict:
+        known.append((LABEL_VALUES, " (setting strict_label_values)"))
+    known += [(topology.label_values, "") for topology in TOPOLOGIES]
+    for table, off in known:
+        for label, values in table.items():
+            value = request.labels.get(label, values[0])
+            if value not in values:
+                return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
     if is_strict:
         for found in rules_of(request.labels, request.annotations).findings:
             return _refuse(

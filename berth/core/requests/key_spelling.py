@@ -13,17 +13,12 @@ from typing import Final, NamedTuple
 from berth.core.chips.form_selection import DISTRIBUTED, STRATEGY_310
 from berth.core.requests.job_validation import (
     GANG_PODS,
-    MIN_AVAILABLE,
     SHARE_AICORE,
     SHARE_HBM,
     SHARE_POLICY,
-    SKIP_PLUGIN,
 )
-from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
-from berth.core.topologies.levels.model import AFFINITY_CONFIG
-from berth.core.topologies.superpods.inference import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
-from berth.core.topologies.switches.model import TOR_AFFINITY
-from berth.products.model import ANNOTATION_POLICY
+from berth.core.topologies.registry import TOPOLOGIES
+from berth.products.model import ANNOTATION_POLICY, MIN_AVAILABLE, SKIP_PLUGIN
 from berth.schemas.fault_facts import (
     ELASTIC,
     FAULT_RETRY_TIMES,
@@ -37,7 +32,7 @@ from berth.schemas.fault_facts import (
 from berth.schemas.intake import JobRequest
 
 _READ: Final = (
-    TOR_AFFINITY,
+    *(key for topology in TOPOLOGIES for key in topology.keys),
     FAULT_SCHEDULING,
     FAULT_RETRY_TIMES,
     POD_RESCHEDULING,
@@ -45,13 +40,6 @@ _READ: Final = (
     SUB_HEALTH_STRATEGY,
     ELASTIC,
     RECOVER_POLICY,
-    SUPER_POD_AFFINITY,
-    SERVICE_LABEL,
-    SP_BLOCK,
-    RA_BLOCK,
-    SP_FIT,
-    UB_MEMORY,
-    AFFINITY_CONFIG,
     ANNOTATION_POLICY,
     STRATEGY_310,
     DISTRIBUTED,
@@ -69,7 +57,7 @@ _READ: Final = (
 )
 """Keys that a job may have, and that mean something to Berth."""
 _OTHERS: Final = frozenset(
-    {*_READ, *MINDIE_LABELS, FAULT_TYPE, "tp-block", "distributed-job", "scheduling.volcano.sh/group-min-member", "super-pod-id", "super-pod-rank"}
+    {*_READ, FAULT_TYPE, "tp-block", "distributed-job", "scheduling.volcano.sh/group-min-member", "super-pod-id", "super-pod-rank"}
 )  # fmt: skip
 """Keys that are spelled correctly, whoever reads them."""
 KEY_MAX: Final = 128

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint, footprint_of
+from berth.core.cluster.bitmaps import Fits
+from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
@@ -105,7 +106,7 @@ class AvailabilityProfile:
         state: State,
         scorer: Scorer,
         at_ms: int,
-        silent: MissingRows,
+        silent: Fits | None,
         footprints: Footprints,
         steps: Iterable[tuple[Gang, Recovery]] = (),
     ) -> None:

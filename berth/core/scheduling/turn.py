@@ -34,8 +34,6 @@ class MissingShards(NamedTuple):
     shards: int = 0
     """How many there are; 0 when the dispatcher scores."""
     missing: Sequence[int] = ()
-    doubted: Sequence[int] = ()
-    """Those of ``missing`` that count for shapes without switch affinity."""
 
 
 class Returning(NamedTuple):

@@ -12,7 +12,6 @@ from berth.core.faults.examination import Unplaced
 from berth.core.placement.best_rows import BestRows
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
-from berth.core.placement.projected_state import MissingRows
 from berth.core.placement.rules import NO_RULES, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.heavy_gangs import with_pauses
@@ -137,8 +136,9 @@ class Decisions:
         """When room is reserved for gangs that wait (ms), by uid; empty without a rule that reserves."""
         return self._begun(Opening(0, at_ms, (), Due(), {}), MissingShards(), lambda _: None).starts()
 
-    def rows_of_shards(self, missing: Sequence[int], shards: int) -> Fits | None:
-        """Marks of the rows that silent shards own; None when none is silent."""
+    def silent(self, missing_shards: MissingShards) -> Fits | None:
+        """Marks of the rows that silent shards own, shape (rows,); None when none is silent."""
+        missing, shards = missing_shards.missing, missing_shards.shards
         if not missing or not shards:
             return None
         table = self._state.table
@@ -168,12 +168,6 @@ class Decisions:
         known = self._state.fold.gangs.get(uid)
         return None if known is None else known.refusal
 
-    def silent(self, missing_shards: MissingShards) -> MissingRows:
-        """Rows that silent shards own."""
-        missing, shards = missing_shards.missing, missing_shards.shards
-        believed = [shard for shard in missing if shard not in missing_shards.doubted]
-        return MissingRows(self.rows_of_shards(missing, shards), self.rows_of_shards(believed, shards))
-
     def own_candidates(self, missing_shards: MissingShards) -> Callable[[Shape, int], Candidates]:
         """Candidates of a shape, so many at most, as offers would give them.
 
@@ -183,12 +177,10 @@ class Decisions:
         state, silent = self._state, self.silent(missing_shards)
 
         def candidates(shape: Shape, count: int) -> Candidates:
-            unheard = len(missing_shards.missing) - (0 if shape.tor_affinity else len(missing_shards.doubted))
-            if missing_shards.shards and unheard == missing_shards.shards:
+            if missing_shards.shards and len(missing_shards.missing) == missing_shards.shards:
                 table = state.table
                 return merge(table, [], missing_nodes=int(table.present[table.view()].sum()))
-            without = silent.by_leaf if shape.tor_affinity else silent.others
-            return self._scorer.candidates(shape, count, leaves=state.leaves, without=without)
+            return self._scorer.candidates(shape, count, without=silent)
 
         return candidates
 
@@ -198,9 +190,7 @@ class Decisions:
         Args:
             missing_shards: Shards that did not answer.
         """
-        others = BestRows(self._scorer, self.silent(missing_shards).others).candidates
-        by_leaf = self.own_candidates(missing_shards)
-        return lambda shape, count: (by_leaf if shape.tor_affinity else others)(shape, count)
+        return BestRows(self._scorer, self.silent(missing_shards)).candidates
 
 
 def round_of(state: State, choice: Choice) -> Round:
@@ -222,7 +212,6 @@ def round_of(state: State, choice: Choice) -> Round:
         releases=[*opening.must.releases, *released(opening.held, choice.recoveries)],
         adoptions=opening.must.adoptions,
         missing=list(missing_shards.missing),
-        doubted=list(missing_shards.doubted),
         shards=missing_shards.shards if missing_shards.missing else 0,
         recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=opening.must.held,

@@ -11,6 +11,7 @@ from berth.core.errors import guarded
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, placing_order
+from berth.core.topologies.blocks.demand import LEVELS
 from berth.schemas.refusal import Code, Refusal
 
 NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal", "late"})
@@ -39,7 +40,7 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
         return True
     lack = refusal.blocks
     if lack is not None:
-        has_levels = any(shape.blocks is not None and bool(shape.blocks.levels) for shape, _ in request_class)
+        has_levels = any(shape.demand is not None and shape.demand.topology == LEVELS for shape, _ in request_class)
         return has_levels or lack.rule in _FEWER_NODES_HELP
     parts = [request_class[index] for index in placing_order(request_class)]
     pods = 0

@@ -95,10 +95,8 @@ class BaselineScheduler(Scheduler):
         """Gang of a job without its switch and SuperPoD affinity."""
         gang = super().gang(job, request, attempt)
         request_class = tuple((_plain(shape), pods) for shape, pods in gang.request_class)
-        return msgspec.structs.replace(gang, request_class=request_class, tor_affinity="")
+        return msgspec.structs.replace(gang, request_class=request_class)
 
 
 def _plain(shape: Shape) -> Shape:
-    if not shape.is_planned:
-        return shape
-    return msgspec.structs.replace(shape, tor_affinity="", blocks=None)
+    return msgspec.structs.replace(shape, demand=None) if shape.is_planned else shape

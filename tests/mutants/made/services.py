@@ -160,12 +160,10 @@ def offer_stale_accepted(product: Product) -> list[Change]:
     fits = product.one(_DISPATCHER, _OFFERED)
     ready = product.one(_DISPATCHER, "not any_offer.ready or not any_fits or any_count")
     shapes = product.one(_SCORER, "any_request.asks if any_ready else ()")
-    states = product.one(_SCORER, 'self.any_states(any_request) if any_ready else b""')
     return [
         fits.to("({offer}.shard, {offer}.round) == ({shard}, {request}.round)"),
         ready.to("not {fits} or {count}"),
         shapes.to("{request}.asks"),
-        states.to("self.{states}({request})"),
     ]
 
 

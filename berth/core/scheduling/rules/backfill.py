@@ -30,6 +30,8 @@ from berth.core.scheduling.rules.port import AfterRecord, RoundStart, Rule
 from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
+from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.placement import Placement
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery
@@ -296,9 +298,8 @@ class BackfillRound(RuleRound):
         tried = ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang), gang.avoided, gang.profiles)
         self._tried = (*self._tried, tried)
         known = self._memory.reservations
-        self._has_colocation = self._has_colocation or (
-            gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
-        )
+        blocks = blocks_of(gang.demand)
+        self._has_colocation = self._has_colocation or (blocks is not None and bool(blocks.service or blocks.near))
         # What begins now begins later in the next round, and so may all reservations behind it.
         moves = any(one.start_ms <= self._at_ms for one in self._reservations)
         may_know = not (self._has_placed or self._has_colocation or moves)
@@ -330,7 +331,7 @@ class BackfillRound(RuleRound):
                 state, self._scorer, self._at_ms, self._silent, memory.footprints, self._steps
             )
             memory.keep(state)
-            silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
+            silent = None if self._silent is None else self._silent.tobytes()
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
             revisions = (state.table.revision, state.nodes_seq, state.constraints.revision)
@@ -356,4 +357,4 @@ def is_start_news(refusal: Refusal, last: Refusal, at_ms: int) -> bool:
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:
     """Whether a footprint may conflict with a reservation: on its nodes; anywhere if its gang has switch affinity."""
-    return bool(one.gang.tor_affinity) or footprint.meets(one.footprint)
+    return is_by_leaf(one.gang.demand) or footprint.meets(one.footprint)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.changes import Changes
-from berth.core.placement.projected_state import MissingRows
+from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.rules import NO_RULES, LastRefusal, RuleRound, Rules
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
@@ -38,8 +38,8 @@ class RoundStart(NamedTuple):
     scorer: Scorer
     terms: GangTerms
     opening: Opening
-    silent: MissingRows
-    """Rows of nodes whose shard did not answer."""
+    silent: Fits | None
+    """Marks of rows of nodes whose shard did not answer, shape (rows,); None when all did."""
     on_error: Callable[[SetAside], None]
     """Called with each gang that a rule leaves out because of an error."""
     before: Sequence[RuleRound]

@@ -7,8 +7,8 @@ Source: docs/reference/superpods.md, "Inference on SuperPoDs".
 """
 
 import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from berth.core.cluster.node_groups import Counts
 from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
@@ -21,21 +21,8 @@ from berth.core.topologies.blocks.model import (
     Lack,
     NoBlocks,
     Phase,
-    Variant,
     closest,
 )
-
-SERVICE_LABEL: Final = "inferserviceid"
-"""Label of a job of an inference service; its value is the id of the service."""
-MINDIE_LABELS: Final = ("app", "jobID")
-"""Labels of a MindIE job; it has both."""
-SP_FIT: Final = "sp-fit"
-"""Annotation of a MindIE job: the preferred SuperPoDs."""
-IDLEST: Final = "idlest"
-"""With this value of :data:`SP_FIT`, SuperPoDs with more free nodes come first; otherwise those with fewer."""
-
-Inference = Literal["service", "mindie"]
-"""Kind of inference job."""
 
 
 class AffinityPreference(NamedTuple):
@@ -49,20 +36,6 @@ class AffinityPreference(NamedTuple):
 
     idlest: bool = False
     matching: Counts | None = None
-
-
-def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | None:
-    """Kind of inference job; None for any other job.
-
-    Source: docs/reference/superpods.md, "Before the selection".
-
-    Args:
-        labels: Labels of the job.
-        variant: Handler of the product; only A3 supports MindIE.
-    """
-    if labels.get(SERVICE_LABEL):
-        return "service"
-    return "mindie" if variant == "a3" and all(name in labels for name in MINDIE_LABELS) else None
 
 
 def plan_service(pool: CandidatePool, demand: BlockDemand, hosts: Collection[str]) -> BlockPlan | NoBlocks:

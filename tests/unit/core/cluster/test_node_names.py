@@ -64,7 +64,7 @@ def test_shapes_that_differ_in_names_alone_are_offered_as_one(key: str) -> None:
     ]
     assert len({shape.offered for shape in shapes}) == 1
     assert shapes[0].offered.affinity == (Term((here,)),)
-    assert shapes[0].offered.marks_nodes, "a node that is named may be none of the best"
+    assert shapes[0].offered.needs_marks, "a node that is named may be none of the best"
 
 
 def test_a_term_of_names_alone_leaves_any_node_to_the_offers() -> None:

@@ -82,7 +82,7 @@ def test_nodes_of_shards_that_did_not_answer_are_counted_as_such() -> None:
     cell.ask(a_job("one", tasks=[pinned("selector", 0)]))
     opening = cell.scheduler.open(cell.now_ms).opening
     assert opening is not None
-    (verdict,) = cell.scheduler.decide(opening, MissingShards(2, [0, 1], [])).round.verdicts
+    (verdict,) = cell.scheduler.decide(opening, MissingShards(2, [0, 1])).round.verdicts
     assert verdict.refusal is not None
     assert reasons_of(verdict.refusal) == {NodeReason.SHARD_MISSING: len(NODES)}
 

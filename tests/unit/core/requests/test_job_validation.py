@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.requests.job_validation import ValidJob, form_of, shapes_of, validate
+from berth.core.topologies.switches.demand import leaf_demand
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
@@ -268,15 +269,17 @@ def test_an_unknown_value_of_switch_affinity_is_refused_under_all_settings(setti
 
 
 def test_switches_play_no_part_without_the_label_or_without_chips() -> None:
-    assert accepted(a_job((4, 8))).tor_affinity == ""
-    assert accepted(a_job((4, 8), labels={"tor-affinity": "null"})).tor_affinity == ""
-    assert accepted(a_job((4, 0), labels={"tor-affinity": "normal-schema"})).tor_affinity == ""
-    assert accepted(a_job((4, 8), labels={"tor-affinity": "normal-schema"})).tor_affinity == "normal-schema"
+    assert accepted(a_job((4, 8))).demand is None
+    assert accepted(a_job((4, 8), labels={"tor-affinity": "null"})).demand is None
+    assert accepted(a_job((4, 0), labels={"tor-affinity": "normal-schema"})).demand is None
+    assert accepted(a_job((4, 8), labels={"tor-affinity": "normal-schema"})).demand == leaf_demand(
+        "normal-schema", gang_pods=2
+    )
 
 
 def test_shapes_say_with_which_switch_affinity_chips_are_asked() -> None:
     job = a_job((4, 8), labels={"tor-affinity": "large-model-schema"})
-    assert [shape.tor_affinity for shape in shapes_of(accepted(job), job)] == ["large-model-schema"]
+    assert [shape.demand for shape in shapes_of(accepted(job), job)] == [accepted(job).demand]
 
 
 @pytest.mark.parametrize(

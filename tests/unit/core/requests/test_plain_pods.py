@@ -4,6 +4,8 @@ import pytest
 
 from berth.core.requests.gangs import ClassKey, Gang, gang_of, placing_order
 from berth.core.requests.job_validation import ValidJob, validate
+from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.switches.demand import leaf_demand
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest, Task
@@ -48,7 +50,7 @@ def test_every_product_takes_tasks_without_chips_beside_tasks_with_chips(product
     else:
         assert isinstance(found, ValidJob), found
         assert (found.form, found.chip_pods, found.distributed) == (alone.form, 2, True)
-        assert found.blocks == alone.blocks
+        assert found.demand == alone.demand
 
 
 def test_under_parity_the_rules_of_the_form_apply_to_all_tasks() -> None:
@@ -63,8 +65,9 @@ def test_blocks_are_made_of_pods_with_chips(policy: str, product: str) -> None:
     chips = NODE_PRODUCTS[product].chips
     annotations = {"huawei.com/schedule_policy": policy, "sp-block": str(2 * chips)}
     found = accepted(mixed(product, chips, workers=4, annotations=annotations))
-    assert found.blocks is not None
-    assert (found.blocks.size, found.blocks.count) == (2, 2)
+    blocks = blocks_of(found.demand)
+    assert blocks is not None
+    assert (blocks.size, blocks.number) == (2, 2)
     assert refused(mixed(product, chips, workers=4, annotations=annotations), PARITY).value == "0"
     odd = refused(mixed(product, chips, workers=3, annotations=annotations), PLAIN)
     assert odd.value == str(3 * chips)
@@ -73,8 +76,9 @@ def test_blocks_are_made_of_pods_with_chips(policy: str, product: str) -> None:
 def test_groups_of_levels_are_made_of_pods_with_chips() -> None:
     annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": "level1=2,level2=4"}
     found = accepted(mixed("module910bx8", 8, workers=4, annotations=annotations))
-    assert found.blocks is not None
-    assert found.blocks.levels == (2, 4)
+    blocks = blocks_of(found.demand)
+    assert blocks is not None
+    assert blocks.levels == (2, 4)
 
 
 def test_a_job_of_one_pod_with_chips_is_not_distributed_by_its_master() -> None:
@@ -88,7 +92,7 @@ def test_shapes_of_pods_without_chips_have_no_form() -> None:
     master, worker, server = (shape for shape, _ in gang.request_class)
     assert not gang.is_plain
     assert (master.form, master.resource, master.gang_pods, master.is_planned) == ("", "", 0, False)
-    assert (worker.gang_pods, worker.tor_affinity) == (2, "normal-schema")
+    assert (worker.gang_pods, worker.demand) == (2, leaf_demand("normal-schema", gang_pods=2))
     assert (server.cpu_milli, [run.chips for run in gang.runs]) == (500, [0, 8, 0])
 
 

@@ -211,7 +211,7 @@ def test_a_snapshot_before_a_turn_has_a_job_that_was_accepted_again_without_a_ve
 
 def test_a_missing_shard_is_told_and_its_wait_ends_with_the_clock_of_the_facts() -> None:
     seat = Seat("a", "b")
-    lost = next(shard for shard in (0, 1) if seat.scheduler.decisions.rows_of_shards([shard], 2) is not None)
+    lost = next(shard for shard in (0, 1) if seat.scheduler.decisions.silent(MissingShards(2, [shard])) is not None)
     seat.job(a_job("job", chips=8, replicas=2))
     record = seat.round(MissingShards(2, [lost]), at_ms=100)
     assert record is not None

@@ -11,11 +11,11 @@ from msgspec import inspect
 from berth.core.chips import form_selection, soft_share_table
 from berth.core.cluster import domains
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.requests import block_requests, gangs, job_validation
+from berth.core.requests import gangs, job_validation
 from berth.core.state.ledger import LedgerDump
-from berth.core.topologies.blocks import validation
+from berth.core.topologies.blocks import request, validation
 from berth.core.topologies.levels import model
-from berth.core.topologies.superpods import inference
+from berth.core.topologies.switches.model import TOR_AFFINITY
 from berth.formats.recordings.anonymisation import MESSAGES, Anonymiser
 from berth.formats.recordings.anonymisation_rules import (
     JOB_KEY,
@@ -27,7 +27,7 @@ from berth.formats.recordings.anonymisation_rules import (
     Special,
 )
 from berth.products.catalogue import FORMS, NODE_PRODUCTS
-from berth.products.model import ANNOTATION_POLICY, LABEL_TYPE
+from berth.products.model import ANNOTATION_POLICY, LABEL_TYPE, MIN_AVAILABLE, SKIP_PLUGIN
 from berth.runtime.recording import read_file, record
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.envelope import decode, encode
@@ -99,11 +99,11 @@ def test_every_text_of_every_message_has_a_rule() -> None:
 
 def test_labels_that_decide_by_their_value_are_kept() -> None:
     read = {
-        job_validation.MIN_AVAILABLE, job_validation.SKIP_PLUGIN, job_validation.SUB_HEALTHY, job_validation.GANG_PODS, job_validation.SHARE_AICORE, job_validation.SHARE_HBM,
+        MIN_AVAILABLE, SKIP_PLUGIN, TOR_AFFINITY, job_validation.SUB_HEALTHY, job_validation.GANG_PODS, job_validation.SHARE_AICORE, job_validation.SHARE_HBM,
         job_validation.SHARE_POLICY, *job_validation.LABEL_VALUES, ANNOTATION_POLICY, form_selection.SP_BLOCK, LABEL_TYPE,
         form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, validation.RA_BLOCK,
-        validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, inference.SP_FIT, model.AFFINITY_CONFIG,
-        model.TOPOTREE, block_requests.SKIP_PLUGIN, "framework",
+        validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, request.SP_FIT, model.AFFINITY_CONFIG,
+        model.TOPOTREE, "framework",
     }  # fmt: skip
     for product in NODE_PRODUCTS.values():
         read.update(product.labels, product.selector, product.job_labels)
@@ -111,7 +111,7 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
         if form.one_pod_label is not None:
             read.add(form.one_pod_label[0])
     assert read <= KEPT_KEYS
-    assert SERVICE_KEY == inference.SERVICE_LABEL
+    assert SERVICE_KEY == request.SERVICE_LABEL
     assert JOB_KEY == gangs.BESIDE
 
 

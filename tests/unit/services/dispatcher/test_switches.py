@@ -2,8 +2,7 @@
 
 import pytest
 
-from berth.core.cluster.node_packing import SWITCHES, pack_nodes
-from berth.core.scheduling.turn import MissingShards
+from berth.core.cluster.node_packing import SWITCHES
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
 from berth.schemas.columns import unpack
@@ -14,7 +13,6 @@ from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import SwitchPart
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.job_verdicts import placement, refusal, told
-from tests.unit.core.scheduling.test_scheduler import Seat
 
 PLACES = 4
 LARGE = "large-model-schema"
@@ -253,17 +251,15 @@ async def test_a_job_that_its_policy_does_not_support_is_turned_away_though_one_
     await cell.close()
 
 
-async def test_a_shard_that_has_other_leaf_states_is_not_believed() -> None:
+async def test_offers_say_what_fits_on_nodes_and_nothing_of_jobs_below_leaves() -> None:
     cell = await a_cell(shards=2)
     for shard in cell.shards:
         shard.state.leaf_occupancy.put(("somebody", 1), LeafJob("", 2, ["n00", "n10"]))
-    await cell.submit(by_leaf("j", 2), a_job("plain", chips=8, replicas=3))
+    await cell.submit(by_leaf("j", 2))
     await cell.settle()
     await cell.dispatcher.intake.step(cell.dispatcher.state.fold.settings, batch_max=10)
     await cell.turns()
-    assert cell.dispatcher.state.fold.rounds == 1
-    assert (await refusal(cell, "j")).missing_shards == [0, 1]
-    assert len((await placement(cell, "plain")).names()) == 3, "what it says of chips counts all the same"
+    assert len((await placement(cell, "j")).names()) == 2
     await cell.close()
 
 
@@ -290,21 +286,3 @@ async def test_under_parity_a_job_counts_once_it_runs() -> None:
     await cell.turns()
     assert [int(bit) & CROSS for bit in occupancy.bits()] == [CROSS, CROSS]
     await cell.close()
-
-
-def test_where_no_shard_is_believed_of_leaves_a_replay_knows_of_no_place_either() -> None:
-    """Nodes that the round has touched are scored here, but the dispatcher had no offer of places to put them in."""
-    seat = Seat()
-    nodes = [a_node(f"n0{place}", leaf="leaf0", position=place) for place in range(2)]
-    seat.fact("node.leaf-leaf0", pack_nodes("leaf-leaf0", nodes, at_ms=1))
-    seat.fact(f"topology.{SWITCHES}", a_topology(1, places=2))
-    seat.job(a_job("plain", chips=8, replicas=3, priority=1))
-    seat.job(by_leaf("by-leaf", 1))
-    opening = seat.scheduler.open(5).opening
-    assert opening is not None
-    plain, planned = seat.scheduler.decide(opening, MissingShards(1, [0], [0])).round.verdicts
-    assert plain.refusal is not None
-    assert (plain.refusal.pods_have, plain.refusal.nodes_fit) == (2, 2), "the shard counts where switches play no part"
-    assert planned.refusal is not None
-    assert planned.refusal.switch is not None
-    assert (planned.refusal.switch.have, planned.placement) == (0, None)

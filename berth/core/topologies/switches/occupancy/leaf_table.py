@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.cluster.bitmaps import bitmap_of, mask_bytes, unpack_bitmap
 from berth.core.cluster.node_table import NodeTable
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
@@ -55,17 +54,11 @@ class LeafTable:
             at = number * self.width
             self.node_names[at : at + count] = leaf.nodes
             self.cell_of.update({name: at + place for place, name in enumerate(leaf.nodes) if name})
-        self._order = np.flatnonzero(self.listed)
         self._rows: Cells = np.full(len(self.node_names), -1, np.int32)
         self._rows_known = -1
 
     def __len__(self) -> int:
         return len(self.names)
-
-    @property
-    def mask_bytes(self) -> int:
-        """Length in bytes of a bitmap of places."""
-        return mask_bytes(self._order)
 
     def leaf_of(self, node: str) -> int:
         """Index of the leaf above a node; -1 if it is not known."""
@@ -95,18 +88,6 @@ class LeafTable:
             return np.zeros_like(self.listed)
         found: Grid = (fits[rows] & (rows >= 0)).reshape(self.listed.shape)
         return found
-
-    def pack(self, usable: Grid) -> bytes:
-        """Bitmap of a grid: one bit per listed place, leaf after leaf, lowest bit first."""
-        return bitmap_of(usable.reshape(-1), self._order)
-
-    def unpack(self, mask: bytes) -> Grid:
-        """Grid of a bitmap: ``bool[leaves, width]``.
-
-        Raises:
-            ValueError: The length of the bitmap does not match the places.
-        """
-        return unpack_bitmap(mask, self._order, self.listed.size, what="places").reshape(self.listed.shape)
 
 
 def leaf_table(fact: TopologySeen) -> LeafTable:

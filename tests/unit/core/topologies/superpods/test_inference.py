@@ -12,13 +12,8 @@ from berth.core.topologies.blocks.model import (
     Variant,
     pool_of,
 )
-from berth.core.topologies.superpods.inference import (
-    AffinityPreference,
-    Inference,
-    inference_of,
-    plan_mindie,
-    plan_service,
-)
+from berth.core.topologies.blocks.request import Inference, inference_of
+from berth.core.topologies.superpods.inference import AffinityPreference, plan_mindie, plan_service
 from tests.support.superpods import a_pool, grants_of, nodes_of
 
 

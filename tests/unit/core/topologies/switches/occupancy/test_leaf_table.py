@@ -40,10 +40,8 @@ def test_places_are_a_grid_in_the_order_of_the_lists() -> None:
 
 def test_without_leaves_nothing_is_known() -> None:
     table = LeafTable()
-    assert (len(table), table.width, table.mask_bytes, table.leaf_of("a")) == (0, 0, 0, -1)
+    assert (len(table), table.width, table.leaf_of("a")) == (0, 0, -1)
     assert table.usable(nodes("a"), np.array([True])).size == 0
-    assert table.pack(table.usable(nodes("a"), np.array([True]))) == b""
-    assert table.unpack(b"").size == 0
 
 
 def test_places_are_usable_whose_nodes_are_there_and_fit() -> None:
@@ -59,29 +57,6 @@ def test_places_are_usable_whose_nodes_are_there_and_fit() -> None:
         [False] * 3,
         [True, False, False],
     ]
-
-
-def test_a_mask_has_one_bit_a_listed_place_and_comes_back() -> None:
-    leaves = leaf_table(topology(*LEAVES))
-    grid = np.zeros((3, 3), np.bool_)
-    grid[0, 2] = grid[2, 0] = True
-    assert leaves.mask_bytes == 1
-    assert leaves.pack(grid) == bytes([0b1100])
-    assert (leaves.unpack(bytes([0b1100])) == grid).all()
-    assert not leaves.unpack(bytes([0b1111_0000])).any()
-    for wrong in (b"", b"\0\0"):
-        with pytest.raises(ValueError, match=f"mask of {len(wrong)} bytes for 4 places"):
-            leaves.unpack(wrong)
-
-
-def test_a_mask_of_many_places_comes_back() -> None:
-    leaves = LeafTable([Leaf(f"l{n}", "", [f"n{n}-{m}" for m in range(n % 5)]) for n in range(41)])
-    count = int(leaves.listed.sum())
-    grid = np.zeros(leaves.listed.size, np.bool_)
-    grid[np.flatnonzero(leaves.listed)[::3]] = True
-    mask = leaves.pack(grid.reshape(leaves.listed.shape))
-    assert len(mask) == leaves.mask_bytes == (count + 7) // 8
-    assert (leaves.unpack(mask).reshape(-1) == grid).all()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Trees of levels as a topology: what a job says of them, and which nodes are in one."""
+
+from collections.abc import Mapping
+
+from berth.core.topologies.blocks.demand import LEVELS, Blocks
+from berth.core.topologies.blocks.request import BLOCK_BYTES_A_POD, of_part
+from berth.core.topologies.levels.model import (
+    AFFINITY_CONFIG,
+    LevelError,
+    check_sizes,
+    is_in_tree,
+    levels_of,
+    read_sizes,
+)
+from berth.core.topologies.port import Asked, Topology
+from berth.products.model import Form
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Demand
+from berth.schemas.refusal import NodeReason, Refusal
+
+
+class Levels(Topology):
+    """Groups of several levels."""
+
+    name = LEVELS
+    keys = (AFFINITY_CONFIG,)
+    record_bytes_a_pod = BLOCK_BYTES_A_POD
+
+    def demand(
+        self,
+        asked: Asked,
+        form: Form,
+        settings: Settings,  # noqa: ARG002  # the port has it
+    ) -> Demand | Refusal | None:
+        """Groups of several levels. All pods with chips are alike, and each uses a whole node (decision D-11)."""
+        if form.variant != LEVELS:
+            return None
+        request = asked.request
+        chips = next(task.chips for task in request.tasks if task.chips)
+        for index, task in enumerate(request.tasks):
+            if task.chips > form.chips_max or task.chips not in {0, chips}:
+                most = f"1 to {form.chips_max}" if chips > form.chips_max else f"{chips}"
+                wanted = f"{most}, the chips of a node, in every pod with chips: each fills a node"
+                field = f"tasks[{index}].chips"
+                return of_part(
+                    asked, Refusal(code="invalid-request", field=field, value=str(task.chips), expected=wanted)
+                )
+        try:
+            sizes = read_sizes(request.annotations.get(AFFINITY_CONFIG, ""))
+            check_sizes(sizes, asked.chip_pods)
+        except LevelError as error:
+            field = error.field if error.field.startswith(AFFINITY_CONFIG) else AFFINITY_CONFIG
+            value, field = error.value.strip("'"), f"annotations.{field}"
+            return of_part(asked, Refusal(code="invalid-argument", field=field, value=value, expected=error.expected))
+        groups = Blocks(variant=LEVELS, size=sizes[0], number=asked.chip_pods // sizes[0], levels=sizes)
+        return groups.demand(gang_pods=asked.gang_pods)
+
+    def class_reason(self, demand: Demand, labels: Mapping[str, str], settings: Settings) -> NodeReason:
+        """A node whose labels name no group at some level has none."""
+        found = is_in_tree(levels_of(settings.resource_levels), dict(labels), len(demand.sizes))
+        return NodeReason.FITS if found else NodeReason.NO_LEVEL

@@ -1,0 +1,83 @@
+"""What is asked of a topology. Each answers for itself in a folder of its own; ``registry`` has them all."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_table import NodeTable
+from berth.products.model import Form
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Demand
+from berth.schemas.refusal import NodeReason, Refusal
+
+
+class Asked(NamedTuple):
+    """A job request, and what it says of its gang.
+
+    Attributes:
+        request: The request.
+        chip_pods: Its pods with chips.
+        gang_pods: Pods with chips of the whole gang, of which the request may be a part.
+        minimum: Pods that start together, by annotation; None without one.
+    """
+
+    request: JobRequest
+    chip_pods: int
+    gang_pods: int
+    minimum: int | None
+
+
+class Places:
+    """Places of the rows of a table, and of its copies with the same topology. By default each row has one."""
+
+    def lost(self, table: NodeTable, demand: Demand) -> Fits | None:  # noqa: ARG002  # topologies have it
+        """Rows without a place, shape (rows,); None if the demand needs none."""
+        return None
+
+    def has(self, table: NodeTable, demand: Demand, row: int) -> bool:  # noqa: ARG002  # topologies have it
+        """Whether one row has a place; as :meth:`lost`."""
+        return True
+
+
+class Topology:
+    """A topology. What one does not define has a neutral answer.
+
+    Attributes:
+        name: Name in demands.
+        keys: Labels and annotations of a job that it reads.
+        label_values: Labels with a fixed set of values; with any other value a job is invalid.
+        record_bytes_a_pod: Bytes of a record that each planned pod takes, in the usual case.
+    """
+
+    name: str
+    keys: tuple[str, ...] = ()
+    label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    record_bytes_a_pod: int = 0
+
+    def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
+        """Refusal of a job before its product form is chosen."""
+        return None
+
+    def demand(
+        self,
+        asked: Asked,  # noqa: ARG002  # topologies have it
+        form: Form,  # noqa: ARG002  # as above
+        settings: Settings,  # noqa: ARG002  # as above
+    ) -> Demand | Refusal | None:
+        """What the pods with chips of a job demand, or its refusal; None if they demand nothing of this topology."""
+        return None
+
+    def places(self) -> Places:
+        """Places of the rows of a table."""
+        return Places()
+
+    def class_reason(
+        self,
+        demand: Demand,  # noqa: ARG002  # topologies have it
+        labels: Mapping[str, str],  # noqa: ARG002  # as above
+        settings: Settings,  # noqa: ARG002  # as above
+    ) -> NodeReason:
+        """Why no node with some labels takes a pod."""
+        return NodeReason.FITS

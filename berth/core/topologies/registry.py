@@ -1,0 +1,14 @@
+"""All topologies, in the order in which a job is asked for its demand: the first one counts."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from berth.core.topologies.levels.topology import Levels
+from berth.core.topologies.port import Topology
+from berth.core.topologies.racks.topology import Racks
+from berth.core.topologies.superpods.topology import Superpods
+from berth.core.topologies.switches.topology import Switches
+
+TOPOLOGIES: Final[tuple[Topology, ...]] = (Switches(), Superpods(), Racks(), Levels())
+BY_NAME: Final[Mapping[str, Topology]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})

@@ -1,0 +1,22 @@
+"""What a gang demands of leaf switches, as the demand in its shapes states it."""
+
+from typing import Final
+
+from berth.schemas.offers import Demand
+
+SWITCHES: Final = "switches"
+
+
+def leaf_demand(label: str, *, gang_pods: int) -> Demand:
+    """Demand of a gang with switch affinity.
+
+    Args:
+        label: Value of its label ``tor-affinity``.
+        gang_pods: Pods with chips of the whole gang.
+    """
+    return Demand(SWITCHES, policy=label, uses_network=gang_pods > 1)
+
+
+def is_by_leaf(demand: Demand | None) -> bool:
+    """Whether pods with this demand are placed below leaf switches."""
+    return demand is not None and demand.topology == SWITCHES
