@@ -6,7 +6,7 @@ A round has an ordered tuple of rules; without any, each gang gets what it finds
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -62,7 +62,7 @@ class RuleRound:
         admits_again: :meth:`admit` is also asked about gangs of a class that was refused in this round.
     """
 
-    lane: str = "all"
+    lane: Literal["all", "chips", "plain"] = "all"
     admits_again: bool = False
 
     def admit(self, entry: Entry) -> Refusal | None:  # noqa: ARG002  # the rules that define it use it; so below

@@ -14,6 +14,7 @@ from berth.core.scheduling.rules.registry import register, rules_of
 from berth.core.scheduling.turn import MissingShards
 from berth.core.simulation.simulator import SimulationPlan
 from berth.core.state.ledger import GangRecord
+from berth.runtime.recording import anonymise_file
 from berth.schemas import recording
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
@@ -219,10 +220,12 @@ def test_a_recording_is_replayed_and_explained_with_the_rule(
 ) -> None:
     _, timeline, entries = run_of(limited(policy))
     assert times_s(timeline) == {"j0": (0, 10), "j1": (0, 10), "j2": (10, 20), "j3": (10, 20), "big": (20, 30)}
-    file, some = tmp_path / "all.rec", tmp_path / "some.rec"
+    file, nameless, some = (tmp_path / name for name in ("all.rec", "nameless.rec", "some.rec"))
     file.write_bytes(file_of(entries))
-    assert call(["replay", str(file)]) == 0
-    assert "every decision is the recorded one" in capsys.readouterr().out
+    anonymise_file(file, nameless)
+    for one in (file, nameless):
+        assert call(["replay", str(one)]) == 0
+        assert "every decision is the recorded one" in capsys.readouterr().out
     assert call(["what-if", str(file), "--set", "queue_policy=easy"]) == 0
     capsys.readouterr()
     first = next(index for index, one in enumerate(entries) if not one.subject and one.sequence == 2)
