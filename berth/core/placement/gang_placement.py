@@ -196,7 +196,7 @@ class PlacementRound:
         else:
             found = self._find(gang, missing)
         if isinstance(found, NotPlaced):
-            if found.refusal.code == RESERVED:
+            if found.refusal.rule:
                 self._refuse_by_rule(entry, rules, found.refusal)
             else:
                 of_class.refused = found
