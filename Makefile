@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz hostile sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page test-clients kube-assets page-assets client-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz hostile sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 JOBS ?= $(shell expr $$(nproc) + 1)
 IN_PARALLEL = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # The programs in Go that tests start collect their garbage less often: that is a tenth of what they compute.
-quick test property test-kube test-controllers test-one test-page: export GOGC = 400
+quick test property test-kube test-controllers test-one test-page test-clients: export GOGC = 400
 # COSTS names a file to which each test adds what it took.
 PYTEST = $(BIN)/pytest $(addprefix --costs=,$(COSTS)) $(addprefix --cells ,$(CELLS))
 
@@ -50,6 +50,7 @@ quick: lint ## Lint, and run the tests that most changes need; FILES="..." runs 
 test: setup ## Run all tests that need no Kubernetes and no browser, JOBS at once, or those of the files in TESTS
 	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"
 	@echo "tests/page is left out: make test-page runs it in a real browser"
+	@echo "tests/clients is left out: make test-clients runs it with generators of clients"
 	@$(PYTEST) $(IN_PARALLEL) $(TESTS)
 
 property: setup ## Run the property tests with many more examples than make test
@@ -68,6 +69,12 @@ test-one: setup ## Run some tests of whole cells with all services in one proces
 
 test-page: setup page-assets ## Run the tests of the page in Chromium, which is installed where it is missing
 	@$(PYTEST) tests/page
+
+test-clients: setup client-assets ## Run the tests of generated clients; needs Node.js
+	@$(PYTEST) tests/clients
+
+client-assets: ## Install generators and checkers of clients into a cache outside this tree
+	@tests/clients/assets.sh
 
 page-assets: ## Install Chromium and axe-core for the tests of the page
 	@tests/page/assets.sh

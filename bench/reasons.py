@@ -22,7 +22,7 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, NodeHealth, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import RELEASE, Epoch
+from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import Subjects
@@ -110,7 +110,7 @@ class _Cell:
             domain = f"domain-{start:05}"
             self._fact(_SUBJECTS.fact_node(domain), pack_nodes(domain, nodes, at_ms=self._at_ms))
         fold = self._state.fold
-        epoch = Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", RELEASE)
+        epoch = Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", Settings())
         self._scheduler.begin(self._state.apply_record(fold.head + 1, self._state.fold.encoded(epoch)).changes)
         for _ in range(size.nodes):
             self._job(1, cpu_milli=1000)

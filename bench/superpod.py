@@ -16,6 +16,7 @@ from bench.switch import Decision
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
+from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
 from berth.core.requests.gangs import Gang, gang_of
@@ -120,7 +121,7 @@ def decisions(state: State, case: Case) -> Iterator[Decision]:
         if fits is None or verdict.placement is None or verdict.placement.pods() != case.replicas:
             raise RuntimeError(f"{case}: the gang was not placed: {verdict.refusal}")
         begin = time.perf_counter()
-        found = BlockRound(scorer, state.blocks).plan(gang, fits, {})
+        found = BlockRound(RoundNodes(scorer), state.blocks).plan(gang, fits)
         names = [state.table.names[at] for at in found.rows] if isinstance(found, BlockAnswer) else []
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():

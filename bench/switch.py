@@ -13,6 +13,7 @@ from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
+from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.switch_placement import LeafRound
 from berth.core.requests.gangs import Gang, gang_of
@@ -121,7 +122,7 @@ def decisions(case: Case) -> Iterator[Decision]:
         if fits is None or verdict.placement is None or verdict.placement.pods() != case.replicas:
             raise RuntimeError(f"{case}: the gang was not placed: {verdict.refusal}")
         begin = time.perf_counter()
-        leaf_round = LeafRound(scorer, state.leaves, state.leaf_occupancy)
+        leaf_round = LeafRound(RoundNodes(scorer), state.leaves, state.leaf_occupancy)
         found = leaf_round.plan(gang, leaf_round.places_of(fits))
         names = [state.table.names[at] for at in leaf_round.rows_of(found.cells)] if isinstance(found, Plan) else []
         planned_ms = (time.perf_counter() - begin) * 1000

@@ -15,7 +15,10 @@ from berth.schemas.units import Sequence, UnixMs
 
 
 class Settings(Part, frozen=True):
-    """Settings that decisions depend on. A change starts a new epoch."""
+    """Settings that decisions depend on. A change starts a new epoch.
+
+    The defaults are in force without configuration, and wherever no cell is known yet.
+    """
 
     reference_parity: bool = False
     """Every documented decision follows the reference implementation."""
@@ -60,7 +63,7 @@ class Settings(Part, frozen=True):
     """Assumed run time of a gang that declares none, before a similar gang has run."""
     grace_over_ms: int = 900_000
     """How long pods of a graceful recovery may take to end; those that are still there then are deleted at once."""
-    plan_before_delete: bool = False
+    plan_before_delete: bool = True
     """Pods that are not faulty are deleted only when there is a place for them. Off under ``reference_parity``."""
     fault_wait_ms: int = 60_000
     """How long sub-healthy and drained pods, and jobs without a healthy pod, wait for places, under
@@ -79,10 +82,10 @@ class Settings(Part, frozen=True):
     """If more jobs than these would restart for faults of one kind that sources report of nodes, and they are more than
     so many percent of the running jobs, each of them waits until a second source reports it or a person approves it
     (``ApprovalSeen``)."""
-    hold_places_ms: int = 0
+    hold_places_ms: int = 60_000
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0: they are free at once. 0
     under ``reference_parity``."""
-    fault_settle_ms: int = 0
+    fault_settle_ms: int = 200
     """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
     that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
     ``reference_parity``."""
@@ -90,15 +93,6 @@ class Settings(Part, frozen=True):
     """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
     waiting_pods_max: int = 1_000_000
     """Most pods of jobs that wait in one namespace, and of one program."""
-
-
-RELEASE: Final = Settings(
-    plan_before_delete=True,
-    hold_places_ms=60_000,
-    fault_settle_ms=200,
-)
-"""Settings of this release without configuration. They are in force wherever no cell is known yet; the defaults of
-:class:`Settings` are those of records that do not have the field."""
 
 
 class Epoch(Message, frozen=True):
@@ -299,7 +293,6 @@ def facts_known(data: bytes) -> int:
 
 
 __all__ = [
-    "RELEASE",
     "Adoption",
     "Correction",
     "Epoch",

@@ -31,55 +31,38 @@ class Share(Part, frozen=True):
     """fixed-share, elastic or best-effort."""
 
 
-class SwitchPart(Part, frozen=True):
-    """Leaf switches of a gang with switch affinity.
+class Groups(Part, frozen=True):
+    """Groups of a topology in which the planned pods of a gang are, such as leaf switches or SuperPoDs.
 
-    Columns have one entry per rank: ``leaf_index`` ``<u2`` into ``leaves`` plus one, 0 for a rank that was not placed
-    by leaf; ``states`` ``<u1``, the state of the leaf of the rank: ``isSharedTor`` (0 free, 1 shared, 2 exclusive) plus
-    4 times ``isHealthy`` (0 healthy, 1 not). An adopted gang has no leaves; its states are those of its annotations.
+    Columns are empty or have one entry per rank: ``name_index`` and ``part_index`` ``<u2`` plus one into ``names`` and
+    ``parts``, 0 for a rank in none; ``states`` ``<u1``. The topology says what they mean.
     """
 
-    tor_affinity: str
-    """Value of the label: ``normal-schema`` or ``large-model-schema``."""
-    pods: int
-    """Pods with chips of the whole gang; fewer than 4 make a foundation-model job a padding job."""
+    topology: str
+    """``switches``, ``superpods``, ``racks`` or ``levels``."""
     policy: str = ""
-    """``1.0``, ``2.0`` or ``single-layer``; empty when adopted."""
-    rule: str = ""
-    """Rule that chose the leaves, such as ``best-fit``."""
-    leaves: list[str] = []
-    """Leaves in the order of the plan."""
-    leaf_index: bytes = b""
+    """Switches: ``1.0``, ``2.0`` or ``single-layer``. Otherwise the variant: ``a3``, ``850``, ``rack`` or ``levels``.
+    Empty when adopted."""
+    label: str = ""
+    """Switches: value of the label ``tor-affinity``. SuperPoDs and racks: that of ``inferserviceid``. Empty without."""
+    size: int = 0
+    """Switches: pods with chips of the whole gang; fewer than 4 make a foundation-model job a padding job. Otherwise
+    the nodes of a block."""
+    names: list[str] = []
+    """Leaf switches, physical SuperPoDs, or groups of the lowest level, in the order of the plan."""
+    name_index: bytes = b""
+    parts: list[int] = []
+    """Ids of the logical SuperPoDs (blocks), ascending; none below switches."""
+    rules: list[str] = []
+    """Rule that chose the nodes of each block, parallel to ``parts``; switches: the rule that chose the leaves."""
+    part_index: bytes = b""
     states: bytes = b""
+    """Switches: state of the leaf of each rank: ``isSharedTor`` (0 free, 1 shared, 2 exclusive) plus 4 times
+    ``isHealthy`` (0 healthy, 1 not). Those of an adopted gang are those of its annotations."""
     annotated: bool = False
-    """The states are written to the pods as annotations."""
+    """They are written to the pods as annotations."""
     warning: str = ""
     """Why the policy does not support the job, in one sentence; empty when it does."""
-
-
-class BlockPart(Part, frozen=True):
-    """Logical SuperPoDs (blocks) of a gang with SuperPoD affinity, and the physical ones that hold them.
-
-    Columns have one entry per rank: ``block_index`` and ``superpod_index`` ``<u2`` plus one into ``blocks`` and
-    ``superpods``, 0 for a rank that belongs to no block.
-    """
-
-    variant: str
-    """``a3``, ``850``, ``rack``, ``levels``, ``service`` or ``mindie``."""
-    size: int
-    """Nodes of a block."""
-    blocks: list[int] = []
-    """Ids of the blocks, ascending."""
-    phases: list[str] = []
-    """Rule that chose the nodes of each block, parallel to ``blocks``."""
-    superpods: list[str] = []
-    """Physical SuperPoDs, or groups of the lowest level, in the order of the plan."""
-    block_index: bytes = b""
-    superpod_index: bytes = b""
-    annotated: bool = False
-    """Pods carry the annotations ``super-pod-id`` and ``super-pod-rank``."""
-    service: str = ""
-    """Label ``inferserviceid``; empty without."""
 
 
 class ClaimVolume(Part, frozen=True):
@@ -117,10 +100,8 @@ class Placement(Part, frozen=True):
     chips: bytes
     resource: str = ""
     share: Share | None = None
-    switch: SwitchPart | None = None
-    """For gangs with switch affinity."""
-    block: BlockPart | None = None
-    """For gangs with SuperPoD affinity."""
+    groups: list[Groups] = []
+    """Of each topology by which its pods are placed, or in which they were adopted; each at most once."""
     claims: list[ClaimVolume] = []
     """Claims that have to be bound before the pods are, in the order of ranks, each once."""
 
@@ -141,10 +122,10 @@ class Placement(Part, frozen=True):
         self._check_runs(rows)
         if self.share is not None:
             _check_share(self.share)
-        if self.switch is not None:
-            _check_switch(self.switch, rows)
-        if self.block is not None:
-            _check_block(self.block, rows)
+        for number, part in enumerate(self.groups):
+            _check_groups(f"groups[{number}]", part, rows)
+            if any(other.topology == part.topology for other in self.groups[:number]):
+                raise ValueError(f"groups[{number}].topology: {part.topology!r} is there twice")
         for number, claim in enumerate(self.claims):
             if not 0 <= claim.rank < rows:
                 raise ValueError(f"claims[{number}].rank: {claim.rank}, the placement has {rows} ranks")
@@ -197,8 +178,7 @@ def placement_of(
     *,
     resource: str,
     share: Share | None = None,
-    switch: SwitchPart | None = None,
-    block: BlockPart | None = None,
+    groups: list[Groups] | None = None,
     claims: list[ClaimVolume] | None = None,
 ) -> Placement:
     """Columns of a placement given rank by rank.
@@ -209,8 +189,7 @@ def placement_of(
         runs: Equal pods in rank order; their pod counts add up to ``len(names)``.
         resource: Resource name of the chips.
         share: Quota of each pod, for soft share.
-        switch: Its leaf switches.
-        block: Its SuperPoDs.
+        groups: Its groups of topologies; None for none.
         claims: Claims to be bound first, with their volumes; None for none.
 
     Raises:
@@ -229,8 +208,7 @@ def placement_of(
         chips=b"".join(map(bytes, chips)),
         resource=resource,
         share=share,
-        switch=switch,
-        block=block,
+        groups=groups or [],
         claims=claims or [],
     )
 
@@ -249,21 +227,16 @@ def _check_share(share: Share) -> None:
         )
 
 
-def _check_switch(part: SwitchPart, rows: int) -> None:
-    _check_index("switch.leaf_index", part.leaf_index, rows, len(part.leaves))
+def _check_groups(field: str, part: Groups, rows: int) -> None:
     if len(part.states) not in {0, rows}:
-        raise ValueError(f"switch.states: {len(part.states)} bytes, {rows} ranks need {rows} or none")
-
-
-def _check_block(part: BlockPart, rows: int) -> None:
-    if len(part.phases) != len(part.blocks):
-        raise ValueError(f"block.phases: {len(part.phases)} for {len(part.blocks)} blocks")
-    if len(part.block_index) != len(part.superpod_index):
-        raise ValueError(
-            f"block.superpod_index: {len(part.superpod_index)} bytes, block_index has {len(part.block_index)}"
-        )
-    _check_index("block.block_index", part.block_index, rows, len(part.blocks))
-    _check_index("block.superpod_index", part.superpod_index, rows, len(part.superpods))
+        raise ValueError(f"{field}.states: {len(part.states)} bytes, {rows} ranks need {rows} or none")
+    if part.parts and len(part.rules) != len(part.parts):
+        raise ValueError(f"{field}.rules: {len(part.rules)} for {len(part.parts)} parts")
+    if part.parts and len(part.part_index) != len(part.name_index):
+        have = f"{len(part.name_index)} bytes, part_index has {len(part.part_index)}"
+        raise ValueError(f"{field}.name_index: {have}")
+    _check_index(f"{field}.name_index", part.name_index, rows, len(part.names))
+    _check_index(f"{field}.part_index", part.part_index, rows, len(part.parts))
 
 
 def _check_index(field: str, column: bytes, rows: int, count: int) -> None:

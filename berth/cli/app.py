@@ -5,13 +5,22 @@ Ctrl-C.
 """
 
 import sys
+from typing import Final
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 
-from berth.cli.commands import COMMANDS, Command
+from berth.cli.commands import COMMANDS, GROUPS, Command
 from berth.cli.output import WRONG_USE, complain, lost_output, progress_console, results
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 from berth.runtime.release import release
+
+_TITLES: Final = {
+    name: group
+    for at, (title, names) in enumerate(GROUPS.items())
+    for group in (Group(title, sort_key=at),)
+    for name in names
+}
+"""The title below which each command is listed."""
 
 
 def call(tokens: list[str]) -> int:
@@ -66,6 +75,7 @@ def _bare() -> App:
         help="Decide on which nodes and chips NPU jobs run, and report the reasons.",
         version=release,
         result_action="return_value",
+        group_commands=Group("Options", sort_key=len(GROUPS)),
         help_format="plaintext",  # what lists commands needs no library for Markdown
     )
 
@@ -73,7 +83,7 @@ def _bare() -> App:
 def _add(app: App, command: Command, *, is_called: bool) -> None:
     if not is_called:
         place = f"berth.cli.{command.place}"
-        app.command(place, name=command.name, help=command.summary.replace("``", ""))
+        app.command(place, name=command.name, help=command.summary.replace("``", ""), group=_TITLES[command.name])
     elif command.parts:
         group = App(name=command.name, help_format="markdown")
         group.default(command.load())

@@ -32,6 +32,15 @@ class Command(NamedTuple):
         return loaded
 
 
+GROUPS: Final = {
+    "Start": ("up", "demo", "completion"),
+    "Jobs": ("submit", "jobs", "wait", "explain", "cancel"),
+    "Cluster": ("status", "nodes", "node", "faults", "switches", "superpods", "queues", "drain", "undrain"),
+    "History and planning": ("log", "usage", "record", "replay", "page", "simulate", "what-if"),
+    "Maintenance": ("backup", "restore", "streams", "dead", "fsck", "repair", "check-config"),
+    "Access": ("keys", "token"),
+}
+"""Titles of the list of commands, and the commands below each."""
 COMMANDS: Final = (
     Command(
         "status",
@@ -67,7 +76,7 @@ COMMANDS: Final = (
     Command(
         "nodes",
         "cluster.nodes:nodes",
-        "List nodes with their chips drawn, by ring, pair, mesh or card.",
+        "List nodes with their chips drawn, or of a large cell how full its products, leaf switches and SuperPoDs are.",
         (
             Command("break", "cluster.faults:break_node", "Break a part of a simulated node."),
             Command(
@@ -78,9 +87,14 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        "node",
+        "cluster.node:node",
+        "Show a node: its chips, the jobs there, faults and since when, free cpu and memory, and labels.",
+    ),
+    Command(
         "faults",
-        "cluster.fault_list:faults",
-        "List faults of nodes and chips, the jobs and ranks that they affect, and jobs that recover from them.",
+        "cluster.fault_groups:faults",
+        "List faults of nodes and chips in groups, since when, the jobs and ranks there, and jobs that recover.",
         (
             Command(
                 "approve",
@@ -111,6 +125,23 @@ COMMANDS: Final = (
         " there.",
     ),
     Command(
+        "queues",
+        "queues.show:show_queues",
+        "Show queues of a file as a tree: state, entitlement, limit, what is kept free, and who may use them.",
+        (
+            Command(
+                "show",
+                "queues.show:show_queues",
+                "Show queues of a file as a tree: state, entitlement, limit, what is kept free, and who may use them.",
+            ),
+            Command(
+                "check",
+                "queues.check:check_queues",
+                "Check queues of a file: what is wrong with them, and which a namespace may use. Nothing is changed.",
+            ),
+        ),
+    ),
+    Command(
         "explain",
         "jobs.explain:explain_job",
         "Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.",
@@ -122,8 +153,13 @@ COMMANDS: Final = (
     ),
     Command(
         "log",
-        "recordings.record:log",
-        "Print the facts and decisions of a recording, or of a live cell as they arrive.",
+        "recordings.log:log",
+        "Print the facts and decisions of a recording, or of a live cell: of the last hour, or as they arrive.",
+    ),
+    Command(
+        "usage",
+        "cluster.usage:usage",
+        "Add up chip-hours from the ledger: used, idle, and lost to faults and evictions.",
     ),
     Command(
         "replay",

@@ -32,6 +32,9 @@ _HELP_WIDTH: Final = 160
 """Cells of a line of a help page without a terminal."""
 _LEGEND_GAP: Final = " " * 3
 _NODES_SHOWN: Final = 3
+_NEAR: Final = 0.5
+"""Similarity of names from which on they are near."""
+_NEAR_MAX: Final = 3
 _SECOND_MS: Final = 1000
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -153,11 +156,6 @@ def warn(lines: Iterable[str]) -> None:
         _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {line}")])
 
 
-def shows_unicode() -> bool:
-    """Whether stdout takes the characters of drawings."""
-    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-
-
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on a terminal that something takes time; nothing is shown elsewhere."""
@@ -174,13 +172,25 @@ def _print_wrapped(console: "Console", line: Styled) -> None:
 
 
 def _print_lines(console: "Console", lines: Iterable["Text"]) -> None:
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    from rich.text import Text  # noqa: PLC0415  # as above
+
+    found = list(lines)
+    if not console.file.isatty():
+        console.file.write("".join(f"{line.plain}\n" for line in found))
+    elif found:
+        console.print(Text("\n").join(found), soft_wrap=True)  # a call for each line takes several times as long
 
 
 def moment(at_ms: int) -> str:
     """A time in UTC."""
     return f"{datetime.fromtimestamp(at_ms / _SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}.{at_ms % _SECOND_MS:03} UTC"
+
+
+def clock_time(at_ms: int, now_ms: int) -> str:
+    """A time in UTC to the minute, without the date if that is today."""
+    at = datetime.fromtimestamp(at_ms / _SECOND_MS, UTC)
+    today = datetime.fromtimestamp(now_ms / _SECOND_MS, UTC).date()
+    return f"{at:%H:%M} UTC" if at.date() == today else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def age(since_ms: int, now_ms: int) -> str:
@@ -208,4 +218,16 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
     """Up to three similar names, the most similar first."""
     import difflib  # noqa: PLC0415  # as above
 
-    return difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
+    return difflib.get_close_matches(word, sorted(known), n=3, cutoff=_NEAR)
+
+
+def near_jobs(job: str, known: Iterable[str]) -> list[str]:
+    """Up to three jobs with similar names, as ``namespace/name``: those of the namespace first, then any of the name.
+
+    A namespace that is equal makes no names similar.
+    """
+    namespace, _, name = job.rpartition("/")
+    of_name: dict[str, list[str]] = {}
+    for one in sorted(known, key=lambda other: (other.rpartition("/")[0] != namespace, other)):
+        of_name.setdefault(one.rpartition("/")[2], []).append(one)
+    return [one for near in near_names(name, of_name) for one in of_name[near]][:_NEAR_MAX]

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 import msgspec
 
+from berth.client.cell_lists import CellLists
 from berth.client.errors import ClientError, ConnectionLostError, RequestError, UnavailableError, WaitTimeoutError
 from berth.client.job_events import StoredEvent, events_after
 from berth.runtime.backoff import Backoff
@@ -27,12 +28,17 @@ from berth.schemas.programs.replies import (
     ErrorReply,
     ExplainReply,
     JobState,
-    NodesReply,
-    NodeState,
     StatusReply,
+    SubmitManyReply,
     SubmitReply,
+    SubmitResult,
 )
-from berth.schemas.programs.requests import CancelRequest, ExplainRequest, NodesRequest, StatusRequest
+from berth.schemas.programs.requests import (
+    SUBMIT_MAX,
+    CancelRequest,
+    ExplainRequest,
+    StatusRequest,
+)
 from berth.schemas.programs.shape import Reply
 
 _Answer = TypeVar("_Answer", bound=Reply)
@@ -50,7 +56,7 @@ _UNKNOWN_S: Final = 10.0
 _WITHOUT_PLACE: Final = frozenset({"submitted", "waiting"})
 
 
-class Client:
+class Client(CellLists):
     """A connection to the service for programs of one cell, made by :meth:`connect` and closed by ``async with``.
 
     All methods may raise :class:`RequestError` with the text of the service, :class:`UnavailableError` if no answer
@@ -132,16 +138,33 @@ class Client:
         Raises:
             UnavailableError: No answer in time. Its ``uid`` is that of the request, which may be stored.
         """
-        tree = _tree(job) if isinstance(job, JobFile) else dict(job)
-        metadata = tree.get("metadata", {})
-        key = ""
-        if isinstance(metadata, Mapping):  # of anything else the service says what is wrong
-            key = uid or metadata.get("uid") or new_uid()
-            tree["metadata"] = {**metadata, "uid": key}
+        tree, key = _with_key(job, uid)
         try:
             return await self._ask("submit", {"job": tree}, SubmitReply)
         except UnavailableError as error:
-            raise UnavailableError(str(error), str(key)) from error
+            raise UnavailableError(str(error), key) from error
+
+    async def submit_many(self, jobs: Sequence[JobFile | Mapping[str, Any]]) -> list[SubmitResult]:
+        """Submit jobs, each as :meth:`submit` does, with one request for a hundred of them.
+
+        A job that is refused leaves the others as they are. Jobs without a uid get one, so that a request without an
+        answer is repeated, which never submits twice.
+
+        Args:
+            jobs: Job files.
+
+        Returns:
+            What became of each, in their order.
+
+        Raises:
+            UnavailableError: No answer in time: those before may be stored. Repeat it with jobs that have a uid.
+        """
+        trees = [_with_key(job)[0] for job in jobs]
+        found: list[SubmitResult] = []
+        for first in range(0, len(trees), SUBMIT_MAX):
+            request = {"jobs": trees[first : first + SUBMIT_MAX]}
+            found += (await self._ask("submit-many", request, SubmitManyReply)).results
+        return found
 
     async def cancel(self, name: str, *, namespace: str = "default", uid: str = "", reason: str = "") -> CancelReply:
         """Cancel a job, whether it waits or runs.
@@ -176,21 +199,6 @@ class Client:
         """
         return await self._ask("explain", ExplainRequest(name=name, namespace=namespace, uid=uid), ExplainReply)
 
-    async def nodes(self, names: Sequence[str] = ()) -> list[NodeState]:
-        """Nodes and their chips, by name. Nodes of several replies may be of different moments.
-
-        Args:
-            names: Only these; empty: all.
-        """
-        found: list[NodeState] = []
-        after = ""
-        while True:
-            reply = await self._ask("nodes", NodesRequest(names=list(names), after=after), NodesReply)
-            found += reply.nodes
-            after = reply.next
-            if not after:
-                return found
-
     async def wait(
         self, name: str, goal: Goal, *, namespace: str = "default", uid: str = "", timeout_s: float | None = None
     ) -> JobState:
@@ -221,10 +229,11 @@ class Client:
         namespace: str = "*",
         name: str = "*",
         *,
+        uid: str = "",
         after: int = 0,
         since_ms: int = 0,
     ) -> AsyncGenerator[StoredEvent, None]:
-        """Events of jobs, those that are stored and those to come, in their order and without end.
+        """Events of jobs, those that are stored and those to come, in their order; without end, unless a uid is given.
 
         The service is waited for as long as it takes: events continue after a break of the connection and a restart of
         the service, and each ``id`` comes once, also if the server was killed and has lost events. A program that stops
@@ -234,6 +243,7 @@ class Client:
         Args:
             namespace: Only jobs of this namespace; ``*`` for all, which needs the right to read all.
             name: Only jobs with this name; ``*`` for all.
+            uid: Only events of the job with this uid; they end after the one that is ``final``. Empty: of any job.
             after: Position after which to begin; 0 for the oldest event, at most 7 days old.
             since_ms: Leave out events that were stored before; milliseconds since 1970.
 
@@ -245,6 +255,7 @@ class Client:
             lambda: self._bus.link_changes,
             namespace,
             name,
+            uid=uid,
             after=after,
             since_ms=since_ms,
         )
@@ -342,6 +353,17 @@ class Client:
             if loop.time() + pause_s >= end:
                 raise UnavailableError(f"no answer to {verb} within {self._timeout_s} s: {why}") from why
             await asyncio.sleep(pause_s)
+
+
+def _with_key(job: JobFile | Mapping[str, Any], uid: str = "") -> tuple[dict[str, Any], str]:
+    """JSON of a job with its idempotency key, and the key; empty if it cannot have one."""
+    tree = _tree(job) if isinstance(job, JobFile) else dict(job)
+    metadata = tree.get("metadata", {})
+    if not isinstance(metadata, Mapping):  # the service says what is wrong
+        return tree, ""
+    key = uid or metadata.get("uid") or new_uid()
+    tree["metadata"] = {**metadata, "uid": key}
+    return tree, str(key)
 
 
 def _tree(job: JobFile) -> dict[str, Any]:

@@ -37,9 +37,9 @@ class StoredEvent(NamedTuple):
 
 
 async def events_after(
-    ask: Ask, link_changes: Callable[[], int], namespace: str, name: str, *, after: int, since_ms: int
+    ask: Ask, link_changes: Callable[[], int], namespace: str, name: str, *, uid: str = "", after: int, since_ms: int
 ) -> AsyncGenerator[StoredEvent, None]:
-    """Events in their order, without end, each id once; see :class:`HandedOver`.
+    """Events in their order, each id once, without end unless a uid is given; see :class:`HandedOver`.
 
     Args:
         ask: Asks the service.
@@ -47,6 +47,7 @@ async def events_after(
             for again, as the stream may have lost it.
         namespace: Of the jobs; ``*`` for all.
         name: Of the jobs; ``*`` for all.
+        uid: Only events of this uid, up to the last one; empty: of any.
         after: Position after which to begin; 0 for the oldest event.
         since_ms: Leave out events that were stored before; milliseconds since 1970.
 
@@ -73,8 +74,10 @@ async def events_after(
                 position, event = one.position, one.event
                 if one.stored_ms < since_ms or (known.is_remade and event.at_ms < since_ms):
                     known.pass_by(position)
-                elif known.add(event.id, position):
+                elif known.add(event.id, position) and uid in {"", event.uid}:
                     yield StoredEvent(position, event)
+                    if uid and event.final:
+                        return
             else:
                 position, mark = reply.position, reply.mark
                 known.cover(position)

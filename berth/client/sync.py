@@ -17,7 +17,15 @@ from berth.client.errors import ConnectionLostError
 from berth.client.job_events import StoredEvent
 from berth.runtime.bus.access import Access
 from berth.schemas.programs.job_file import JobFile
-from berth.schemas.programs.replies import CancelReply, ExplainReply, JobState, NodeState, SubmitReply
+from berth.schemas.programs.lists import Drain, FaultGroup, ListedJob, ListedPhase, PlaceUse, UsageReply
+from berth.schemas.programs.replies import (
+    CancelReply,
+    ExplainReply,
+    JobState,
+    NodeState,
+    SubmitReply,
+    SubmitResult,
+)
 
 _Result = TypeVar("_Result")
 _NO_ACCESS: Final = Access()
@@ -96,9 +104,39 @@ class Client:
         """Why a job is where it is, see :meth:`berth.client.Client.explain`."""
         return self._run(self._client.explain(name, namespace=namespace, uid=uid))
 
-    def nodes(self, names: Sequence[str] = ()) -> list[NodeState]:
+    def submit_many(self, jobs: Sequence[JobFile | Mapping[str, Any]]) -> list[SubmitResult]:
+        """Submit jobs, see :meth:`berth.client.Client.submit_many`."""
+        return self._run(self._client.submit_many(jobs))
+
+    def jobs(self, *, namespace: str = "*", phase: ListedPhase = "", queue: str = "") -> list[ListedJob]:
+        """Jobs with their positions in the queue, see :meth:`berth.client.Client.jobs`."""
+        return self._run(self._client.jobs(namespace=namespace, phase=phase, queue=queue))
+
+    def nodes(
+        self, names: Sequence[str] = (), *, product: str = "", leaf: str = "", superpod: str = "", details: bool = False
+    ) -> list[NodeState]:
         """Nodes and their chips, see :meth:`berth.client.Client.nodes`."""
-        return self._run(self._client.nodes(names))
+        return self._run(self._client.nodes(names, product=product, leaf=leaf, superpod=superpod, details=details))
+
+    def usage(self) -> UsageReply:
+        """How full the cell is, see :meth:`berth.client.Client.usage`."""
+        return self._run(self._client.usage())
+
+    def leaves(self, names: Sequence[str] = ()) -> list[PlaceUse]:
+        """How full leaf switches are, see :meth:`berth.client.Client.leaves`."""
+        return self._run(self._client.leaves(names))
+
+    def superpods(self, names: Sequence[str] = ()) -> list[PlaceUse]:
+        """How full SuperPoDs are, see :meth:`berth.client.Client.superpods`."""
+        return self._run(self._client.superpods(names))
+
+    def faults(self) -> list[FaultGroup]:
+        """Faults in groups, see :meth:`berth.client.Client.faults`."""
+        return self._run(self._client.faults())
+
+    def drains(self) -> list[Drain]:
+        """What is drained, see :meth:`berth.client.Client.drains`."""
+        return self._run(self._client.drains())
 
     def wait(
         self, name: str, goal: Goal, *, namespace: str = "default", uid: str = "", timeout_s: float | None = None
@@ -107,23 +145,23 @@ class Client:
         return self._run(self._client.wait(name, goal, namespace=namespace, uid=uid, timeout_s=timeout_s))
 
     def follow(
-        self, namespace: str = "*", name: str = "*", *, after: int = 0, since_ms: int = 0
+        self, namespace: str = "*", name: str = "*", *, uid: str = "", after: int = 0, since_ms: int = 0
     ) -> Iterator[StoredEvent]:
-        """Events of jobs without end, see :meth:`berth.client.Client.follow`. Leave the loop to stop."""
-        events = self._client.follow(namespace, name, after=after, since_ms=since_ms)
+        """Events of jobs, see :meth:`berth.client.Client.follow`. Leave the loop to stop."""
+        events = self._client.follow(namespace, name, uid=uid, after=after, since_ms=since_ms)
         turn = asyncio.Lock()  # after an interruption, the end waits until the last step is over
 
-        async def step() -> StoredEvent:
+        async def step() -> StoredEvent | None:
             async with turn:
-                return await anext(events)
+                return await anext(events, None)
 
         async def end() -> None:
             async with turn:
                 await events.aclose()
 
         try:
-            while True:
-                yield self._run(step())
+            while (event := self._run(step())) is not None:
+                yield event
         finally:
             with contextlib.suppress(ConnectionLostError):  # the end of the client has ended it
                 self._run(end())

@@ -76,6 +76,30 @@ class Differences(msgspec.Struct, frozen=True):
     """storms: how many jobs restart at a time for one cause is limited."""
     held_places: bool = True
     """held-places: healthy places stay held for a job that starts anew."""
+    closed_branches: bool = True
+    """closed-branch: a queue is closed with any queue above it."""
+    orphans_at_root: bool = True
+    """orphans-at-root: a gang of a queue that does not exist is charged to the root."""
+    guarantees_on_nodes: bool = True
+    """guarantees-on-nodes: where any queue has a guarantee, all together get no more than the nodes have."""
+    entitled_by_weight: bool = True
+    """by-weight: queues of which none beside them declares ``deserved`` are entitled to a part by weight."""
+    entitled_within_limits: bool = True
+    """deserved-over-limit: a queue is not entitled to what it may not hold."""
+    limited_by_parent: bool = True
+    """guarantee-over-the-parents-limit: a guarantee raises no limit above that of the parent."""
+    deserved_is_no_limit: bool = True
+    """deserved-is-no-limit: a queue may hold more than its fair share."""
+    floors_within_the_sum: bool = True
+    """floors-within-the-sum: fair shares add up to what there is, guarantees included."""
+    branch_priority: bool = True
+    """priority-of-branch: priorities of queues count where their paths fork."""
+    borrowers_by_weight: bool = True
+    """borrowers-by-weight: queues that borrow are ordered by what they borrow over their weight."""
+    minimum_from_pods: bool = True
+    """minimum-from-pods: a gang that declares no minimum is admitted by the requests of its pods."""
+    counts_what_stays: bool = True
+    """counts-only-what-stays: admission counts what the gang could not displace."""
 
 
 OWN: Final = Differences()

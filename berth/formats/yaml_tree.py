@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +14,9 @@ from berth.formats.utf8 import UTF8_TEXT, is_utf8
 
 TEXT_CHARACTERS_MAX: Final = 16_000_000
 """Longest text that is accepted."""
+MISSING: Final = "missing"
+"""Value of an error about a field that is not there."""
+_STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]|\['([^']*)'\]")
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_CHARACTERS_MAX: Final = 63
 _NAME_CHARACTERS_MAX: Final = 253
@@ -50,7 +53,7 @@ def shown(value: object) -> str:
     """Short text of a value for an error."""
     match value:
         case None:
-            return "missing"
+            return MISSING
         case dict():
             text = "a mapping"
         case list():
@@ -241,6 +244,35 @@ class Tree:
                 f"an RFC 1123 name: at most {_NAME_CHARACTERS_MAX} lower-case letters, digits, inner '-' and '.'"
             )
         return value
+
+
+def without(tree: Tree, path: str) -> Tree | None:
+    """The tree without one of its fields; None if the path is none of a field of a mapping in it.
+
+    Args:
+        tree: A whole document.
+        path: Path of the field, as errors have it.
+    """
+    steps = list(_STEP.finditer(path))
+    if not steps or "".join(step[0] for step in steps) != path:
+        return None
+    keys = [int(step[2]) if step[2] else step[1] or step[3] for step in steps]
+    value = _without(tree.value, keys)
+    return None if value is None else replace(tree, value=value)
+
+
+def _without(value: object, keys: Sequence[str | int]) -> object | None:
+    """A value without a field below it; None if there is no such field."""
+    first, *rest = keys
+    if isinstance(value, dict) and first in value:
+        if not rest:
+            return {key: one for key, one in value.items() if key != first}
+        below = _without(value[first], rest)
+        return None if below is None else value | {first: below}
+    if isinstance(value, list) and isinstance(first, int) and first < len(value) and rest:
+        below = _without(value[first], rest)
+        return None if below is None else [*value[:first], below, *value[first + 1 :]]
+    return None
 
 
 def is_dns_name(name: str) -> bool:

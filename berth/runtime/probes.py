@@ -27,6 +27,8 @@ _REQUEST_S: Final = 10.0
 """Longest time for one request."""
 _HEAD_BYTES_MAX: Final = 16_384
 """Most bytes of a request."""
+_OPEN_MAX: Final = 64
+"""Most open connections. The oldest is ended for one more: whoever asks at once is answered, whatever others do."""
 
 
 class Link(Protocol):
@@ -195,7 +197,8 @@ class _Server:
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        """The oldest first."""
 
     async def start(self, host: str, port: int) -> None:
         self._server = await asyncio.start_server(self._serve, host, port, limit=_HEAD_BYTES_MAX)
@@ -207,22 +210,25 @@ class _Server:
         if self._answering:
             _, late = await asyncio.wait(self._answering, timeout=_GOODBYE_S)
             for task in late:
-                task.cancel()
+                self._answering[task].transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._answering[task] = writer
+            task.add_done_callback(self._answering.pop)
+            if len(self._answering) > _OPEN_MAX:
+                next(iter(self._answering.values())).transport.abort()
         try:
             async with asyncio.timeout(_REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head))
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
             return  # the client went away, is too slow, or does not speak HTTP
         finally:
-            writer.close()
+            writer.transport.abort()  # a client that takes nothing would keep it open otherwise
 
     def _answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")

@@ -25,7 +25,7 @@ from berth.runtime.release import release
 from berth.runtime.stored_snapshots import read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.chain import ChainReader, position_of
-from berth.schemas.ledger import RELEASE
+from berth.schemas.ledger import Settings
 from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
 from berth.schemas.status import SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -182,7 +182,7 @@ def head_of(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
         release=release(),
         cell=bus.subjects.cell,
         made_at_ms=clock.now_ms(),
-        settings=dump.settings if dump is not None else RELEASE,
+        settings=dump.settings if dump is not None else Settings(),
         start=start,
     )
 

@@ -4,18 +4,31 @@ from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
 from berth.schemas.page.view import Change, View
+from berth.schemas.programs.documents import components_of
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.programs.job_file import JobFile
+from berth.schemas.programs.lists import (
+    DrainsReply,
+    DrainsRequest,
+    FaultsReply,
+    FaultsRequest,
+    JobsReply,
+    JobsRequest,
+    PlacesReply,
+    PlacesRequest,
+    UsageReply,
+)
 from berth.schemas.programs.replies import (
     CancelReply,
     ExplainReply,
     JobState,
     NodesReply,
     RightsReply,
+    SubmitManyReply,
     SubmitReply,
 )
-from berth.schemas.programs.requests import NODES_MAX
-from berth.schemas.programs.shape import Shape
+from berth.schemas.programs.requests import NodesRequest, SubmitManyRequest
+from berth.schemas.programs.shape import Request, Shape
 
 Role = Literal["public", "none", "read", "read-all", "submit"]
 """``public``: no token; ``none``: any token; ``read``, ``submit``: a grant of ``api`` in the namespace of the path or
@@ -57,6 +70,7 @@ class Endpoint(NamedTuple):
         body: Type of the body of the request; None for none.
         errors: Statuses of errors beside those of every endpoint with its role.
         loose: JSON type of the answer where it has no type here.
+        tag: What it is about; empty: the page alone uses it, and it is not in the document.
     """
 
     method: Method
@@ -71,6 +85,19 @@ class Endpoint(NamedTuple):
     body: type[Shape] | None = None
     errors: tuple[HTTPStatus, ...] = ()
     loose: str = "object"
+    tag: str = "jobs"
+
+
+def fields_of(kind: type[Request]) -> tuple[Field, ...]:
+    """Fields of the query that stands for a request."""
+    _, components = components_of([kind], "{name}")
+    places = components[kind.__name__]["properties"]
+    return tuple(
+        Field(
+            name, schema.get("description", ""), {key: value for key, value in schema.items() if key != "description"}
+        )
+        for name, schema in places.items()
+    )
 
 
 _JOB: Final = "/api/v1/jobs/{namespace}/{name}"
@@ -95,6 +122,27 @@ ENDPOINTS: Final = (
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         ),
+    ),
+    Endpoint(
+        "post",
+        "/api/v1/jobs/batch",
+        "submitJobs",
+        "submit",
+        "Submit several jobs. They are stored one after another, each as by itself; the answer says for each what became"
+        " of it.",
+        answer=SubmitManyReply,
+        body=SubmitManyRequest,
+        errors=(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/jobs",
+        "listJobs",
+        "read",
+        "Jobs by namespace and name, with their positions in the queue and why they wait. Jobs of namespaces that the"
+        " caller may not read are left out.",
+        answer=JobsReply,
+        query=fields_of(JobsRequest),
     ),
     Endpoint(
         "get",
@@ -138,7 +186,10 @@ ENDPOINTS: Final = (
         media=EVENTS,
         query=(
             Field("after", "Position after which to begin; 0 for the oldest event.", {"type": "integer", "minimum": 0}),
-            Field("follow", "`false`: end after the stored events.", {"type": "boolean", "default": True}),
+            Field(
+                "uid", "Only events of the job with this uid; the stream ends after the last one, with `over`.", _TEXT
+            ),
+            Field("follow", "`false`: end after the stored events. Default: `true`.", {"type": "boolean"}),
         ),
         errors=(HTTPStatus.BAD_REQUEST, HTTPStatus.GONE),
     ),
@@ -149,16 +200,57 @@ ENDPOINTS: Final = (
         "read",
         "Nodes and their chips, by name.",
         answer=NodesReply,
-        query=(
-            Field("names", "Only these nodes, separated by commas; without it all.", {"type": "string"}),
-            Field("after", "Only nodes whose name comes after this one: `next` of the answer before.", _TEXT),
-            Field(
-                "limit",
-                "Most nodes in the answer.",
-                {"type": "integer", "minimum": 1, "maximum": NODES_MAX, "default": NODES_MAX},
-            ),
-        ),
-        errors=(HTTPStatus.BAD_REQUEST,),
+        query=fields_of(NodesRequest),
+        tag="cell",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/usage",
+        "getUsage",
+        "read",
+        "How full the cell is: chips by what they are for, by product, and jobs and chips by namespace.",
+        answer=UsageReply,
+        tag="cell",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/leaves",
+        "listLeaves",
+        "read",
+        "How full leaf switches are, by name.",
+        answer=PlacesReply,
+        query=fields_of(PlacesRequest),
+        tag="cell",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/superpods",
+        "listSuperpods",
+        "read",
+        "How full SuperPoDs are, by name.",
+        answer=PlacesReply,
+        query=fields_of(PlacesRequest),
+        tag="cell",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/faults",
+        "listFaults",
+        "read",
+        "Faults of nodes and chips in groups, since when, and the jobs there.",
+        answer=FaultsReply,
+        query=fields_of(FaultsRequest),
+        tag="cell",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/drains",
+        "listDrains",
+        "read",
+        "What is drained or will be, and the jobs there.",
+        answer=DrainsReply,
+        query=fields_of(DrainsRequest),
+        tag="cell",
     ),
     Endpoint(
         "get",
@@ -168,6 +260,7 @@ ENDPOINTS: Final = (
         "The whole picture of the cell: nodes with their chips, jobs, the queue, faults. Jobs of namespaces that the"
         " caller may not read are left out, their chips are shown as held.",
         answer=View,
+        tag="",
     ),
     Endpoint(
         "get",
@@ -178,8 +271,16 @@ ENDPOINTS: Final = (
         " `/api/v1/view`, then `change` for each change, and `view` again when the layout of the cell changes.",
         answer=Change,
         media=EVENTS,
+        tag="",
     ),
-    Endpoint("get", "/api/v1/cell", "cellStatus", "read", "Status of the cell, as `berth status --json` prints it."),
+    Endpoint(
+        "get",
+        "/api/v1/cell",
+        "cellStatus",
+        "read",
+        "Status of the cell, as `berth status --json` prints it.",
+        tag="operators",
+    ),
     Endpoint(
         "get",
         "/api/v1/dead",
@@ -187,10 +288,21 @@ ENDPOINTS: Final = (
         "read-all",
         "Dead letters that are open, the newest first, as `berth dead list --json` prints them.",
         loose="array",
+        tag="operators",
     ),
-    Endpoint("get", "/api/v1/me", "me", "none", "Identity of the caller, and what it may do.", answer=RightsReply),
-    Endpoint("get", "/api/v1/openapi.json", "openapi", "public", "This document."),
-    Endpoint("get", "/", "page", "public", "The page, for browsers.", media=HTML, errors=(HTTPStatus.NOT_FOUND,)),
+    Endpoint(
+        "get",
+        "/api/v1/me",
+        "me",
+        "none",
+        "Identity of the caller, and what it may do.",
+        answer=RightsReply,
+        tag="caller",
+    ),
+    Endpoint("get", "/api/v1/openapi.json", "openapi", "public", "This document.", tag="caller"),
+    Endpoint(
+        "get", "/", "page", "public", "The page, for browsers.", media=HTML, errors=(HTTPStatus.NOT_FOUND,), tag=""
+    ),
     Endpoint(
         "get",
         "/assets/{path}",
@@ -199,6 +311,7 @@ ENDPOINTS: Final = (
         "A file of the page.",
         media=ANY,
         errors=(HTTPStatus.NOT_FOUND,),
+        tag="",
     ),
 )
 """All of them. A module of the gateway that adds a route adds its endpoint here."""

@@ -3,12 +3,25 @@
 from typing import Final, Literal, NamedTuple
 
 from berth.schemas.programs.events import EventsReply
+from berth.schemas.programs.lists import (
+    DrainsReply,
+    DrainsRequest,
+    FaultsReply,
+    FaultsRequest,
+    JobsReply,
+    JobsRequest,
+    PlacesReply,
+    PlacesRequest,
+    UsageReply,
+    UsageRequest,
+)
 from berth.schemas.programs.replies import (
     CancelReply,
     ExplainReply,
     NodesReply,
     RightsReply,
     StatusReply,
+    SubmitManyReply,
     SubmitReply,
 )
 from berth.schemas.programs.requests import (
@@ -18,6 +31,7 @@ from berth.schemas.programs.requests import (
     NodesRequest,
     RightsRequest,
     StatusRequest,
+    SubmitManyRequest,
     SubmitRequest,
 )
 from berth.schemas.programs.shape import Reply, Request
@@ -35,8 +49,8 @@ class Operation(NamedTuple):
         verb: Its name, and the token after ``berth.<cell>.api.``.
         request: What is sent.
         reply: What comes back, unless it is an error.
-        role: What the caller must be in the namespace; nodes belong to none, so that a role in any is enough,
-            and events of all namespaces to all.
+        role: What the caller must be in the namespace; nodes, faults and the like belong to none, so that a role in
+            any is enough, and events of all namespaces to all. Jobs are listed as far as the caller may read them.
     """
 
     verb: str
@@ -47,10 +61,17 @@ class Operation(NamedTuple):
 
 OPERATIONS: Final = (
     Operation("submit", SubmitRequest, SubmitReply, "submit"),
+    Operation("submit-many", SubmitManyRequest, SubmitManyReply, "submit"),
     Operation("cancel", CancelRequest, CancelReply, "submit"),
     Operation("status", StatusRequest, StatusReply, "read"),
     Operation("explain", ExplainRequest, ExplainReply, "read"),
+    Operation("jobs", JobsRequest, JobsReply, "read"),
     Operation("nodes", NodesRequest, NodesReply, "read"),
+    Operation("usage", UsageRequest, UsageReply, "read"),
+    Operation("leaves", PlacesRequest, PlacesReply, "read"),
+    Operation("superpods", PlacesRequest, PlacesReply, "read"),
+    Operation("faults", FaultsRequest, FaultsReply, "read"),
+    Operation("drains", DrainsRequest, DrainsReply, "read"),
     Operation("events", EventsRequest, EventsReply, "read"),
     Operation("rights", RightsRequest, RightsReply, "none"),
 )

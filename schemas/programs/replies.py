@@ -36,6 +36,33 @@ class SubmitReply(Reply, frozen=True, kw_only=True):
     that of the first request."""
 
 
+class SubmitResult(Shape, frozen=True, kw_only=True):
+    """What became of one of several jobs."""
+
+    ok: bool
+    """The job is stored; else ``error`` and ``code`` say why not, as those of an error reply."""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    sequence: int = 0
+    """Sequence at which the request is stored."""
+    duplicate: bool = False
+    """It was stored before."""
+    error: str = ""
+    code: str = ""
+    retry_after_ms: Whole = 0
+    """After how many milliseconds the same job may be stored; 0 where nobody knows."""
+
+
+class SubmitManyReply(Reply, frozen=True, kw_only=True):
+    """What became of each job. Each stands for itself: those that are not stored leave the others as they are."""
+
+    results: list[SubmitResult]
+    """In the order of the request."""
+    stored: int = 0
+    """How many are stored now or were before."""
+
+
 class CancelReply(Reply, frozen=True, kw_only=True):
     """The cancellation is stored; the job ends as soon as its pods are gone."""
 
@@ -103,7 +130,7 @@ class JobState(Shape, frozen=True, kw_only=True):
     code: str = ""
     """Code of the refusal; empty without."""
     ranks: list[Rank] = []
-    """Place of each pod; empty without a placement."""
+    """Place of each pod; of a job that is over the last ones, as long as its events are kept. Empty without."""
     open_ranks: list[int] = []
     """Ranks that recover and are not at their new places yet."""
     warning: str = ""
@@ -140,6 +167,53 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     """The evidence, as ``berth explain --json`` prints it; null before a decision, or if it is no longer stored."""
 
 
+class JobOnNode(Shape, frozen=True, kw_only=True):
+    """A job on a node."""
+
+    namespace: str
+    name: str
+    uid: str
+    ranks: list[int]
+    """Ascending."""
+    chips: list[int]
+    """Chips that they have there, or that are reserved for them."""
+
+
+class FaultOfNode(Shape, frozen=True, kw_only=True):
+    """A fault of a node or of its chips."""
+
+    kind: str
+    """As in the operation ``faults``."""
+    level: str
+    """Likewise."""
+    chips: list[int] = []
+    """Empty for the whole node."""
+    since_ms: Whole = 0
+    """0 if that was before the service knows."""
+    changed_ms: Whole = 0
+    reason: str = ""
+    """What its source reports."""
+
+
+class NodeDetails(Shape, frozen=True, kw_only=True):
+    """What else is known of a node."""
+
+    rack: str = ""
+    labels: dict[str, str] = {}
+    cpu_milli: int = 0
+    cpu_free_milli: int = 0
+    memory_mib: int = 0
+    memory_free_mib: int = 0
+    unnamed: int = 0
+    """Chips that pods of others have and nobody has named: as many of ``free`` are given to nobody."""
+    jobs: list[JobOnNode] = []
+    """Jobs that Berth has placed there, by namespace and name, as far as the caller may read them."""
+    more_jobs: int = 0
+    """Other jobs there that Berth has placed."""
+    faults: list[FaultOfNode] = []
+    """Of the whole node first."""
+
+
 class NodeState(Shape, frozen=True, kw_only=True):
     """A node. Lists contain chip ids."""
 
@@ -168,6 +242,8 @@ class NodeState(Shape, frozen=True, kw_only=True):
     """Chips that the node itself does not offer."""
     drained_ms: Whole = 0
     """From when on it is drained; 0 if it is not."""
+    details: NodeDetails | UnsetType = UNSET
+    """Only if the request asks for them."""
 
 
 class NodesReply(Reply, frozen=True, kw_only=True):

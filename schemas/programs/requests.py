@@ -8,6 +8,8 @@ from berth.schemas.intake import Name
 from berth.schemas.programs.job_file import JobFile
 from berth.schemas.programs.shape import Request, Text
 
+SUBMIT_MAX: Final = 100
+"""Most jobs in one request."""
 NODES_MAX: Final = 1_000
 """Most nodes in one reply."""
 EVENTS_MAX: Final = 1_000
@@ -24,6 +26,13 @@ class SubmitRequest(Request, frozen=True, kw_only=True):
 
     job: JobFile
     """A job file of Berth as JSON; also a Volcano Job, an AscendJob or a Kubernetes Job with its own fields."""
+
+
+class SubmitManyRequest(Request, frozen=True, kw_only=True):
+    """Submit several jobs. They are stored one after another, each as ``submit`` would store it."""
+
+    jobs: Annotated[list[JobFile], Meta(min_length=1, max_length=SUBMIT_MAX)]
+    """Job files, as of ``submit``."""
 
 
 class CancelRequest(Request, frozen=True, kw_only=True):
@@ -64,6 +73,14 @@ class NodesRequest(Request, frozen=True, kw_only=True):
     """Only nodes whose name comes after this one: ``next`` of the reply before."""
     limit: Annotated[int, Meta(ge=1, le=NODES_MAX)] = NODES_MAX
     """Most nodes in the reply."""
+    product: Text = ""
+    """Only nodes of this product; empty: of any."""
+    leaf: Text = ""
+    """Only nodes below this leaf switch; empty: anywhere."""
+    superpod: Text = ""
+    """Only nodes of this SuperPoD; empty: anywhere."""
+    details: bool = False
+    """Whether nodes have their labels, cpu, memory, jobs and faults."""
 
 
 class EventsRequest(Request, frozen=True, kw_only=True):

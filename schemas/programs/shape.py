@@ -13,8 +13,12 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A JSON object. Fields are added with defaults; none is renamed, removed or given another type."""
 
 
-class Request(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request of a program. A field that this release does not know is refused by its name."""
+class Sent(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An object that programs send. A field that this release does not know is refused by its name."""
+
+
+class Request(Sent, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request of a program."""
 
 
 class Reply(Shape, frozen=True, kw_only=True):

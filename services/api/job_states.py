@@ -1,15 +1,11 @@
-"""Jobs and nodes in the form for programs."""
+"""Jobs in the form for programs."""
 
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from berth.core.chips.picking import ids_of
 from berth.core.explain.refusal_text import within
-from berth.core.state.cell import State
-from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
-from berth.schemas.programs.replies import JobState, NodeState, Rank, RefusedRequest
+from berth.schemas.programs.replies import JobState, Rank, RefusedRequest
 from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.status import JobStatus
 
@@ -57,46 +53,3 @@ def ranks_of(placement: Placement | None) -> list[Rank]:
         return []
     pairs = zip(placement.names(), placement.chips_by_rank(), strict=True)
     return [Rank(rank=rank, node=node, chips=list(chips)) for rank, (node, chips) in enumerate(pairs)]
-
-
-def node_states(state: State, *, names: Sequence[str], after: str) -> Iterator[NodeState]:
-    """Nodes by name.
-
-    Args:
-        state: The cell.
-        names: Only these; empty: all.
-        after: Only names after this one.
-    """
-    table = state.table
-    rows = {table.names[row]: row for row in range(len(table)) if table.present[row]}
-    wanted = (name for name in names if name in rows) if names else rows
-    for name in sorted(set(wanted)):
-        if name > after:
-            yield _node_state(state, rows[name])
-
-
-def _node_state(state: State, row: int) -> NodeState:
-    table = state.table
-    key = table.classes[int(table.node_class[row])]
-    shares = state.shares.nodes.get(row)
-    leaf, superpod, own = int(table.leaf[row]), int(table.superpod[row]), int(table.chips[row])
-    return NodeState(
-        name=table.names[row],
-        product=key.product,
-        resource=key.resource,
-        domain=table.domains[int(table.domain[row])],
-        leaf=table.leaves[leaf] if leaf >= 0 else "",
-        superpod=table.superpods[superpod] if superpod >= 0 else "",
-        level=NodeHealth(int(table.level[row])).name.lower().replace("_", "-"),
-        ready=key.ready,
-        cordoned=key.cordoned,
-        chips=list(ids_of(own)),
-        free=list(ids_of(int(table.free[row]))),
-        used=list(ids_of(int(table.used[row]))),
-        shared=list(ids_of(shares.mask)) if shares is not None else [],
-        releasing=list(ids_of(int(table.releasing[row]))),
-        unhealthy=list(ids_of(int(table.unhealthy[row]) & own)),
-        network_unhealthy=list(ids_of(int(table.network[row]) & own)),
-        withheld=list(ids_of(int(table.withheld[row]) & own)),
-        drained_ms=table.drained_ms.get(row, 0),
-    )

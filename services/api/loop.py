@@ -9,21 +9,25 @@ import msgspec
 from berth.core.events.job_events import JobEvents
 from berth.core.events.job_spans import JobSpan, JobSpans
 from berth.core.events.trace_limit import FIRST_PHASES, TraceLimit
+from berth.core.overview.fault_log import FaultLog
 from berth.core.requests.waiting_jobs import WaitingJobs
 from berth.core.state.cell import JobKey, State
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.feeds import Feeds
+from berth.runtime.feeds import Feed, Feeds
 from berth.runtime.instruments import Instruments
 from berth.runtime.tracing.spans import Spans
 from berth.runtime.waits import any_set, pause
+from berth.schemas.envelope import DecodeError
 from berth.schemas.programs.events import JobEvent
+from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.services.api.config import ApiConfig
 from berth.services.api.event_position import Position, position_at, start_of
 from berth.services.api.event_writer import EventWriter
+from berth.services.api.job_list import JobList
 from berth.services.api.metrics import ApiMetrics
 
 _REACH_S: Final = 10.0
@@ -32,9 +36,12 @@ _MESSAGES_MAX: Final = 2_000
 _SLICE: Final = 4
 """Messages that are applied before requests get a turn: each takes some tenths of a millisecond."""
 
+_NODES: Final = 64
+"""Nodes whose faults are looked at before requests get a turn."""
+
 
 class Loop:
-    """Applies facts and records to a state, and stores the events.
+    """Applies facts and records to a state, and stores the events; keeps the lists of jobs and of faults, too.
 
     Args:
         bus: The cell.
@@ -49,6 +56,8 @@ class Loop:
     ) -> None:
         self.state = State()
         self.waiting = WaitingJobs()
+        self.jobs = JobList()
+        self.faults = FaultLog(self.state)
         self.writer = EventWriter(bus, instruments.metrics, instruments.log, self._send_spans)
         self._bus = bus
         self._clock = clock
@@ -56,6 +65,7 @@ class Loop:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._feeds = Feeds(bus, clock, self.state, instruments.log, void=instruments.metrics.void)
+        self._statuses = Feed(self._feeds.arrived)
         self._source = JobEvents(self.state)
         self._job_spans = JobSpans(self.state)
         self._trace_limit = TraceLimit(config.tracing.jobs_per_s)
@@ -90,7 +100,12 @@ class Loop:
         if not start.is_whole:
             self._log.warning("events before the oldest kept snapshot are lost", facts_seq=self.state.facts_seq)
         self._look_at(self.state.jobs)
+        for stored in await self._bus.read(StreamName.LATEST, filters=(self._bus.subjects.facts("health"),)):
+            self.faults.note_fact(stored.data)
+        self.faults.refresh(0)
+        self._statuses.start(self._bus, StreamName.STATUS, start_seq=1)
         await self._feeds.caught_up()
+        await self._statuses.caught_up()
         while await self._tried(stop):
             pass
         if self._feeds.is_from_latest:
@@ -111,6 +126,7 @@ class Loop:
     async def stop(self) -> None:
         """Stop to follow."""
         await self._feeds.stop()
+        await self._statuses.stop()
 
     async def _tried(self, stop: asyncio.Event) -> bool:
         """Make a step, however often it takes, until ``stop`` is set; returns whether there is more."""
@@ -147,6 +163,10 @@ class Loop:
         self._events = []
         self._ended = {}
         self._untraced.clear()
+        has_more |= self.faults.refresh(self._fact_ms, most=_NODES)
+        for stored in self._statuses.take():
+            self._note_status(stored)
+            await self._counted()
         self._metrics.facts.set(self.state.facts_seq)
         self._metrics.ledger.set(self.state.fold.head)
         await self._note_position()
@@ -208,7 +228,16 @@ class Loop:
         applied, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
         self._look_at(applied.changes.jobs_changed)
         self._fact_seq, self._fact_ms = stored.sequence, stored.at_ms
+        if not applied.error:
+            self.faults.note_fact(stored.data)
+            self.faults.refresh(stored.at_ms, most=_NODES)
         return events  # what cannot be applied is written to DEAD by the dispatcher
+
+    def _note_status(self, stored: Stored) -> None:
+        try:
+            self.jobs.note(stored_status(stored.subject, stored.data))
+        except DecodeError as error:
+            self._log.warning("status does not decode", subject=stored.subject, reason=error.reason)
 
     def _look_at(self, keys: Iterable[JobKey]) -> None:
         """Take note of jobs that may wait, or not wait any more."""

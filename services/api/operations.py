@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,28 +12,29 @@ from berth.core.state.cell import JobKey
 from berth.runtime.bus.fair_queue import FairTurns
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
+from berth.runtime.errors import OversizeError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.logs import LogLimit
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.programs.events import EventsReply
+from berth.schemas.programs.events import EventsReply, JobEvent
 from berth.schemas.programs.operations import OPERATIONS, Operation
 from berth.schemas.programs.replies import (
     CancelReply,
     ErrorReply,
     ExplainReply,
     JobState,
-    NodesReply,
+    Rank,
     RightsReply,
     StatusReply,
+    SubmitManyReply,
     SubmitReply,
+    SubmitResult,
 )
 from berth.schemas.programs.requests import (
     CancelRequest,
     EventsRequest,
     ExplainRequest,
-    NodesRequest,
     RightsRequest,
     StatusRequest,
 )
@@ -43,21 +44,23 @@ from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access, identity_of
 from berth.services.api.event_pages import EventPages
 from berth.services.api.explanations import Explained, Explanations
-from berth.services.api.job_states import SUBMITTED, job_state, node_states, utc_text
+from berth.services.api.job_list import OVER
+from berth.services.api.job_states import SUBMITTED, job_state, utc_text
+from berth.services.api.lists import Lists, Page
 from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.rates import Rates
-from berth.services.api.request_errors import RequestError, decoded, reply_too_large
-from berth.services.api.submission import judge, read_submission, see_unused, uid_of
+from berth.services.api.request_errors import RequestError, decoded, reply_of, reply_too_large
+from berth.services.api.submission import judge, read_submission, read_submissions, see_unused, uid_of
 from berth.services.api.turns import Turns
 
+T = TypeVar("T")
 _WAITS: Final = "events"
 """Operation that may wait for what is to come: how long it takes says nothing of the service."""
-_OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
-_REPLY_BYTES_MAX: Final = 500_000
-"""Longest reply with nodes, if there are several ..."""
-_REPLY_FRAME_BYTES: Final = 600
-"""... and what may surround them: the name after which to go on, and the sequences."""
+_EVENTS_A_TOKEN: Final = 100
+"""Stored events, which are read and given as they are."""
+_JOBS_A_TOKEN: Final = 2
+"""Jobs of one request, beside the objects in it: together they cost what as many requests would."""
 _READ_AT_ONCE_BYTES: Final = 8_192
 """Longest submission that is read between two others: it takes some milliseconds."""
 _WRONG: Final = frozenset({"invalid-request", "too-large"})
@@ -104,12 +107,13 @@ class Operations:
         self._turns = Turns()
         self._reading = FairTurns()
         self._reading_aside = FairTurns()
-        self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply]]] = {
+        self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply | Page]]] = {
+            **Lists(bus, clock, loop, access).steps(),
             "submit": self._submit,
+            "submit-many": self._submit_many,
             "cancel": self._cancel,
             "status": self._status,
             "explain": self._explain,
-            "nodes": self._nodes,
             "events": self._events,
             "rights": self._rights,
         }
@@ -122,7 +126,7 @@ class Operations:
         async def handle(subject: str, data: bytes) -> bytes:
             began_s = self._clock.monotonic_s()
             reply = await self._reply(verb, subject, data)
-            encoded = msgspec.json.encode(reply)
+            encoded = reply.data if isinstance(reply, Page) else msgspec.json.encode(reply)
             limit = self._bus.payload_limit_bytes
             if len(encoded) > limit:
                 reply = reply_too_large(verb, size_bytes=len(encoded), limit_bytes=limit)
@@ -135,20 +139,12 @@ class Operations:
 
         return handle
 
-    async def _reply(self, verb: str, subject: str, data: bytes) -> Reply:
+    async def _reply(self, verb: str, subject: str, data: bytes) -> Reply | Page:
         try:
             identity = identity_of(subject, verb_subject=self._bus.subjects.api(verb))
             return await self._carry_out(verb, identity, data)
-        except RequestError as error:
-            return error.reply()
-        except AmbiguousError as error:
-            text = f"NATS is unavailable ({error.reason}), expected its answer; it may be stored: ask again with the same uid"
-            return ErrorReply(error=text, code="unavailable")
-        except OversizeError as error:
-            size = f"request is {error.size_bytes} bytes, expected at most {error.limit_bytes}"
-            return ErrorReply(error=size, code="too-large")
-        except TransientError as error:
-            return ErrorReply(error=f"NATS is unavailable ({error.reason}), expected its answer", code="unavailable")
+        except (RequestError, OversizeError, TransientError) as error:
+            return reply_of(error)
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
@@ -156,7 +152,7 @@ class Operations:
                 self._log.error("request could not be carried out", subject=subject, count=count, exc_info=error)
             return ErrorReply(error="request is set aside by an error of Berth, expected none", code="internal")
 
-    async def _carry_out(self, verb: str, identity: str, data: bytes) -> Reply:
+    async def _carry_out(self, verb: str, identity: str, data: bytes) -> Reply | Page:
         if not self._access.is_bounded(identity):
             return await self._steps[verb](data, identity)
         self._rates.take(identity, data)
@@ -166,11 +162,44 @@ class Operations:
             if error.code in _WRONG:
                 self._rates.charge_wrong(identity, data)
             raise
-        self._rates.charge(identity, reply)
+        if isinstance(reply, Page):
+            self._rates.charge(identity, reply.tokens)
+        elif isinstance(reply, EventsReply):
+            self._rates.charge(identity, len(reply.events) // _EVENTS_A_TOKEN)
         return reply
 
     async def _submit(self, data: bytes, identity: str) -> SubmitReply:
-        request = await self._read(data, identity)
+        return await self._store(await self._read(read_submission, data, identity), identity)
+
+    async def _submit_many(self, data: bytes, identity: str) -> SubmitManyReply:
+        self._access.check(identity, "submit")
+        results: list[SubmitResult] = []
+        for found in await self._read(read_submissions, data, identity):
+            try:
+                if isinstance(found, RequestError):
+                    raise found
+                stored = await self._store(found, identity)
+            except (RequestError, OversizeError, TransientError) as error:
+                reply = reply_of(error)
+                results.append(
+                    SubmitResult(
+                        ok=False,
+                        namespace="" if isinstance(found, RequestError) else found.namespace,
+                        name="" if isinstance(found, RequestError) else found.name,
+                        error=reply.error,
+                        code=reply.code,
+                        retry_after_ms=reply.retry_after_ms or 0,
+                    )
+                )
+            else:
+                results.append(SubmitResult(**msgspec.structs.asdict(stored)))
+        if self._access.is_bounded(identity):
+            self._rates.charge(identity, len(results) // _JOBS_A_TOKEN)
+            wrong = sum(one.code in _WRONG for one in results)
+            self._rates.charge_wrong(identity, data, wrong=wrong, of=len(results))
+        return SubmitManyReply(results=results, stored=sum(one.ok for one in results))
+
+    async def _store(self, request: JobRequest, identity: str) -> SubmitReply:
         self._access.check(identity, "submit", request.namespace)
         keys: list[tuple[str, ...]] = [(request.namespace, request.name)]
         if request.uid:
@@ -194,13 +223,13 @@ class Operations:
             duplicate=bool(found.duplicate_seq),
         )
 
-    async def _read(self, data: bytes, identity: str) -> JobRequest:
-        """The job of a submission; callers take turns. A long one is read on a thread, while other requests go on."""
+    async def _read(self, read: Callable[[bytes, str], T], data: bytes, identity: str) -> T:
+        """What is submitted; callers take turns. A long request is read on a thread, while other requests go on."""
         if len(data) <= _READ_AT_ONCE_BYTES:
             async with self._reading.of(identity):
-                return read_submission(data, identity)
+                return read(data, identity)
         async with self._reading_aside.of(identity):
-            return await asyncio.to_thread(read_submission, data, identity)
+            return await asyncio.to_thread(read, data, identity)
 
     async def _ids_of(self, request: JobRequest) -> set[str]:
         """Ids of the kept events of a name."""
@@ -214,7 +243,7 @@ class Operations:
         self._access.check(identity, "submit", asked.namespace)
         async with self._turns.of((asked.namespace, asked.name)):
             job = await self._job(asked)
-            if job.phase in _OVER:
+            if job.phase in OVER:
                 raise RequestError("name", _shown(asked), f"a job that is not over; it is {job.phase}", code="over")
             now_ms = self._clock.now_ms()
             wish = JobCancel(asked.namespace, asked.name, job.uid, asked.reason, now_ms, cancelled_by=identity)
@@ -226,7 +255,22 @@ class Operations:
     async def _status(self, data: bytes, identity: str) -> StatusReply:
         asked = decoded(data, StatusRequest)
         self._access.check(identity, "read", asked.namespace)
-        return StatusReply(job=await self._job(asked))
+        job = await self._job(asked)
+        if job.phase in OVER and job.attempt and not job.ranks:
+            job = msgspec.structs.replace(job, ranks=await self._last_ranks(job))
+        return StatusReply(job=job)
+
+    async def _last_ranks(self, job: JobState) -> list[Rank]:
+        """Where the pods of a job that is over were last, by its events; empty if these are not kept."""
+        subject = self._bus.subjects.event_job(job.namespace, job.name)
+        for stored in reversed(await self._bus.read(StreamName.EVENTS, filters=[subject])):
+            try:
+                event = msgspec.json.decode(stored.data, type=JobEvent)
+            except (msgspec.MsgspecError, UnicodeError):
+                continue
+            if event.uid == job.uid and event.phase == "placed":
+                return event.ranks
+        return []
 
     async def _explain(self, data: bytes, identity: str) -> ExplainReply:
         asked = decoded(data, ExplainRequest)
@@ -236,7 +280,7 @@ class Operations:
         found = Explained([], None)
         if status is not None and status.uid == job.uid:
             may_read = partial(self._access.may, identity, "read")
-            found = await self._explanations.of(status, is_over=job.phase in _OVER, may_read=may_read)
+            found = await self._explanations.of(status, is_over=job.phase in OVER, may_read=may_read)
         lines = [*found.sentences] or [job.sentence or "Nothing was decided yet."]
         if status is not None and status.uid == job.uid and status.recovery is not None:
             since = utc_text(status.recovery.since_ms)
@@ -251,18 +295,6 @@ class Operations:
             sentences=lines,
             explanation=found.evidence,
         )
-
-    async def _nodes(self, data: bytes, identity: str) -> NodesReply:
-        asked = decoded(data, NodesRequest)
-        self._access.check(identity, "read")
-        reply = NodesReply(nodes=[], facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
-        size, size_max = 0, min(_REPLY_BYTES_MAX, self._bus.payload_limit_bytes - _REPLY_FRAME_BYTES)
-        for node in node_states(self._state, names=asked.names, after=asked.after):
-            size += len(msgspec.json.encode(node)) + 1
-            if reply.nodes and (len(reply.nodes) == asked.limit or size > size_max):
-                return msgspec.structs.replace(reply, next=reply.nodes[-1].name)
-            reply.nodes.append(node)
-        return reply
 
     async def _events(self, data: bytes, identity: str) -> EventsReply:
         asked = decoded(data, EventsRequest)
@@ -287,7 +319,7 @@ class Operations:
         status = await self._stored(key)
         pending = await self._pending(key, status.intake_seq if status is not None else 0)
         if pending is not None and (
-            asked.uid == pending.uid or (not asked.uid and (status is None or status.phase in _OVER))
+            asked.uid == pending.uid or (not asked.uid and (status is None or status.phase in OVER))
         ):
             return pending
         if status is None or asked.uid not in {"", status.uid}:

@@ -7,9 +7,6 @@ import msgspec
 
 from berth.runtime.clock import Clock
 from berth.schemas.intake import JobRequest
-from berth.schemas.programs.events import EventsReply
-from berth.schemas.programs.replies import NodesReply
-from berth.schemas.programs.shape import Reply
 from berth.services.api.request_errors import RequestError
 
 _BYTES_A_TOKEN: Final = 4_096
@@ -17,8 +14,6 @@ _OBJECTS_A_TOKEN: Final = 8
 """A request costs one token, and one more for each of so many bytes and of so many objects in it: about a millisecond
 of work each."""
 _TASKS_A_TOKEN: Final = 2
-_EVENTS_A_TOKEN: Final = 100
-"""Stored events, which are read and given as they are."""
 _WRONG_TIMES: Final = 10
 """A request that is wrong or too large costs so many times what another of its length does: it was read for nothing."""
 _KEPT_MAX: Final = 10_000
@@ -70,19 +65,14 @@ class Rates:
             )
         bucket.tokens -= cost
 
-    def charge(self, identity: str, reply: Reply) -> None:
-        """Take the tokens of a reply with nodes or events, which was made before their number was known.
-
-        Other replies are short.
+    def charge(self, identity: str, tokens: int) -> None:
+        """Take the tokens of a long reply, which was made before its length was known.
 
         Args:
             identity: The caller.
-            reply: The reply.
+            tokens: What it costs.
         """
-        if isinstance(reply, NodesReply):
-            self._filled(identity).tokens -= len(reply.nodes) // _OBJECTS_A_TOKEN
-        elif isinstance(reply, EventsReply):
-            self._filled(identity).tokens -= len(reply.events) // _EVENTS_A_TOKEN
+        self._filled(identity).tokens -= tokens
 
     def charge_job(self, identity: str, request: JobRequest) -> None:
         """Take the tokens of a job for the work of placing it, which grows with its tasks; one costs nothing more.
@@ -93,14 +83,16 @@ class Rates:
         """
         self._filled(identity).tokens -= len(request.tasks) // _TASKS_A_TOKEN
 
-    def charge_wrong(self, identity: str, data: bytes) -> None:
+    def charge_wrong(self, identity: str, data: bytes, *, wrong: int = 1, of: int = 1) -> None:
         """Take more tokens for a request that is refused for what is in it: nobody sends many long ones by mistake.
 
         Args:
             identity: The caller.
             data: The request.
+            wrong: So many of its jobs are wrong ...
+            of: ... of so many.
         """
-        self._filled(identity).tokens -= (_WRONG_TIMES - 1) * _cost(data)
+        self._filled(identity).tokens -= (_WRONG_TIMES - 1) * _cost(data) * wrong // of
 
     def _filled(self, identity: str) -> _Bucket:
         """The bucket of an identity, as of now."""

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from berth.formats.shortened import cut, shortened
 from berth.formats.yaml_tree import nearest
+from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
 from berth.schemas.intake import JobRequest
 from berth.schemas.programs.replies import ErrorReply
 from berth.schemas.programs.shape import Request
@@ -17,10 +18,12 @@ T = TypeVar("T", bound=Request)
 BYTES_MAX: Final = 4_000_000
 """Longest request in bytes."""
 _ERROR_MAX: Final = 2_000
+_SHAPE: Final = "job-shape"
 _LARGER: Final = "raise max_payload of NATS"
 _SHORTER: Final = {
     "status": f"{_LARGER}, or read the job with berth jobs",
     "explain": f"{_LARGER}, or ask with berth explain, which reads the history itself",
+    "submit-many": f"submit fewer jobs at once, or {_LARGER}",
     "nodes": f"ask for fewer nodes with limit or names, or {_LARGER}",
 }
 """What to do about a reply that is too large."""
@@ -52,11 +55,18 @@ class RequestError(Exception):
 
 
 class RefusedError(RequestError):
-    """A request that the dispatcher would refuse."""
+    """A request that the dispatcher would refuse.
+
+    What is refused because of the product form is well written, and can never have a place: it has a code of its own.
+    """
 
     def __init__(self, refusal: Refusal) -> None:
+        is_shape = bool(refusal.form) and refusal.code == "invalid-request"
         super().__init__(
-            refusal.field or "job", refusal.value or "this", refusal.expected or "another", code=refusal.code
+            refusal.field or "job",
+            refusal.value or "this",
+            refusal.expected or "another",
+            code=_SHAPE if is_shape else refusal.code,
         )
 
 
@@ -72,6 +82,21 @@ class UidInUseError(RequestError):
         job = f"the job {'/'.join(owner)}" if owner[0] == request.namespace else "a job of another namespace"
         expected = f"another uid: {job} has or had this one"
         super().__init__("job.metadata.uid", repr(request.uid), expected, code="uid-in-use")
+
+
+def reply_of(error: RequestError | OversizeError | TransientError) -> ErrorReply:
+    """The reply to a request that failed."""
+    match error:
+        case RequestError():
+            return error.reply()
+        case OversizeError():
+            size = f"request is {error.size_bytes} bytes, expected at most {error.limit_bytes}"
+            return ErrorReply(error=size, code="too-large")
+        case AmbiguousError():
+            more = "; it may be stored: ask again with the same uid"
+        case _:
+            more = ""
+    return ErrorReply(error=f"NATS is unavailable ({error.reason}), expected its answer{more}", code="unavailable")
 
 
 def reply_too_large(verb: str, *, size_bytes: int, limit_bytes: int) -> ErrorReply:

@@ -1,8 +1,9 @@
 """Submission of a job: read, judged as the dispatcher would, then stored."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from berth.core.state.admission import Receipt, admit, holder_of, uid_from
 from berth.core.state.cell import State
@@ -10,7 +11,7 @@ from berth.formats.manifests.reader import ManifestError, read_job
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.programs.events import FINAL
-from berth.schemas.programs.requests import SubmitRequest
+from berth.schemas.programs.requests import SUBMIT_MAX, SubmitManyRequest, SubmitRequest
 from berth.schemas.refusal import Refusal
 from berth.services.api.request_errors import RefusedError, RequestError, UidInUseError, decoded
 
@@ -38,6 +39,12 @@ class _Plain(SubmitRequest, frozen=True, kw_only=True):
     job: msgspec.Raw  # type: ignore[assignment]  # decoded later, with errors of its own
 
 
+class _PlainMany(SubmitManyRequest, frozen=True, kw_only=True):
+    """The same of several jobs."""
+
+    jobs: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=SUBMIT_MAX)]  # type: ignore[assignment]  # as above
+
+
 def read_submission(data: bytes, identity: str) -> JobRequest:
     """Job request out of a submission.
 
@@ -48,13 +55,35 @@ def read_submission(data: bytes, identity: str) -> JobRequest:
     Raises:
         RequestError: A field is missing, wrong or unknown.
     """
-    plain = decoded(data, _Plain)
+    return _read(decoded(data, _Plain).job, identity, path="job")
+
+
+def read_submissions(data: bytes, identity: str) -> list[JobRequest | RequestError]:
+    """Job requests out of a submission of several, or why one cannot be read.
+
+    Args:
+        data: The bytes.
+        identity: Of the caller.
+
+    Raises:
+        RequestError: It is no list of jobs, or of too many.
+    """
+    found: list[JobRequest | RequestError] = []
+    for index, job in enumerate(decoded(data, _PlainMany).jobs):
+        try:
+            found.append(_read(job, identity, path=f"jobs[{index}]"))
+        except RequestError as error:
+            found.append(error)
+    return found
+
+
+def _read(job: msgspec.Raw, identity: str, *, path: str) -> JobRequest:
     try:
-        request = read_job(msgspec.json.decode(plain.job), path="job")
+        request = read_job(msgspec.json.decode(job), path=path)
     except ManifestError as error:
-        raise RequestError(error.path or "job", error.value, error.expected) from error
+        raise RequestError(error.path or path, error.value, error.expected) from error
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise RequestError("job", "malformed", f"a job file in JSON ({error})") from error
+        raise RequestError(path, "malformed", f"a job file in JSON ({error})") from error
     return msgspec.structs.replace(request, submitted_by=identity)
 
 

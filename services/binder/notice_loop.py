@@ -137,18 +137,18 @@ class NoticeLoop:
         while math.isfinite(self._pause_s):
             began_s = self._clock.monotonic_s()
             if self._events:
-                writes = await self._try(self._events.popleft())
+                await self._try(self._events.popleft())
             elif (notice := self._notices.next(self._clock.monotonic_s())) is not None:
                 if not notice.has_object:
                     continue
-                writes = await self._try(notice)
+                await self._try(notice)
             elif self._scheduled:
-                writes = await self._try(self._scheduled.popleft())
+                await self._try(self._scheduled.popleft())
             else:
                 await self._wait()
                 continue
             took_s = self._clock.monotonic_s() - began_s
-            await asyncio.sleep(max(self._pause_s * max(writes, 1) - took_s, 0))  # a look at a bound pod counts too
+            await asyncio.sleep(max(self._pause_s - took_s, 0))
 
     async def _wait(self) -> None:
         self._woken.clear()
@@ -158,11 +158,11 @@ class NoticeLoop:
         except TimeoutError:
             return
 
-    async def _try(self, what: "_Event | NoticeWrite") -> int:
-        """Write a notice or an Event, or count the failure; returns the number of writes."""
+    async def _try(self, what: "_Event | NoticeWrite") -> None:
+        """Write a notice or an Event, or count the failure."""
         for tries in range(1, _TRIES + 1):
             try:
-                writes = await self._write(what)
+                is_written = await self._write(what)
             except TransientError as error:
                 if tries < _TRIES:
                     await asyncio.sleep(max(error.retry_after_s, self._pause_s))
@@ -178,28 +178,27 @@ class NoticeLoop:
             except PoisonError as error:
                 self._failed(what, error.reason)
             else:
-                self._metrics.notices.labels("written").inc(writes)
-                return writes
+                self._metrics.notices.labels("written").inc(is_written)
             break
-        return 1
 
-    async def _write(self, what: "_Event | NoticeWrite") -> int:
-        """Write; returns the number of writes. A pod gets the condition and an Event, so that ``describe`` shows it."""
+    async def _write(self, what: "_Event | NoticeWrite") -> bool:
+        """Write; returns whether there was something to write to. ``describe`` shows the Event of a pod."""
         if isinstance(what, _Event):
             await self._event(what)
-            return 1
-        reason, kind = _REASONS[what.notice.kind]
-        if what.pod_uid:
+            return True
+        if what.is_condition:
             if not await self._condition(what):
                 self._metrics.notices.labels("dropped").inc()
-                return 0
-            about: Involved | None = involved_pod(what.job[0], what.pod, what.pod_uid)
-        else:
-            about = await self._involved(what)
+                return False
+            self._notices.told(what)
+            return True
+        of_pod = involved_pod(what.job[0], what.pod, what.pod_uid) if what.pod_uid else None
+        about = of_pod or await self._involved(what)
         if about is None:
-            return 0
+            return False
+        reason, kind = _REASONS[what.notice.kind]
         await self._event(_Event(about, reason, what.notice.sentence, kind, trace_id(what.members.uid)))
-        return 2 if what.pod_uid else 1
+        return True
 
     def _failed(self, what: "_Event | NoticeWrite", reason: str) -> None:
         self._metrics.notices.labels("failed").inc()

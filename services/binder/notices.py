@@ -2,8 +2,9 @@
 
 Each gang has one current notice: it waits, is held or was rejected, with the reason, or it is placed, or it has a place
 and a fault does not restart it yet, or new pods of it wait for places after a fault, or backup pods do. A notice is
-written once, as an Event of the gang and, unless it has a place, as a condition of each of its pods that wait. It is
-written again when its cause changes, those first that are due for longest. A sentence that differs in numbers alone is
+written once, as an Event of the gang and, unless it has a place, as a condition of each of its pods that wait, and then
+as an Event of these pods. It is written again when its cause changes, those first that are due for longest. Conditions
+come before Events of pods, so that each pod soon says what is true. A sentence that differs in numbers alone is
 delayed, because they change all the time, and is written when nothing else is.
 
 Source: docs/reference/kubernetes.md, "Reasons for users".
@@ -25,6 +26,8 @@ JobName: TypeAlias = tuple[str, str]
 """(namespace, name of the job request)"""
 Kind = Literal["waiting", "held", "rejected", "failed", "placed", "restart-held", "unplaced"]
 
+_CONDITIONS_MAX: Final = 7
+"""Conditions that are written before an Event of a pod which is due."""
 _MISSED_S: Final = 10.0
 """Pause before a write that failed is tried again."""
 _STATUSES_MAX: Final = 10_000
@@ -45,13 +48,14 @@ class Notice(NamedTuple):
 
 
 class NoticeWrite(NamedTuple):
-    """A write: an Event of the gang where ``pod_uid`` is empty, otherwise the condition of a pod."""
+    """A write: an Event of the gang where ``pod_uid`` is empty, otherwise the condition of a pod or its Event."""
 
     job: JobName
     notice: Notice
     members: MembersSeen
     pod: str = ""
     pod_uid: str = ""
+    is_condition: bool = False
 
     @property
     def has_object(self) -> bool:
@@ -78,7 +82,16 @@ class _Job:
     has_missed: bool = False
     """Whether the Event could not be written, and is due again."""
     pods: dict[str, str] = field(default_factory=dict)
+    """Pods without a condition that says it: names by uid."""
+    silent: dict[str, str] = field(default_factory=dict)
+    """Pods with the condition and without an Event that says it."""
     written: set[str] = field(default_factory=set)
+
+    def drop(self) -> None:
+        """Write nothing of what is due."""
+        self.event = False
+        self.pods.clear()
+        self.silent.clear()
 
 
 class Notices:
@@ -102,6 +115,10 @@ class Notices:
         """Jobs with something to write."""
         self._refreshed = _Due()
         """Jobs of which only numbers are to be written."""
+        self._silent = _Due()
+        """Jobs with pods whose Event is to be written."""
+        self._conditions = 0
+        """Conditions since the last Event of a pod."""
         self._later_s: dict[JobName, float] = {}
 
     def __len__(self) -> int:
@@ -113,7 +130,7 @@ class Notices:
         if not fact.pods and not fact.hold:
             for kept in (self._jobs, self._statuses, self._unknown, self._replaced, self._later_s):
                 kept.pop(name, None)
-            for due in (self._due, self._refreshed):
+            for due in (self._due, self._refreshed, self._silent):
                 due.discard(name)
             return
         job = self._jobs.get(name)
@@ -123,6 +140,7 @@ class Notices:
         else:
             job.members = fact
             job.written.intersection_update([*fact.pod_uids, *(one.uid for one in fact.backups)])
+            job.silent = {uid: pod for uid, pod in job.silent.items() if uid in job.written}
         self._judge(name, now_s)
 
     def take_replacements(self, fact: ReplacementsSeen, now_s: float) -> None:
@@ -160,8 +178,7 @@ class Notices:
         """Drop the pending writes of a gang that was placed: they would come too late."""
         job = self._jobs.get(name)
         if job is not None and job.notice is not None and job.notice.kind not in _OF_PLACED:
-            job.event = False
-            job.pods.clear()
+            job.drop()
 
     def _notice(self, name: JobName, job: _Job) -> Notice | None:
         if job.members.hold:
@@ -195,8 +212,7 @@ class Notices:
             return
         notice = self._notice(name, job)
         if notice is None:
-            job.event = False
-            job.pods.clear()
+            job.drop()
             self._later_s.pop(name, None)
             return
         if notice != job.notice and not self._is_early(name, job, notice, now_s):
@@ -207,6 +223,7 @@ class Notices:
             if job.written and is_news:
                 self._due.discard(name)  # others have waited for longer by now
             job.written.clear()
+            job.silent.clear()
             self._later_s.pop(name, None)
             self._gather(name, job, self._due if is_news else self._refreshed)
             return
@@ -239,7 +256,22 @@ class Notices:
         for name in [name for name, at_s in self._later_s.items() if at_s <= now_s]:
             del self._later_s[name]
             self._judge(name, now_s)
-        return self._next_of(self._due) or self._next_of(self._refreshed)
+        found = self._next_event() if self._conditions >= _CONDITIONS_MAX else None
+        found = found or self._next_of(self._due) or self._next_event() or self._next_of(self._refreshed)
+        if found is not None and found.pod_uid:
+            self._conditions = self._conditions + 1 if found.is_condition else 0
+        return found
+
+    def _next_event(self) -> NoticeWrite | None:
+        """Event of a pod that has its condition."""
+        while (name := self._silent.first()) is not None:
+            job = self._jobs.get(name)
+            if job is not None and job.notice is not None and job.silent:
+                self._silent.pass_turn(name)
+                uid = next(iter(job.silent))
+                return NoticeWrite(name, self._newest(name, job, job.notice), job.members, job.silent.pop(uid), uid)
+            self._silent.discard(name)
+        return None
 
     def _next_of(self, due: "_Due") -> NoticeWrite | None:
         while (name := due.first()) is not None:
@@ -254,7 +286,7 @@ class Notices:
                 if job.pods:
                     uid = next(iter(job.pods))
                     job.written.add(uid)
-                    return NoticeWrite(name, notice, job.members, job.pods.pop(uid), uid)
+                    return NoticeWrite(name, notice, job.members, job.pods.pop(uid), uid, is_condition=True)
             due.discard(name)
         return None
 
@@ -262,6 +294,13 @@ class Notices:
         """The notice of a job with the numbers of now, which are not written for their own sake yet."""
         notice = self._notice(name, job)
         return notice if notice is not None and _same_cause(written, notice) else written
+
+    def told(self, write: NoticeWrite) -> None:
+        """Note that the condition of a pod was written: its Event is due, unless the job says something else by now."""
+        job = self._jobs.get(write.job)
+        if job is not None and write.pod_uid in job.written and _same_cause(job.notice, write.notice):
+            job.silent[write.pod_uid] = write.pod
+            self._silent.add(write.job)
 
     def missed(self, write: NoticeWrite, now_s: float) -> None:
         """Note that a write failed although another try may not: it is due again after a pause."""

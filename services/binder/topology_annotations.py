@@ -6,6 +6,8 @@ docs/reference/switches.md, "Ranks, scores and annotations". See decision annota
 
 from typing import Final
 
+from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.switches.placed import switch_of
 from berth.formats.ascend.block_annotations import block_annotations
 from berth.formats.ascend.switch_annotations import switch_annotations
 from berth.schemas.columns import unpack
@@ -20,7 +22,7 @@ def block_annotations_of(placement: Placement) -> list[dict[str, str]]:
     Raises:
         ValueError: The columns do not have one entry per rank.
     """
-    part = placement.block
+    part = block_of(placement)
     ranks = placement.pods()
     if part is None or not part.annotated:
         return [{}] * ranks
@@ -42,7 +44,7 @@ def leaf_annotations_of(placement: Placement) -> list[dict[str, str]]:
     Raises:
         ValueError: The columns do not have one entry per rank.
     """
-    part = placement.switch
+    part = switch_of(placement)
     ranks = placement.pods()
     if part is None or not part.annotated:
         return [{}] * ranks

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.core.topologies.levels.model import LevelError, read_level_config
 from berth.runtime.config import SHARDS_MAX, ServiceConfig
-from berth.schemas.ledger import RELEASE, Settings
+from berth.schemas.ledger import Settings
 
 
 class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
     health_first: bool = False
-    """A healthier node outranks a better affinity, forevery product form."""
+    """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
     """Gangs that one round decides at most."""
     round_bytes_max: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 400_000
@@ -87,7 +87,7 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     grace_over_ms: Annotated[int, Meta(ge=2_000, le=3_600_000)] = 900_000
     """Pods that are evicted for a fault and are still there after so long are deleted at once."""
-    plan_before_delete: bool = RELEASE.plan_before_delete
+    plan_before_delete: bool = True
     """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
     fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
     """With ``plan_before_delete``: after so long without places those leave all the same that are sub-healthy, a job of
@@ -100,10 +100,10 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """... before the whole job restarts; with ``plan_before_delete`` once there are places."""
     not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     """How long a node is not ready before its pods are faulty."""
-    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = RELEASE.hold_places_ms
+    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0 frees them at once. Off
     under ``reference_parity``."""
-    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = RELEASE.fault_settle_ms
+    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
     """Nodes below one leaf switch or in one SuperPoD that are gone or not ready, and several that a source reports as
     unhealthy, make pods faulty once no further one has followed for so long, or none is left; 0: at once."""
     restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16

@@ -155,5 +155,4 @@ class HeavyScoring:
             self._forget()
 
     def _forget(self) -> None:
-        if self._kept or self._kept.scorer is not self._scheduler.scorer:
-            self._kept = KeptCandidates(self._scheduler.scorer)
+        self._kept = KeptCandidates(self._scheduler.scorer)

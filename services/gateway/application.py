@@ -4,13 +4,15 @@ It is no stack of middleware: one function surrounds the router, as each layer c
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from http import HTTPStatus
 from typing import Final, Protocol
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from berth.page.files import CONTENT_POLICY
@@ -23,6 +25,8 @@ from berth.services.gateway.refusal_log import RefusalLog
 from berth.services.gateway.tokens import Caller
 
 JSON: Final = "application/json"
+HELD: Final = "berth.held"
+"""Key of a scope with the stack of what a request holds until its answer is sent."""
 OTHER: Final = "other"
 """Label of requests for paths that do not exist."""
 _NO_STORE: Final = (b"cache-control", b"no-store")
@@ -91,6 +95,7 @@ class Application:
             await send(message)
 
         scope["app"] = self  # makes the router raise errors instead of answering in a form of its own
+        scope[HELD] = held = ExitStack()
         try:
             headers = Headers(scope=scope)
             see_headers(headers)
@@ -101,7 +106,7 @@ class Application:
         except RequestError as error:
             await self._refuse(error, status, scope, receive, send_on)
         except HTTPException as error:
-            await self._refuse(_of_router(error, scope), status, scope, receive, send_on)
+            await self._refuse(self._of_router(error, scope), status, scope, receive, send_on)
         except ClientDisconnect:
             pass  # nobody waits for an answer
         except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
@@ -109,6 +114,7 @@ class Application:
             broken.__cause__ = error
             await self._refuse(broken, status, scope, receive, send_on)
         finally:
+            held.close()
             label = self._labels.get(scope.get("endpoint"), OTHER)
             self._metrics.requests.labels(label, str(status)).inc()
 
@@ -125,6 +131,18 @@ class Application:
         response = Response(error.body, error.status, error.all_headers(), JSON)
         await response(scope, receive, send)
 
+    def _of_router(self, error: HTTPException, scope: Scope) -> RequestError:
+        """The form of Berth of an error of the router, which knows one route of a path with several."""
+        method, path = scope["method"], scope["path"][:200]
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            there = [route.methods or () for route in self.routes if route.matches(scope)[0] is not Match.NONE]
+            allowed = ", ".join(sorted({one for methods in there for one in methods}))
+            text = f"method is {method}, expected {allowed} for {path!r}"
+            return RequestError(text, "wrong-method", {"Allow": allowed})
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            return RequestError(f"path is {path!r}, expected one of /api/v1/openapi.json", "not-found")
+        return RequestError(f"request is {method} {path!r}, expected another ({error.detail})")
+
 
 def identity_of(request: Request) -> str:
     """Identity of the caller of a request; empty if the gateway is open."""
@@ -135,14 +153,3 @@ def caller_of(request: Request) -> Caller:
     """Who a request comes from."""
     found: Caller = request.scope["caller"]
     return found
-
-
-def _of_router(error: HTTPException, scope: Scope) -> RequestError:
-    """The form of Berth of an error of the router."""
-    method, path = scope["method"], scope["path"][:200]
-    if error.status_code == 405:  # noqa: PLR2004  # wrong method
-        allowed = (error.headers or {}).get("Allow", "")
-        return RequestError(f"method is {method}, expected {allowed} for {path!r}", "wrong-method", error.headers)
-    if error.status_code == 404:  # noqa: PLR2004  # not found
-        return RequestError(f"path is {path!r}, expected one of /api/v1/openapi.json", "not-found")
-    return RequestError(f"request is {method} {path!r}, expected another ({error.detail})")

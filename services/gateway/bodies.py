@@ -10,10 +10,10 @@ _JSON: Final = "application/json"
 _DIGITS_MAX: Final = 18
 
 
-def is_short(request: Request, bytes_max: int) -> bool:
-    """Whether the client says that the body has at most so many bytes; one of which it says nothing is not short."""
+def stated_length(request: Request, bytes_max: int) -> int:
+    """Bytes of a body as the client says, at most ``bytes_max``; so many also if it says nothing of use."""
     length = request.headers.get("content-length", "")
-    return length.isdecimal() and len(length) <= _DIGITS_MAX and int(length) <= bytes_max
+    return min(bytes_max, int(length)) if length.isdecimal() and len(length) <= _DIGITS_MAX else bytes_max
 
 
 async def json_body(request: Request, bytes_max: int) -> bytes:

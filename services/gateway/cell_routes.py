@@ -1,4 +1,4 @@
-"""Routes for operators: status of the cell, and dead letters."""
+"""Routes of the cell: lists of what it has, its status, and dead letters."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,13 +17,28 @@ from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.letters import read_letters
 from berth.runtime.dead_letters.rows import row_of
 from berth.runtime.errors import ShellError
+from berth.schemas.programs import lists
+from berth.schemas.programs.requests import NodesRequest
+from berth.schemas.programs.shape import Request as Asked
 from berth.services.gateway.application import JSON, identity_of
 from berth.services.gateway.cell_requests import EVERY, CellRequests
 from berth.services.gateway.errors import RequestError
-from berth.services.gateway.job_routes import fields
+from berth.services.gateway.job_routes import converted, fields
 
 CELL: Final = "/api/v1/cell"
 DEAD: Final = "/api/v1/dead"
+_LISTS: Final[tuple[tuple[str, type[Asked]], ...]] = (
+    ("jobs", lists.JobsRequest),
+    ("nodes", NodesRequest),
+    ("usage", lists.UsageRequest),
+    ("leaves", lists.PlacesRequest),
+    ("superpods", lists.PlacesRequest),
+    ("faults", lists.FaultsRequest),
+    ("drains", lists.DrainsRequest),
+)
+"""Operations whose request is a query."""
+_NAMES: Final = "names"
+"""Field of a query with several values, separated by commas."""
 _KEPT_S: Final = 2.0
 
 
@@ -62,7 +77,7 @@ class _Kept:
 
 
 class CellRoutes:
-    """Routes for operators.
+    """Routes of the cell.
 
     Args:
         cell: Knows the rights of callers.
@@ -79,7 +94,23 @@ class CellRoutes:
 
     def routes(self) -> list[Route]:
         """The routes."""
-        return [Route(CELL, self.status, methods=["GET"]), Route(DEAD, self.dead, methods=["GET"])]
+        return [
+            *(Route(f"/api/v1/{verb}", self._listing(verb, kind), methods=["GET"]) for verb, kind in _LISTS),
+            Route(CELL, self.status, methods=["GET"]),
+            Route(DEAD, self.dead, methods=["GET"]),
+        ]
+
+    def _listing(self, verb: str, kind: type[Asked]) -> Callable[[Request], Awaitable[Response]]:
+        known = frozenset(field.name for field in msgspec.structs.fields(kind))
+
+        async def listing(request: Request) -> Response:
+            found: dict[str, object] = {**fields(request, known)}
+            if _NAMES in found:
+                found[_NAMES] = [name for name in str(found[_NAMES]).split(",") if name]
+            asked = converted(found, kind)
+            return Response(await self._cell.ask(verb, identity_of(request), asked), media_type=JSON)
+
+        return listing
 
     async def status(self, request: Request) -> Response:
         """Who leads, what runs, how far each process is behind, and how NATS does."""

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
 from starlette.requests import Request
 from starlette.routing import Route
 
@@ -46,6 +48,13 @@ class _Page(NamedTuple):
     is_last: bool = True
 
 
+class _About(msgspec.Struct, frozen=True, gc=False):
+    """What of an event tells whether a stream ends with it."""
+
+    uid: str = ""
+    final: bool = False
+
+
 class EventRoutes:
     """Routes of events.
 
@@ -72,7 +81,7 @@ class EventRoutes:
     async def events(self, request: Request) -> StreamResponse:
         """Events of a job, in their order."""
         namespace, name = job_in(request.path_params)
-        found = fields(request, {"after", "follow"})
+        found = fields(request, {"after", "follow", "uid"})
         follows = _flag("follow", found.get("follow", "true"))
         after = _position("after", found.get("after", "0"))
         if (last_id := request.headers.get("last-event-id")) is not None:
@@ -92,6 +101,8 @@ class EventRoutes:
             self._streams.close(reader)
             raise
         chunks = self._chunks(reader, subject, page, after, follows=follows)
+        if uid := found.get("uid", ""):
+            chunks = _of_job(chunks, uid)
         return self._streams.respond(
             reader, chunks, partial(self._see_permitted, request, namespace), partial(self._hub.remove, subject, reader)
         )
@@ -210,6 +221,22 @@ class EventRoutes:
         if gaps or not (is_full.is_set() or follower.caught_up.is_set()):
             raise TransientError(gaps[0].reason.value if gaps else f"no events within {_PAGE_S:g} s")
         return _Page(found, state.created, not is_full.is_set())
+
+
+async def _of_job(chunks: AsyncGenerator[bytes, None], uid: str) -> AsyncGenerator[bytes, None]:
+    """Those chunks of a stream that are events of one uid, up to its last one, and what is no event."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            head, _, data = chunk.partition(b"\ndata: ")
+            if not head.startswith(b"id: "):
+                yield chunk
+                continue
+            event = msgspec.json.decode(data, type=_About)
+            if event.uid == uid:
+                yield chunk
+                if event.final:
+                    yield event_chunk(error_body("job is over, expected no more events", "over"), name="end")
+                    return
 
 
 def _flag(field: str, text: str) -> bool:

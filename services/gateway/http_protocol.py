@@ -74,6 +74,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arrival: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
+        self._ending: asyncio.TimerHandle | None = None
         self._head_bytes = 0
         self._beside_bytes = 0
         self._is_in_head = True
@@ -93,7 +94,7 @@ class BoundedProtocol(HttpToolsProtocol):
             most = self._bounds.connections_max
             self._refuse(f"connections is {most}, expected fewer than {most}: try again", "too-many")
             if len(self.connections) > most + _LINGERING_MAX:
-                transport.close()
+                self._end()
             return
         self._expect()
 
@@ -104,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._identity:
             self._bounds.shares.give_back(self._identity)
         self._bounds.note(len(self.connections))
-        for timer in (self._arrival, self._stall, self._lingering):
+        for timer in (self._arrival, self._stall, self._lingering, self._ending):
             if timer is not None:
                 timer.cancel()
         self._unset_keepalive_if_required()
@@ -193,7 +194,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._bounds.refused(code, error)
         if not self._answer_unless_begun(error, code):
-            self.transport.close()
+            self._end()
             return
         self._see_gone()
         self._linger()
@@ -208,7 +209,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _finish(self) -> None:
         """Close after an answer; if a request is still coming, once the client does, or after a time."""
         if not self.cycle.more_body or self._lingering is not None:
-            self.transport.close()
+            self._end()
             return
         self.pipeline.clear()  # requests behind the one that said it is the last
         self.flow.resume_reading()
@@ -218,7 +219,18 @@ class BoundedProtocol(HttpToolsProtocol):
         """Send no more, drop what still comes, and close after a time at the latest."""
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._lingering = self.loop.call_later(_LINGER_S, self.transport.close)
+        self._lingering = self.loop.call_later(_LINGER_S, self._end)
+
+    def _end(self) -> None:
+        """Close once the client has taken what was written, or after the longest time in which it takes nothing."""
+        self.transport.close()
+        if self._ending is None:
+            self._ending = self.loop.call_later(self._bounds.write_timeout_s, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End a connection that was idle for long."""
+        if not self.transport.is_closing():
+            self._end()
 
     def _answer_unless_begun(self, error: str, code: str) -> bool:
         """Answer with an error, unless an answer has begun; returns whether it does."""

@@ -1,4 +1,4 @@
-"""Jobs, nodes and rights: the operations of programs under paths."""
+"""Jobs and rights: the operations of programs under paths."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -12,14 +12,14 @@ from starlette.routing import Route
 from berth.schemas.programs import requests as shapes
 from berth.schemas.programs.shape import Request as Asked
 from berth.services.gateway.application import JSON, identity_of
-from berth.services.gateway.bodies import is_short, json_body
+from berth.services.gateway.bodies import json_body, stated_length
 from berth.services.gateway.cell_requests import LONG_BYTES, CellRequests
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.shares import Shares
 
 JOBS: Final = "/api/v1/jobs"
 JOB: Final = "/api/v1/jobs/{namespace}/{name}"
-_NODES: Final = "/api/v1/nodes"
+_BATCH: Final = "/api/v1/jobs/batch"
 _SHOWN_MAX: Final = 80
 _LONG_MAX: Final = 32
 """Most long bodies of one identity that arrive at the same time: they may be slow, and are in memory meanwhile."""
@@ -36,7 +36,7 @@ class _Status(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobRoutes:
-    """Routes of jobs and nodes.
+    """Routes of jobs.
 
     Args:
         cell: Asks the service ``api``.
@@ -52,27 +52,37 @@ class JobRoutes:
         """The routes."""
         return [
             Route(JOBS, self.submit, methods=["POST"]),
+            Route(_BATCH, self.submit_many, methods=["POST"]),
             Route(JOB, self.status, methods=["GET"]),
             Route(JOB, self.cancel, methods=["DELETE"]),
             Route(f"{JOB}/explain", self.explain, methods=["GET"]),
-            Route(_NODES, self.nodes, methods=["GET"]),
             Route("/api/v1/me", self.me, methods=["GET"]),
         ]
 
     async def submit(self, request: Request) -> Response:
         """Submit the job in the body."""
-        fields(request)
         identity = identity_of(request)
-        if is_short(request, LONG_BYTES):
+        reply = await self._cell.ask("submit", identity, b'{"job":%b}' % await self._object_in(request, identity))
+        is_old = msgspec.json.decode(reply, type=_Submitted).duplicate
+        return Response(reply, HTTPStatus.OK if is_old else HTTPStatus.CREATED, media_type=JSON)
+
+    async def submit_many(self, request: Request) -> Response:
+        """Submit the jobs in the body."""
+        identity = identity_of(request)
+        reply = await self._cell.ask("submit-many", identity, await self._object_in(request, identity))
+        return Response(reply, media_type=JSON)
+
+    async def _object_in(self, request: Request, identity: str) -> bytes:
+        """Body of a request, which is a JSON object."""
+        fields(request)
+        if stated_length(request, self._body_bytes_max) <= LONG_BYTES:
             body = await json_body(request, self._body_bytes_max)
         else:
             self._cell.see_long_is_welcome(identity)
             with self._long.taken(identity):
                 body = await json_body(request, self._body_bytes_max)
         see_object(body)
-        reply = await self._cell.ask("submit", identity, b'{"job":%b}' % body)
-        is_old = msgspec.json.decode(reply, type=_Submitted).duplicate
-        return Response(reply, HTTPStatus.OK if is_old else HTTPStatus.CREATED, media_type=JSON)
+        return body
 
     async def status(self, request: Request) -> Response:
         """State of a job."""
@@ -90,13 +100,6 @@ class JobRoutes:
         asked = asked_in(request, shapes.CancelRequest, {"uid", "reason"})
         reply = await self._cell.ask("cancel", identity_of(request), asked)
         return Response(reply, HTTPStatus.ACCEPTED, media_type=JSON)
-
-    async def nodes(self, request: Request) -> Response:
-        """Nodes, a page of them."""
-        found = fields(request, {"names", "after", "limit"})
-        names = [name for name in found.pop("names", "").split(",") if name]
-        asked = converted({**found, "names": names}, shapes.NodesRequest)
-        return Response(await self._cell.ask("nodes", identity_of(request), asked), media_type=JSON)
 
     async def me(self, request: Request) -> Response:
         """What the caller may do."""

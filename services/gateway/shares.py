@@ -21,36 +21,36 @@ class Shares:
         self._most = most
         self._counts: Counter[str] = Counter()
 
-    def take(self, identity: str) -> None:
-        """Count one more.
+    def take(self, identity: str, amount: int = 1) -> None:
+        """Count one more, or an amount more.
 
         Raises:
-            RequestError: The identity has its share.
+            RequestError: The identity has its share, or would have more.
         """
         if not identity:
             return
-        if self._counts[identity] >= self._most:
+        if self._counts[identity] + amount > self._most:
             raise RequestError(
                 f"{self._what} of {identity} is {self._most}, expected fewer than {self._most}: try again later",
                 "too-many",
             )
-        self._counts[identity] += 1
+        self._counts[identity] += amount
 
     @contextmanager
-    def taken(self, identity: str) -> Iterator[None]:
-        """Count one more as long as the block runs.
+    def taken(self, identity: str, amount: int = 1) -> Iterator[None]:
+        """Count more as long as the block runs.
 
         Raises:
-            RequestError: The identity has its share.
+            RequestError: See :meth:`take`.
         """
-        self.take(identity)
+        self.take(identity, amount)
         try:
             yield
         finally:
-            self.give_back(identity)
+            self.give_back(identity, amount)
 
-    def give_back(self, identity: str) -> None:
-        """Count one less."""
-        self._counts[identity] -= 1
+    def give_back(self, identity: str, amount: int = 1) -> None:
+        """Count less."""
+        self._counts[identity] -= amount
         if self._counts[identity] <= 0:
             del self._counts[identity]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
+from berth.cli.recordings.log import Live
 from berth.cli.recordings.log_lines import Lines
-from berth.cli.recordings.record import Live
 from berth.core.state.cell import State
 from berth.formats.recordings.recording import interleaved
 from berth.runtime.bus.nats_bus import NatsBus

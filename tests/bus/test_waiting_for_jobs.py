@@ -117,7 +117,7 @@ async def test_a_wait_that_takes_too_long_ends_with_its_own_code(
     words = ("wait", "ml/x", "ml/y", "--for", "placed", "--timeout", limit)
     code, out, err = await berth(*words, url=nats_server, cell=cell)
     assert (code, out) == (124, "ml/y has succeeded\n"), err
-    assert err == f"error: ml/x is not placed within {limit}: ml/x is waiting: {WHY}\n", "no progress in a pipe"
+    assert err == f"error: ml/x was not placed within {limit}; it is waiting: {WHY}\n", "no progress in a pipe"
 
 
 @pytest.mark.parametrize(

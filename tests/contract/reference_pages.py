@@ -184,7 +184,8 @@ def _bounds() -> list[str]:
             f"At most {jobs:,} jobs with {pods:,} pods wait in one namespace, and as many of one program"
             f" (`decisions.{WAITING[0]}`, `decisions.{WAITING[1]}` of the dispatcher). As stored they have at most 1,000"
             " bytes for each job that may wait, or as many as one job may have if that is more: few jobs near the"
-            " [bounds](#bounds) fill it. A request beyond them is refused with `too-many`; for pods of a cluster it is made"
+            " [bounds](#bounds) fill it. Jobs that are over, or rejected, count with a quarter of what they have above"
+            " 1,000 bytes, until their names are free. A request beyond them is refused with `too-many`; for pods of a cluster it is made"
             " again later. Ranks that a running gang has lost have room."
         ),
         "",

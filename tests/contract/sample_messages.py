@@ -39,7 +39,7 @@ from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release,
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
 from berth.schemas.offers import Advance, Ask, Demand, Offer, ScoreRequest, Shape, ShapeOffer
-from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.placement import ClaimVolume, Groups, Placement, Run, Share, placement_of
 from berth.schemas.pod_constraints import (
     HostPort,
     LabelSelector,
@@ -187,28 +187,32 @@ def _placement() -> Placement:
         [Run(pods=2, chips=4, cpu_milli=24_000, memory_mib=98_304), Run(pods=1, chips=0, cpu_milli=500)],
         resource=_RESOURCE,
         share=Share(aicore=50, hbm_mib=16_384, policy="fixed-share"),
-        switch=SwitchPart(
-            tor_affinity="large-model-schema",
-            pods=2,
-            policy="2.0",
-            rule="drained-and-shared",
-            leaves=["leaf-1", "leaf-2"],
-            leaf_index=pack([1, 2, 0], 2),
-            states=pack([2, 1, 0], 1),
-            annotated=True,
-            warning="switch affinity 2.0 supports A2 training products, not 910A",
-        ),
-        block=BlockPart(
-            variant="a3",
-            size=1,
-            blocks=[0, 1],
-            phases=["fits", "reserve"],
-            superpods=["3", "5"],
-            block_index=pack([1, 2, 0], 2),
-            superpod_index=pack([1, 2, 0], 2),
-            annotated=True,
-            service="chat",
-        ),
+        groups=[
+            Groups(
+                "switches",
+                policy="2.0",
+                label="large-model-schema",
+                size=2,
+                names=["leaf-1", "leaf-2"],
+                name_index=pack([1, 2, 0], 2),
+                rules=["drained-and-shared"],
+                states=pack([2, 1, 0], 1),
+                annotated=True,
+                warning="switch affinity 2.0 supports A2 training products, not 910A",
+            ),
+            Groups(
+                "superpods",
+                policy="a3",
+                label="chat",
+                size=1,
+                names=["3", "5"],
+                name_index=pack([1, 2, 0], 2),
+                parts=[0, 1],
+                rules=["fits", "reserve"],
+                part_index=pack([1, 2, 0], 2),
+                annotated=True,
+            ),
+        ],
         claims=[ClaimVolume("data-0", uid="c1", rank=1, volume="pv-1")],
     )
 

@@ -23,10 +23,11 @@ _JOBS: Final = frozenset({"msgspec", "nats", "structlog", "typing_extensions", "
 _LOG_EXTRAS: Final = frozenset({"colorama", "greenlet"})
 """What structlog imports where it is there; packages for developers bring it."""
 _JOBS_OWN: Final = (
-    "berth.cli.addresses", "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
-    "berth.cli.jobs.job_view", "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link",
+    "berth.cli.addresses", "berth.cli.api", "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
+    "berth.cli.jobs.job_view", "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link", "berth.cli.selection",
     "berth.core.errors",
-    "berth.core.explain.text", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.formats.shown", "berth.formats.whole_numbers", "berth.runtime.backoff", "berth.runtime.bus.",
+    "berth.core.overview.short_reason", "berth.core.explain.text", "berth.products.", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.formats.shown", "berth.formats.whole_numbers",
+    "berth.runtime.backoff", "berth.runtime.bus.",
     "berth.runtime.clock", "berth.runtime.config", "berth.runtime.errors", "berth.runtime.inboxes", "berth.runtime.logs",
     "berth.runtime.optional_imports", "berth.schemas.",
 )  # fmt: skip
@@ -78,6 +79,13 @@ async def test_the_list_of_jobs_imports_little(real_bus: NatsBus, nats_server: s
     found = await imports("jobs", "--url", nats_server, "--cell", cell)
     assert surplus(found, _HELP | _JOBS | _LOG_EXTRAS, _HELP_OWN + _JOBS_OWN) == []
     assert [name for name in _SLOW_TO_LIST if name in found] == []
+
+
+@pytest.mark.parametrize("module", ["nodes", "node", "fault_groups"])
+async def test_lists_of_the_service_need_no_numpy(module: str) -> None:
+    code = f"import sys, berth.cli.cluster.{module}; sys.exit('numpy' in sys.modules)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    assert await process.wait() == 0
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 from berth.formats.manifests import job_file
-from berth.schemas.programs.documents import asyncapi, shape_schema, shapes
+from berth.schemas.programs.documents import asyncapi, camel, shape_schema, shapes
 from berth.schemas.programs.events import FINAL, PHASES
+from berth.schemas.programs.examples import EXAMPLES
 from berth.schemas.programs.job_file import JobFile, JobSpec, JobTask
 from berth.schemas.programs.operations import OPERATIONS
-from berth.schemas.programs.shape import Request, Shape
+from berth.schemas.programs.shape import Request, Sent, Shape
 from tests.contract.schema_files import ASYNCAPI, OPENAPI, wanted_asyncapi, wanted_openapi
+from tests.support.json_schema import fits
 
 
 def test_the_asyncapi_document_says_what_the_code_says() -> None:
@@ -37,9 +39,12 @@ def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:
 def test_every_operation_has_both_subjects_and_a_reply() -> None:
     document = asyncapi()
     for one in OPERATIONS:
-        assert document["channels"][one.verb]["address"] == f"berth.{{cell}}.api.{one.verb}"
-        assert document["channels"][f"{one.verb}AsIdentity"]["address"] == f"berth.{{cell}}.api.{one.verb}.{{identity}}"
-        assert len(document["operations"][one.verb]["reply"]["messages"]) == 2
+        assert document["channels"][camel(one.verb)]["address"] == f"berth.{{cell}}.api.{one.verb}"
+        assert (
+            document["channels"][f"{camel(one.verb)}AsIdentity"]["address"]
+            == f"berth.{{cell}}.api.{one.verb}.{{identity}}"
+        )
+        assert len(document["operations"][camel(one.verb)]["reply"]["messages"]) == 2
 
 
 @pytest.mark.parametrize("shape", shapes().values(), ids=lambda shape: shape.__name__)
@@ -80,3 +85,27 @@ def _references(node: object) -> list[str]:
 
 def test_the_documents_are_plain_json() -> None:
     assert json.loads(wanted_asyncapi()) == asyncapi()
+
+
+def test_what_programs_send_has_no_defaults_and_what_they_get_says_which_fields_are_there() -> None:
+    for name, schema in asyncapi()["components"]["schemas"].items():
+        places = schema["properties"]
+        assert not [field for field, place in places.items() if "default" in place], name
+        if name.endswith(("Reply", "Event", "State")):
+            assert [field for field in places if field not in schema["required"]] in (
+                [],
+                ["details"],
+                ["retry_after_ms"],
+            )
+    assert asyncapi()["components"]["schemas"]["JobFile"]["required"] == ["apiVersion", "kind", "metadata", "spec"]
+
+
+def test_examples_are_what_their_types_read_and_write() -> None:
+    types: dict[str, type[Shape]] = {**{one.__name__: one for one in shapes().values()}, "JobFile": JobFile}
+    assert set(EXAMPLES) <= set(types)
+    assert {shape.__name__ for shape in shapes().values() if issubclass(shape, Request)} <= set(EXAMPLES)
+    for name, example in EXAMPLES.items():
+        read = msgspec.convert(example, types[name])
+        assert issubclass(types[name], Sent) or msgspec.to_builtins(read) == example, name
+        schema = shape_schema(types[name])
+        assert fits(example, {"$ref": schema["$ref"]}, schema["$defs"]), name

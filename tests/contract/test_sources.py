@@ -198,6 +198,7 @@ QUESTIONS: Final = (
     "rules of the queue",
     "shared leaf states",
     "`huawei.com/Ascend910` annotation",
+    "tentative placements and what-if",
     "retry of waiting classes",
     "gangs with many different tasks",
     "refused append",

@@ -5,12 +5,13 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from berth.cli.output import CommandError
 from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
 from berth.cli.simulation.fault_options import faults_of, faults_text
 from berth.cli.simulation.trace_input import read_workload
+from berth.core.queues.tree import tree_of
 from berth.core.replay.log_clock import LogClock
 from berth.core.state.ledger import LedgerDump
 from berth.formats.clusters.cluster_text import ClusterTextError, chips_of, default_cluster, offered_load, read_cluster
@@ -19,6 +20,7 @@ from berth.formats.manifests.gang_request import ManifestError
 from berth.formats.manifests.reader import parse_jobs, read_jobs
 from berth.formats.manifests.writer import write_ascend_job, write_batch_job, write_volcano_job
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
+from berth.formats.queues.reader import read_queues
 from berth.formats.recordings.anonymisation import Anonymiser
 from berth.formats.recordings.backup import BackupFrames, BackupReading
 from berth.formats.recordings.recording import RecordingError, frames_of, interleaved, read
@@ -74,6 +76,20 @@ def read_manifest(data: bytes) -> None:
             except ValueError as error:
                 str(error).encode()
     parse_jobs(text)
+
+
+def read_queue_file(data: bytes) -> None:
+    """Queues, and their tree with whatever is wrong.
+
+    Raises:
+        DocumentError: The first error.
+    """
+    reading = read_queues(text_of_input(data))
+    tree = tree_of(reading.queues)
+    for text in (*tree.broken.values(), *map(str, reading.errors)):
+        text.encode()
+    for error in reading.errors:
+        raise error
 
 
 def read_topology(data: bytes) -> None:
@@ -267,9 +283,15 @@ async def _talk(data: bytes) -> bytes:
         def write(self, more: bytes) -> None:
             written.extend(more)
 
-        async def drain(self) -> None: ...
-
         def close(self) -> None: ...
+
+        async def wait_closed(self) -> None: ...
+
+        def abort(self) -> None: ...
+
+        @property
+        def transport(self) -> Self:
+            return self
 
     await server._serve(reader, Writer())  # type: ignore[arg-type]  # as much of a writer as is used
     assert bytes(written[:9]) in {b"", b"HTTP/1.1 "}, "not an answer of HTTP"
@@ -285,6 +307,7 @@ def small_recordings() -> dict[str, bytes]:
 DECODERS: Final = (
     Decoder("yaml", read_yaml, (DocumentError, NotTextError)),
     Decoder("manifest", read_manifest, (ManifestError, NotTextError), echoes=True),
+    Decoder("queues", read_queue_file, (DocumentError, NotTextError), echoes=True),
     Decoder("topology", read_topology, (TopologyError, NotTextError), cpu_s=60, memory_bytes=1 << 30),
     Decoder("cluster-text", read_cluster_text, (ClusterTextError, TopologyError, NotTextError), cpu_s=60, echoes=True),
     Decoder("trace", read_trace_lines, (TraceError, NotTextError), echoes=True),

@@ -76,7 +76,9 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
                 await until_true(waits, deadline_s=30, what="the job waits")
                 for path in (
                     "/api/v1/jobs/team-a/train/explain",
+                    "/api/v1/jobs",
                     "/api/v1/nodes",
+                    "/api/v1/faults",
                     "/api/v1/me",
                     "/api/v1/view",
                     "/api/v1/cell",

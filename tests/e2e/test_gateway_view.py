@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from berth.cli.cluster.nodes import rows_of
+from berth.cli.cluster.folded_nodes import rows_of
 from berth.cli.jobs.finding import statuses
 from berth.cli.jobs.queue_order import in_order, positions
 from berth.core.chips.picking import ids_of

@@ -5,16 +5,17 @@ from typing import Final
 
 import pytest
 
+from berth.core.topologies.blocks.placed import BlockPart
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.placement import BlockPart
 from berth.schemas.status import JobStatus
 from tests.support.cells import a_job
 from tests.support.chains import chain_of, until_is
 from tests.support.load import give_jobs, stored
+from tests.support.placed_parts import the_block
 
 CLUSTER: Final = """
 apiVersion: berth/v1
@@ -45,9 +46,7 @@ def in_blocks(name: str, replicas: int, block: int, **labels: str) -> JobRequest
 
 def part_of(status: JobStatus) -> BlockPart:
     """How a placed job lies in blocks."""
-    assert status.placement is not None
-    assert status.placement.block is not None
-    return status.placement.block
+    return the_block(status.placement)
 
 
 def check_blocks(status: JobStatus, pods: dict[str, str]) -> dict[int, set[str]]:

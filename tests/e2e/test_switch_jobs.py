@@ -7,6 +7,7 @@ import pytest
 
 from berth.core.explain.refusal_text import sentence
 from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
@@ -14,12 +15,12 @@ from berth.runtime.history import state_now
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.placement import SwitchPart
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.chains import chain_of, until_is
 from tests.support.load import give_jobs, stored
+from tests.support.placed_parts import the_switch
 from tests.support.waiting import until_true
 
 CLUSTER: Final = """
@@ -38,9 +39,7 @@ def a_model(name: str, replicas: int) -> JobRequest:
 
 def part_of(status: JobStatus) -> SwitchPart:
     """How a placed job lies below leaves."""
-    assert status.placement is not None
-    assert status.placement.switch is not None
-    return status.placement.switch
+    return the_switch(status.placement)
 
 
 async def leaf_bits(bus: NatsBus) -> list[int]:

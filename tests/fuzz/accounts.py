@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from berth.core.chips.soft_share_table import memory_of
 from berth.core.state.holdings.pod_phases import ENDED
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.blocks.validation import SOFT, SUPER_POD_AFFINITY
 from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import unpack, unpack_names
@@ -326,7 +327,7 @@ class Accounts:
         Raises:
             Failure: They are not.
         """
-        part = placement.block
+        part = block_of(placement)
         if part is None or part.variant not in {"a3", "850", "rack"}:
             return
         homes: dict[int, dict[str, None]] = {}

@@ -7,6 +7,7 @@ import msgspec
 
 from berth.schemas.ledger import Settings
 from berth.services.dispatcher.config import DecisionConfig
+from tests.support.core_cells import AT_ONCE
 
 CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "strict_job_shape": (False,),
@@ -35,7 +36,7 @@ RARE: Final = frozenset({"needs_health", "strict_product_support"})
 
 def draw_settings(chance: random.Random, *, levels: str, in_superpods: bool) -> dict[str, Any]:
     """Fields of an epoch: one of the presets, and some that differ from it."""
-    fields: dict[str, Any] = {"reference_parity": chance.random() < 0.35, "resource_levels": levels}
+    fields: dict[str, Any] = {**AT_ONCE, "reference_parity": chance.random() < 0.35, "resource_levels": levels}
     density = chance.choice((0.0, 0.2, 0.5))
     for name, values in CHOICES.items():
         if chance.random() < density * (0.4 if name in RARE else 1.0):

@@ -6,6 +6,8 @@ from typing import Final, get_args
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
+from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.switches.placed import switch_of
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
@@ -13,9 +15,9 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.refusal import Code, NodeReason, Refusal
-from berth.services.dispatcher.config import DecisionConfig
 from tests.fuzz import constraint_tally
 from tests.fuzz.constraint_check import CHECKED, RECOVERED, REFUSED
+from tests.support.placed_parts import the_block, the_switch
 
 CHECKS: Final = (
     "check: invariants",
@@ -37,9 +39,7 @@ NEVER: Final[dict[str, str]] = {
     "node: FITS": "no reason",
 }
 """What is not to be seen, and why."""
-_DEFAULT: Final = DecisionConfig().to_settings()
-_OLD: Final = Settings()
-"""As records of older releases have them, which do not say what corrects those releases."""
+_DEFAULT: Final = Settings()
 
 
 def required() -> list[str]:
@@ -131,13 +131,13 @@ def _note_verdict(count: Counter[str], verdict: Verdict, state: State) -> None:
         count[f"placed: {form_of(job.request, state.fold.settings) or 'without chips'}"] += 1
     if placement.share is not None:
         count["gang: soft share"] += 1
-    if placement.switch is not None:
-        count[f"leaves: {placement.switch.policy}"] += 1
-        count[f"leaves: {placement.switch.tor_affinity}"] += 1
-        count[f"leaves: rule {placement.switch.rule}"] += 1
-    if placement.block is not None:
-        count[f"blocks: {placement.block.variant}"] += 1
-        for phase in placement.block.phases:
+    if switch_of(placement) is not None:
+        count[f"leaves: {the_switch(placement).policy}"] += 1
+        count[f"leaves: {the_switch(placement).tor_affinity}"] += 1
+        count[f"leaves: rule {the_switch(placement).rule}"] += 1
+    if block_of(placement) is not None:
+        count[f"blocks: {the_block(placement).variant}"] += 1
+        for phase in the_block(placement).phases:
             count[f"blocks: by {phase}"] += 1
 
 
@@ -172,7 +172,7 @@ def note_settings(count: Counter[str], settings: Settings) -> None:
     count[f"preset: {'reference_parity' if settings.reference_parity else 'defaults'}"] += 1
     for name in Settings.__struct_fields__:
         value = getattr(settings, name)
-        count[f"setting: {name}"] += value != getattr(_DEFAULT, name) or value != getattr(_OLD, name)
+        count[f"setting: {name}"] += value != getattr(_DEFAULT, name)
 
 
 def note_request(count: Counter[str], request: JobRequest) -> None:

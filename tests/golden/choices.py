@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from berth.core.chips.form_selection import SP_BLOCK, FormChoice, choose_form
-from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share import ShareColumns, evaluate_share, pick_share
 from berth.core.chips.soft_share_table import memory_of
+from berth.core.cluster.shared_use import CHIP_IDS, POLICY_NUMBERS
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY, validate
 from berth.formats.ascend.device_list import PodChips, available
 from berth.products.catalogue import FORMS

@@ -8,6 +8,8 @@ from tests.golden.choices import compare_available, compare_form_choice, compare
 from tests.golden.harness import Compare
 from tests.golden.levels import compare_levels
 from tests.golden.partial_plans import compare_partial
+from tests.golden.queues import compare_queues
+from tests.golden.queues_ours import compare_queues_ours
 from tests.golden.racks import compare_rack
 from tests.golden.superpod_moves import compare_infer, compare_resched
 from tests.golden.superpods import compare_superpod, compare_validate
@@ -20,6 +22,8 @@ FAMILIES: Final[Mapping[str, Compare]] = {
     "node_chip_handler_select": compare_form_choice,
     "node_chip_sequences": compare_sequence,
     "node_chip_softshare": compare_soft_share,
+    "queues": compare_queues,
+    "queues_ours": compare_queues_ours,
     "superpod": compare_superpod,
     "superpod_rack": compare_rack,
     "superpod_infer": compare_infer,
@@ -53,6 +57,29 @@ COMPARED: Final[Mapping[str, tuple[str, ...]]] = {
         "release_last.node_free_after",
     ),
     "node_chip_softshare": ("job_valid", "scores", "chosen_card"),
+    "queues": (
+        "result.ready",
+        "result.attrs",
+        "result.order",
+        "result.enqueueable",
+        "result.lacking",
+        "result.allocatable",
+    ),
+    "queues_ours": tuple(
+        f"result.{field}"
+        for field in (
+            "broken",
+            "state",
+            "limits",
+            "entitlements",
+            "share",
+            "borrowed",
+            "order",
+            "within",
+            "admission",
+            "placement",
+        )
+    ),
     "superpod": (*_BLOCKS, "result.reason"),
     "superpod_infer": _BLOCKS,
     "superpod_rack": (*_BLOCKS, "canonical.by_rack"),

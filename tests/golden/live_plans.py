@@ -14,17 +14,20 @@ from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replac
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.superpod_index import BlockInputs
+from berth.core.topologies.blocks.placed import BlockPart
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, placement_of
+from berth.schemas.placement import Placement, Run, placement_of
 from tests.golden.harness import Line
 from tests.support.cells import a_job, a_node
+from tests.support.placed_parts import groups_of
 
 PRODUCTS: Final = {
     "a3x16": ("superpod910a3x16", "chip2-node16-sp"),
@@ -142,8 +145,7 @@ def new_places(damaged: Damaged) -> Placement | NoPlaces:
         [tuple(range(chips))] * len(damaged.nodes),
         [Run(len(damaged.nodes), chips)],
         resource=gang.resource,
-        switch=damaged.switch,
-        block=damaged.block,
+        groups=groups_of(damaged.switch, damaged.block),
     )
     leaving = LeavingPods(gang, placement, damaged.ranks, damaged.faulty, **damaged.fields)
     asks = replacement_counts([leaving], {})
@@ -154,7 +156,7 @@ def new_places(damaged: Damaged) -> Placement | NoPlaces:
 
 def rank_states(placement: Placement) -> list[tuple[str, int]]:
     """Leaf of each rank, and the state that its pod reports."""
-    part = placement.switch
+    part = switch_of(placement)
     assert part is not None
     return [
         (part.leaves[index - 1], state) for index, state in zip(unpack(part.leaf_index, 2), part.states, strict=True)

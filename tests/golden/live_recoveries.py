@@ -7,18 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from berth.core.placement.replacements import NoPlaces
+from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.formats.ascend.switch_annotations import state_of
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, placement_of
+from berth.schemas.placement import Placement, Run, placement_of
 from tests.golden.harness import Line
 from tests.golden.live_plans import PRODUCTS, Damaged, new_places
 from tests.golden.switches import LEVELS, STAGES
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
+from tests.support.placed_parts import groups_of
 from tests.support.replacements import holding_of
 
 LATER_MS: Final = 20_000
@@ -63,8 +66,7 @@ def stand(cell: FaultCell, job: Standing) -> None:
         [tuple(range(chips))] * len(job.nodes),
         [Run(len(job.nodes), chips)],
         resource=request.resource,
-        switch=job.switch,
-        block=job.block,
+        groups=groups_of(job.switch, job.block),
     )
     fold = cell.state.fold
     verdict = Verdict(request.namespace, request.name, request.uid, 1, placement)

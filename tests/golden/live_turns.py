@@ -12,6 +12,7 @@ import numpy as np
 
 from berth.core.parity import REFERENCE, differs
 from berth.core.topologies.blocks.model import BlockDemand, BlockRules, CandidatePool
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.racks.planner import BlockNodes, rack_decisions
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
@@ -97,7 +98,7 @@ def is_incomplete(cell: FaultCell) -> bool:
 
 def blocks_of(line: Line, placement: Placement, pool: CandidatePool) -> list[BlockNodes]:
     """Blocks of a placement with rows of the pool of a line."""
-    part = placement.block
+    part = block_of(placement)
     assert part is not None
     left = partial_of(line)
     names = [

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 from berth.core.parity import REFERENCE
 from berth.core.placement.replacements import NoPlaces
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.core.topologies.switches.planner import Demand, Plan, is_annotated
 from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial, replacement_decisions
 from berth.formats.ascend.switch_annotations import IS_SHARED, state_of, switch_annotations
 from berth.schemas.ledger import Settings
-from berth.schemas.placement import SwitchPart
 from tests.golden.harness import DECISIONS, Answer, Differences, Line, differ
 from tests.golden.leaf_invariants import (
     OTHER_LEAF,
@@ -42,6 +42,7 @@ from tests.golden.switches import (
     states_known,
     states_said,
 )
+from tests.support.placed_parts import the_switch
 
 ERRORS: Final = {
     "": "",
@@ -204,7 +205,7 @@ def placed_by_round(loss: Loss, scene: Scene, settings: Settings) -> dict[str, A
         node: switch_annotations(state, leaf)
         for node, (leaf, state) in zip(found.names(), rank_states(found), strict=True)
     }
-    annotated = found.switch is not None and found.switch.annotated
+    annotated = switch_of(found) is not None and the_switch(found).annotated
     return {"ok": True, "error": "", "chosen_nodes": found.names(), "pod_annotations": words if annotated else {}}
 
 

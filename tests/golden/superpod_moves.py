@@ -19,6 +19,7 @@ from berth.core.topologies.blocks.model import (
     CandidatePool,
     NoBlocks,
 )
+from berth.core.topologies.blocks.placed import BlockPart
 from berth.core.topologies.blocks.request import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
 from berth.core.topologies.blocks.validation import SOFT
 from berth.core.topologies.superpods.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
@@ -31,11 +32,11 @@ from berth.core.topologies.superpods.inference import (
 from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
 from berth.schemas.columns import pack, unpack
 from berth.schemas.ledger import Settings
-from berth.schemas.placement import BlockPart
 from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults, positions_of
 from tests.golden.harness import PARITY, Answer, Differences, Line, differ
 from tests.golden.live_plans import Damaged, new_places, request_of, table_of
 from tests.golden.superpods import VARIANTS, differences_of, pool_of_line
+from tests.support.placed_parts import the_block
 
 ON: Final = "on"
 
@@ -279,8 +280,7 @@ def placed_by_round(line: Line, scene: Scene, settings: Settings) -> BlockPlan |
     )
     if isinstance(found, NoPlaces):
         return found
-    part = found.block
-    assert part is not None
+    part = the_block(found)
     for rank, node, block, superpod in zip(
         ranks, found.names(), unpack(part.block_index, 2), unpack(part.superpod_index, 2), strict=True
     ):

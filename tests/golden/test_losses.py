@@ -23,6 +23,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.superpod_index import inputs_without_jobs
 from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.levels.model import read_sizes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
@@ -104,7 +105,7 @@ def replaced(cluster: Cluster, placement: Placement, ranks: Sequence[int], scope
 
 def rack_places(table: NodeTable, placement: Placement) -> dict[int, list[tuple[int, int]]]:
     """SuperPoD and rack of each pod of each block, by rank."""
-    part = placement.block
+    part = block_of(placement)
     assert part is not None
     found: dict[int, list[tuple[int, int]]] = {}
     for name, block in zip(placement.names(), unpack(part.block_index, 2), strict=True):

@@ -25,6 +25,7 @@ from tests.golden.families import FAMILIES
 from tests.golden.folder import DATA, vectors_folder
 from tests.golden.harness import DEFAULTS, Line, family_of, judge, read_lines, vector_files
 from tests.golden.live_plans import PRODUCTS, free_of, request_of, table_of
+from tests.support.placed_parts import the_block
 
 
 def placed(line: Line) -> Placement | None:
@@ -48,8 +49,7 @@ def by_phys(line: Line, placement: Placement) -> list[list[int]]:
     free = [free_of(superpod, chips) for superpod in line["super_pods"]]
     home = {name: index for index, names in enumerate(free) for name in names}
     taken, ill, blocks = Counter[int](), Counter[int](), defaultdict[int, set[int]](set)
-    assert placement.block is not None
-    for name, block in zip(placement.names(), unpack(placement.block.block_index, 2), strict=True):
+    for name, block in zip(placement.names(), unpack(the_block(placement).block_index, 2), strict=True):
         taken[home[name]] += 1
         ill[home[name]] += name in sick
         blocks[home[name]].add(block)

@@ -8,13 +8,13 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from berth.core.topologies.blocks.placed import BlockPart, block_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode, open_envelope
 from berth.schemas.facts import PodsSeen
 from berth.schemas.ledger import Adoption, Round
-from berth.schemas.placement import BlockPart
 from berth.schemas.subjects import StreamName
 from tests.support.binder_cluster import USER, World
 from tests.support.inventories import DEADLINE_S, Heard, bind_pod, dispatcher, inventory, make_node, pod_of
@@ -34,7 +34,7 @@ LABEL: Final = {"mx-consumer-cim": "true"}
 async def place(world: World, bus: NatsBus, ledger: LeafLedger, name: str, part: BlockPart) -> None:
     """Make a pod a node, with all chips of it, and place them as a part says."""
     gang = world.gang(name, 0, 1, 2, chips=8)
-    gang = replace(gang, placement=msgspec.structs.replace(gang.placement, block=part))
+    gang = replace(gang, placement=msgspec.structs.replace(gang.placement, groups=[part.groups]))
     made = [await world.api.post(world.pods, a_pod(f"{name}-{rank}", chips=8)) for rank in range(3)]
     rows = [(rank, str(it["metadata"]["name"]), str(it["metadata"]["uid"])) for rank, it in enumerate(made)]
     await bus.publish(bus.subjects.fact_member(gang.namespace, name), encode(members_of(gang, rows, distributed=True)))
@@ -149,7 +149,7 @@ async def test_superpods_come_from_reports_and_adopted_pods_keep_their_block_and
             superpod_index=pack([1], 2),
             service="llama",
         )
-        assert [adoption.placement.block for adoption in await adoptions(real_bus)] == [part]
+        assert [block_of(adoption.placement) for adoption in await adoptions(real_bus)] == [part]
 
         async def is_told() -> bool:
             events = await kube_api.items("/api/v1/namespaces/default/events")

@@ -14,6 +14,8 @@ from berth.core.errors import InvariantError
 from berth.core.replay.replay import Replay, ReplayError
 from berth.core.state.cell import State
 from berth.core.state.ledger import pods_of
+from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.switches.placed import switch_of
 from berth.formats.recordings.recording import read
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.ledger import Round
@@ -125,5 +127,5 @@ def test_the_stored_records_hold_placements() -> None:
                 found += [
                     verdict.placement for verdict in body_of(envelope, Round).verdicts if verdict.placement is not None
                 ]
-    assert any(one.switch is not None for one in found)
-    assert any(one.block is not None for one in found)
+    assert any(switch_of(one) is not None for one in found)
+    assert any(block_of(one) is not None for one in found)

@@ -8,10 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from berth.core.state.ledger import pods_of
+from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.schemas.columns import pack, pack_names, unpack_names
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.ledger import Adoption, Round, Verdict
-from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.placement import Groups, Placement, Run, Share, placement_of
+from tests.support.placed_parts import groups_of
 
 NAMES = st.from_regex(r"\Anode-[0-9]{1,2}\Z")
 names_tables = st.lists(NAMES, max_size=4).map(pack_names)
@@ -72,8 +75,10 @@ SOUND = placement_of(
     [(0, 1), (2, 3), ()],
     [Run(2, 2), Run(1, 0)],
     resource="r",
-    switch=SwitchPart("normal-schema", 2, leaves=["l"], leaf_index=pack([1, 1, 0], 2), states=bytes(3)),
-    block=BlockPart("a3", 1, [0], ["fits"], ["s"], block_index=pack([1, 0, 0], 2), superpod_index=pack([1, 0, 0], 2)),
+    groups=groups_of(
+        SwitchPart("normal-schema", 2, leaves=["l"], leaf_index=pack([1, 1, 0], 2), states=bytes(3)),
+        BlockPart("a3", 1, [0], ["fits"], ["s"], block_index=pack([1, 0, 0], 2), superpod_index=pack([1, 0, 0], 2)),
+    ),
 )
 SHARED = placement_of(["a"], [(15,)], [Run(1, 1)], resource="r", share=Share(20, 1024, "elastic"))
 
@@ -99,14 +104,13 @@ SHARED = placement_of(["a"], [(15,)], [Run(1, 1)], resource="r", share=Share(20,
         ({"share": Share(101, 1024, "elastic")}, "share: 101 percent"),
         ({"share": Share(-1, 1024, "elastic")}, "share: -1 percent"),
         ({"share": Share(20, -1, "elastic")}, "share: 20 percent, -1 MiB"),
-        ({"switch": SwitchPart("", 2, states=bytes(2))}, "switch.states: 2 bytes, 3 ranks need 3 or none"),
-        ({"switch": SwitchPart("", 2, leaf_index=bytes(4))}, "switch.leaf_index: 4 bytes, 3 ranks need 6 or none"),
-        ({"switch": SwitchPart("", 2, leaf_index=pack([1, 0, 0], 2))}, "switch.leaf_index: 1 is outside its table"),
-        ({"block": BlockPart("", 0, block_index=pack([1, 0, 0], 2), superpod_index=bytes(6))}, "block.block_index: 1"),
-        ({"block": BlockPart("", 0, [0], [""], block_index=bytes(6), superpod_index=b"\1" + bytes(5))}, "superpod_index: 1"),
-        ({"block": BlockPart("", 0, [0], [""], block_index=bytes(6))}, "block.superpod_index: 0 bytes, block_index has 6"),
-        ({"block": BlockPart("", 0, [0])}, "block.phases: 0 for 1 blocks"),
-        ({"block": BlockPart("", 0, block_index=bytes(2), superpod_index=bytes(2))}, "2 bytes, 3 ranks need 6"),
+        ({"groups": [Groups("t", states=bytes(2))]}, "groups[0].states: 2 bytes, 3 ranks need 3 or none"),
+        ({"groups": [Groups("t", name_index=bytes(4))]}, "groups[0].name_index: 4 bytes, 3 ranks need 6 or none"),
+        ({"groups": [Groups("t", name_index=pack([1, 0, 0], 2))]}, "groups[0].name_index: 1 is outside its table"),
+        ({"groups": [Groups("t", part_index=pack([1, 0, 0], 2))]}, "groups[0].part_index: 1 is outside its table"),
+        ({"groups": [Groups("t", parts=[0], rules=[""], part_index=bytes(6))]}, "name_index: 0 bytes, part_index has 6"),
+        ({"groups": [Groups("t", parts=[0])]}, "groups[0].rules: 0 for 1 parts"),
+        ({"groups": [Groups("t"), Groups("u"), Groups("t")]}, "groups[2].topology: 't' is there twice"),
     ],
 )  # fmt: skip
 def test_each_damage_of_a_placement_is_told_with_its_column(changes: dict[str, object], words: str) -> None:

@@ -16,13 +16,16 @@ from berth.core.placement.offers import merge
 from berth.core.placement.replacements import plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.scoring import Candidates
+from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.model import rack_number
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.levels.model import levels_of, node_path
 from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.switches.placed import switch_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest, Task
@@ -213,8 +216,10 @@ def check_fold(cell: CoreCell, leaving: LeavingPods, found: Placement) -> None:
     )  # fmt: skip
     cell.recover(step)
     check(cell.state)
-    cell.state.lift(holding)
-    cell.state.lay(holding)
+    fork = CellFork(cell.state)
+    fork.lift(holding)
+    fork.lay(holding)
+    check(fork)
     check(cell.state)
     owners = [rank for rank in leaving.ranks if rank not in leaving.released]
     if owners:
@@ -228,7 +233,7 @@ def check_fold(cell: CoreCell, leaving: LeavingPods, found: Placement) -> None:
 
 def told_of(placement: Placement) -> object:
     """Node, chips, leaf, block and SuperPoD of each rank. Rules of a plan depend on the order of releases."""
-    switch, block = placement.switch, placement.block
+    switch, block = switch_of(placement), block_of(placement)
     leaves = [] if switch is None else [*unpack(switch.leaf_index, 2)]
     return (
         placement.names(),
@@ -248,7 +253,7 @@ def merged(leaving: LeavingPods, found: Placement) -> dict[int, tuple[str, int]]
     shapes = [shape for shape, pods in leaving.gang.request_class for _ in range(pods)]
 
     def places(placement: Placement, ranks: list[int]) -> dict[int, tuple[str, int]]:
-        part = placement.block
+        part = block_of(placement)
         columns = unpack(part.block_index, 2) if part is not None else [0] * placement.pods()
         ids = [part.blocks[index - 1] if part is not None and index else -1 for index in columns]
         rows = zip(ranks, placement.names(), ids, strict=True)

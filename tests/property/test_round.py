@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
-from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.cluster.shared_use import SharedNode
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.offers import OwnRows, candidates_of, check_possible, merge, offer_of

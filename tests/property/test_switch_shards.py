@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 from hypothesis import given
 
+from berth.core.topologies.switches.placed import switch_of
 from tests.support.cells import Cell, a_job
 from tests.support.switch_worlds import PLACES, STEPS, WAYS, Step, Way, begin, live
 
@@ -42,7 +43,7 @@ async def test_jobs_are_placed_by_leaf() -> None:
     await cell.submit(a_job("j", chips=8, replicas=8, labels={"tor-affinity": "large-model-schema"}))
     await cell.turns(3)
     holding = next(iter(cell.dispatcher.state.fold.holdings.values()))
-    part = holding.placement.switch
+    part = switch_of(holding.placement)
     assert part is not None
     assert (part.rule, part.leaves) == ("complete-leaves", ["leaf3", "leaf0"])
     assert sorted(holding.placement.names()) == sorted(f"n{leaf}{place}" for leaf in (0, 3) for place in range(PLACES))

@@ -85,6 +85,7 @@ class CellSettings(msgspec.Struct, frozen=True):
         gangs: Settings of gangs that differ from the defaults.
         replicas: Of each stream, as the dispatcher has it.
         sync: Whether the bus's server has each write on its disk before it acknowledges it: ``always``, or ``default``.
+        shape_s: How long it takes to score a shape of a heavy gang.
     """
 
     shards: int = 0
@@ -97,6 +98,7 @@ class CellSettings(msgspec.Struct, frozen=True):
     gangs: dict[str, Any] = {}
     replicas: Literal[1, 3] = 1
     sync: str = "always"
+    shape_s: float = 0.0
 
 
 class Kind(NamedTuple):

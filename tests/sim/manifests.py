@@ -2,10 +2,12 @@
 combine.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
+from tests.sim.heavy import TASKS
 from tests.sim.worlds import TOR_AFFINITY, Ask
 from tests.support.kube_rules import Tree
 
@@ -140,6 +142,20 @@ def volcano_job(name: str, ask: Ask, dice: Random, *, claims: Sequence[str] = ()
         },
         "spec": spec,
     }
+
+
+def heavy_job(name: str, ask: Ask, dice: Random) -> Tree:
+    """A Volcano job of many tasks of one pod, which differ in cpu."""
+    body = volcano_job(name, ask, dice)
+    count = dice.choice(TASKS)
+    template = template_of(ask, ask.sizes[0], dice, name=name)
+    tasks: list[Tree] = [
+        {"name": f"t{number}", "replicas": 1, "template": copy.deepcopy(template)} for number in range(count)
+    ]
+    for number, task in enumerate(tasks):
+        task["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{10 + number}m"
+    body["spec"] |= {"tasks": tasks, "minAvailable": count}
+    return body
 
 
 def ascend_job(name: str, ask: Ask, dice: Random) -> Tree:

@@ -11,6 +11,7 @@ import msgspec
 
 from berth.core.explain.job_status import status_of
 from tests.sim.errors import Failure, SimulationError, kind_of
+from tests.sim.heavy import heavy_gangs
 from tests.sim.log import told
 from tests.sim.loop import SimLoop
 from tests.sim.steady import Steady
@@ -87,12 +88,12 @@ def live(
         return Lived(seed, list(kept or ()), 0, *_raised(error))
     lived = Lived(seed, numbers, len(whole.events))
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), heavy_gangs(loop, world.story.settings.shape_s):
             # What a dead process was about to start never runs.
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             loop.run_until_complete(_go_through(world))
-        if on_end is not None:
-            on_end(world)
+            if on_end is not None:
+                on_end(world)
     except Failure as failure:
         lived.kind, lived.details = failure.kind, _details(failure)
     except SimulationError as error:
@@ -166,12 +167,13 @@ async def _go_through(world: World) -> None:
 
 def _fates(world: World) -> list[object]:
     """What has become of the jobs. A live fact that is stored again, because it is old, makes records that say nothing
-    new.
+    new. A heavy gang that waits is tried again and again, and in between refused as ``late``.
     """
     world.observer.catch_up()
     state = world.observer.state
     found = [(key, status_of(state, key, at_ms=0)) for key in sorted(state.jobs)]
-    return [(key, said.phase, said.attempt, said.refusal) for key, said in found if said is not None]
+    fates = [(key, said.phase, said.attempt, said.refusal) for key, said in found if said is not None]
+    return [(*fate, None if refusal is not None and refusal.retry_ms else refusal) for *fate, refusal in fates]
 
 
 def _see_nothing_failed(world: World) -> None:

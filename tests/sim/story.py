@@ -11,7 +11,6 @@ from typing import Any, Final
 import msgspec
 
 from berth.schemas.refusal import Code
-from berth.services.dispatcher.config import DecisionConfig
 from tests.sim.cell import CellSettings
 from tests.sim.worlds import CLUSTERS, COMMON, Cluster
 
@@ -31,6 +30,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "ascend": 12,
     "drain": 4,
     "pod": 6,
+    "heavy": 3,
     "end": 8,
     "again": 5,
     "remove": 6,
@@ -99,8 +99,8 @@ RARE_FROM: Final = 100
 """From this seed on, a process dies at one of them in each story in which ranks recover."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 USERS: Final = (
-    "job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong", "claim",
-    "unclaim", "policy", "annotate",
+    "job", "ascend", "pod", "heavy", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong",
+    "claim", "unclaim", "policy", "annotate",
 )  # fmt: skip
 UNREACHED: Final[Mapping[Code, str]] = {
     "undecodable": "nothing gives it: a message that does not decode is a dead letter, no job has it",
@@ -171,6 +171,7 @@ def draw(seed: int) -> Story:
         binder=_binder(chance),
         replicas=3 if _has_replicas(seed) else 1,
         sync="default" if _is_unsynced(seed) else "always",
+        shape_s=chance.choice((0.0, 0.02, 0.1)),
     )
     # Not everything happens in every story: what is rare would never be alone with what is common.
     troubles = [verb for verb in VERBS if verb not in USERS and _is_in(seed, verb)] or ["kill"]
@@ -208,15 +209,10 @@ def _decisions(chance: Random) -> dict[str, Any]:
         "round_gangs_max": (1, 2),
         "round_bytes_max": (10_000,),
         "tombstone_after_ms": (0, 2_000, 15_000),
-        "constraints": (0, 1, 2),
-        "plain_pods": (False,),
-        "skims_classes": (False,),
-        "drains": (0,),
+        "waiting_jobs_max": (3,),
         "needs_health": (False,),
     }
-    found |= {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}
-    # Settings that are gone are drawn as before and left out: each seed tells the story that tests and results know.
-    return {name: value for name, value in found.items() if name in DecisionConfig.__struct_fields__}
+    return found | {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}
 
 
 def _faults(chance: Random) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from berth.formats.clusters.topology_file import parse_cluster
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
-from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Code
 from berth.services.dispatcher.config import DecisionConfig
 from tests.sim.clock import SimClock
@@ -76,12 +75,12 @@ def test_a_wrong_request_is_wrong(name: str) -> None:
             decode(wrong, JobRequest)
         return
     settings = DecisionConfig().to_settings()
-    seen = admit(decode(wrong, JobRequest), Receipt(1, 0, 0), Holder(), _recovering(settings))
+    seen = admit(decode(wrong, JobRequest), Receipt(1, 0, 0), Holder(), settings)
     assert (seen.refusal is None) == (name in ACCEPTED), seen.refusal
 
 
 def test_wrong_requests_have_every_refusal_that_a_request_can_have() -> None:
-    settings = _recovering(DecisionConfig().to_settings())
+    settings = DecisionConfig().to_settings()
     codes = set()
     for name, wrong in REQUESTS.items():
         if name not in NO_MESSAGE:
@@ -89,13 +88,8 @@ def test_wrong_requests_have_every_refusal_that_a_request_can_have() -> None:
             codes.add(seen.refusal.code if seen.refusal is not None else "")
     assert codes == {
         "", "invalid-request", "invalid-argument", "not-enough-pods", "unsupported-policy", "unsupported-vnpu",
-        "job-shape", "larger-than-round",
+        "job-shape", "larger-than-round", "too-large",
     }  # fmt: skip
-
-
-def _recovering(settings: Settings) -> Settings:
-    fields = {name: getattr(settings, name) for name in Settings.__struct_fields__}
-    return Settings(**fields)
 
 
 @pytest.mark.parametrize("body", BODIES)

@@ -9,7 +9,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobCancel
 from tests.sim.kube import finished
-from tests.sim.manifests import PRIORITIES, ascend_job, owned, pod, run_for, volcano_job
+from tests.sim.manifests import PRIORITIES, ascend_job, heavy_job, owned, pod, run_for, volcano_job
 from tests.sim.stage import Stage
 from tests.sim.storage import KINDS
 from tests.sim.story import Event
@@ -56,6 +56,11 @@ class Users(Stage):
         """A Volcano job; some have labels that let them recover from faults."""
         number, self.jobs = self.jobs, self.jobs + 1
         self.cell.kube.put(JOBS, volcano_job(f"j{number}", self.ask_of(event), event.dice))
+
+    def _do_heavy(self, event: Event) -> None:
+        """A Volcano job of so many different tasks that a round may not score all of them."""
+        number, self.jobs = self.jobs, self.jobs + 1
+        self.cell.kube.put(JOBS, heavy_job(f"j{number}", self.ask_of(event), event.dice))
 
     def _do_end(self, event: Event) -> None:
         """A user deletes a job."""

@@ -14,6 +14,7 @@ from berth.formats.ascend.pod_annotations import ATTEMPT, GROUP_NAME, JOB_UID
 from berth.runtime.feeds import Feeds
 from berth.schemas.chain import position_of
 from berth.schemas.envelope import decode
+from berth.schemas.refusal import LATE
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.fuzz.failure import Failure as FuzzFailure
@@ -51,6 +52,8 @@ def unrest(world: World) -> list[str]:
             found.append(f"{key[1]} is {status.phase if status is not None else 'unknown'}")
         elif status.phase == "waiting" and status.refusal is None:
             found.append(f"{key[1]} waits and nobody says why")
+        elif status.refusal is not None and status.refusal.code == LATE:
+            found.append(f"{key[1]} is not scored yet")
     return found
 
 

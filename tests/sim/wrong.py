@@ -56,6 +56,7 @@ REQUESTS: Final[Mapping[str, Wrong]] = {
     "no pods": _task(replicas=0),
     "too many chips": _task(chips=65),
     "a negative minimum": _with(min_available=-1),
+    "a name above the bound": _task(name="w" * 1_000),
     "a minimum above the pods": _with(min_available=99),
     "a gang of no pods": _note("berth/gang-pods", "none"),
     "a minimum that is no number": _note("huawei.com/schedule_minAvailable", "few"),

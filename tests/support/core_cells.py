@@ -1,6 +1,7 @@
 """A cell without a bus for tests of the core: facts are applied, rounds are decided and folded, events happen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,8 @@ from berth.schemas.subjects import Subjects
 from tests.support.cells import a_node
 
 SUBJECTS = Subjects("cell")
+AT_ONCE: Final[Mapping[str, object]] = {"plan_before_delete": False, "hold_places_ms": 0, "fault_settle_ms": 0}
+"""Settings under which a step waits neither for places nor for further faults, and holds none."""
 
 
 class CoreCell:
@@ -37,7 +40,7 @@ class CoreCell:
         self.requests = 0
         self.now_ms = 1_000
         self.scheduler = Scheduler(self.state)
-        settings = Settings(**changes)  # type: ignore[arg-type]  # fields of the settings
+        settings = Settings(**{**AT_ONCE, **changes})  # type: ignore[arg-type]  # fields of the settings
         epoch = Epoch(1, 0, 0, self.now_ms, "test", settings, rules=rules_of(settings))
         self.scheduler.begin(self.folded(epoch).changes)
         self.publish()

@@ -21,7 +21,7 @@ from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.recovery import Recovery
 from berth.schemas.status import SnapshotBody
-from tests.support.core_cells import SUBJECTS, CoreCell
+from tests.support.core_cells import AT_ONCE, SUBJECTS, CoreCell
 from tests.support.replacements import holding_of
 
 GRACE = {"fault-scheduling": "grace"}
@@ -56,7 +56,7 @@ class FaultCell(CoreCell):
     def begin(self, **settings: object) -> None:
         """Begin another epoch."""
         fold = self.state.fold
-        new = Settings(**settings)  # type: ignore[arg-type]  # fields of the settings
+        new = Settings(**{**AT_ONCE, **settings})  # type: ignore[arg-type]  # fields of the settings
         record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, self.now_ms, "d", new, rules=rules_of(new))
         self.scheduler.begin(self.folded(record).changes)
 

@@ -179,12 +179,12 @@ def gateway_of(made: Services, cell: str, *, label: str = "", **settings: object
 
 
 async def answering(gateway: Gateway, *, identity: str = ADMIN) -> None:
-    """Wait until a gateway and the service behind it answer."""
+    """Wait until a gateway and the service behind it answer; the rights of a caller are what it offers last."""
 
     async def is_there() -> bool:
         assert gateway.service.returncode is None, gateway.service.log()
         try:
-            return (await gateway.ask("GET", "/api/v1/nodes?limit=1", identity=identity)).status == 200
+            return (await gateway.ask("GET", "/api/v1/me", identity=identity)).status == 200
         except aiohttp.ClientConnectionError:
             return False
 

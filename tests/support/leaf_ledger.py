@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from berth.core.cluster.node_packing import SWITCHES
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.runtime.bus.port import Bus
 from berth.schemas.columns import pack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
-from berth.schemas.placement import Placement, Run, SwitchPart, placement_of
+from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.subjects import StreamName
 from tests.support.chained_records import append
 
@@ -40,7 +41,7 @@ def switch_placement(ranks: Sequence[tuple[str, str, int]], *, chips: int = 1) -
     )
     picked = [tuple(range(chips))] * len(ranks)
     return placement_of(
-        [node for node, _, _ in ranks], picked, [Run(len(ranks), chips)], resource=RESOURCE, switch=part
+        [node for node, _, _ in ranks], picked, [Run(len(ranks), chips)], resource=RESOURCE, groups=[part.groups]
     )
 
 

@@ -20,17 +20,20 @@ from berth.core.state.holdings.pod_phases import ENDED
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Folded, Holding
 from berth.core.state.lifecycle import Due, examine
+from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, Leaf, OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure, TopologySeen
 from berth.schemas.fault_facts import BackupPod, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Recovery, Release, Round, Settings, Verdict, facts_known
 from berth.schemas.message import Message
-from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.placement import Placement, Run, Share, placement_of
 from berth.schemas.recording import Entry
 from berth.schemas.recovery import How, Scope
 from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job, a_node
+from tests.support.placed_parts import groups_of
 
 P = PodPhase
 NODES: Final = 6
@@ -207,8 +210,7 @@ class RecoveringGangs:
             [Run(count, job.chips, 1_000, 512)],
             resource=RESOURCE,
             share=job.share,
-            switch=switch if job.affinity == "switch" else None,
-            block=block if job.affinity == "block" else None,
+            groups=groups_of(switch if job.affinity == "switch" else None, block if job.affinity == "block" else None),
         )
 
     def place(self, job: Job, seed: int) -> bool:

@@ -9,16 +9,8 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.cluster.drain_list import (
-    KINDS,
-    WORDS,
-    DrainRow,
-    drains_of,
-    known_names,
-    ranks_words,
-    row_of,
-    since_words,
-)
+from berth.cli.cluster.drain_list import drains_of, known_names, row_of
+from berth.cli.cluster.drain_rows import KINDS, WORDS, DrainRow, ranks_words, since_words
 from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, listed, near_names, print_result
 from berth.core.state.cell import State

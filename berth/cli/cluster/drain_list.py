@@ -1,62 +1,10 @@
-"""Drains as ``berth drain``, ``berth nodes`` and ``berth faults`` show them: what is drained, and the jobs there."""
+"""Drains of a cell, folded from its facts and records."""
 
-import msgspec
-
-from berth.cli.output import listed, moment, print_table
-from berth.cli.tables import Table
+from berth.cli.cluster.drain_rows import KINDS, DrainedJobRow, DrainRow, HeldRow
 from berth.core.requests.gangs import is_unowned
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of
 from berth.schemas.fault_facts import DrainKind, DrainSeen
-
-KINDS: tuple[DrainKind, ...] = ("node", "leaf", "superpod")
-WORDS: dict[str, str] = {"node": "node", "leaf": "leaf switch", "superpod": "SuperPoD"}
-
-
-class HeldRow(msgspec.Struct, frozen=True):
-    """A pod that a disruption budget holds back, as ``--json`` prints it."""
-
-    rank: int
-    reason: str
-
-
-class DrainedJobRow(msgspec.Struct, frozen=True):
-    """A job on nodes that are drained, as ``--json`` prints it."""
-
-    namespace: str
-    name: str
-    uid: str
-    attempt: int
-    ranks: list[int]
-    """Its ranks on these nodes, ascending."""
-    nodes: list[str]
-    """These nodes, sorted."""
-    moves: bool = False
-    """Pods of it leave: it moves, or starts anew as a whole."""
-    held: list[HeldRow] = []
-    """Its pods that disruption budgets hold back, by rank."""
-    unowned: bool = False
-    """A pod of it has no controller that makes it anew: only a drain with ``--force`` moves it."""
-
-
-class DrainRow(msgspec.Struct, frozen=True):
-    """A drain, as ``--json`` prints it."""
-
-    kind: DrainKind
-    name: str
-    since_ms: int
-    """From when on it counts."""
-    grace_ms: int
-    """0 for the default."""
-    by: str
-    reason: str
-    asked_ms: int
-    nodes: list[str]
-    """Known nodes that it concerns, sorted."""
-    jobs: list[DrainedJobRow]
-    """Jobs with pods on them, by name."""
-    force: bool = False
-    """Jobs leave too with pods that have no controller."""
 
 
 def drains_of(state: State) -> list[DrainRow]:
@@ -143,36 +91,3 @@ def _jobs_on(state: State, nodes: list[str]) -> list[DrainedJobRow]:
                 )
             )
     return sorted(found, key=lambda job: (job.namespace, job.name, job.attempt))
-
-
-def since_words(since_ms: int, now_ms: int) -> str:
-    """From when on a drain counts, as the end of a sentence."""
-    return f"{'since' if since_ms <= now_ms else 'from'} {moment(since_ms)}{'' if since_ms <= now_ms else ' on'}"
-
-
-def ranks_words(job: DrainedJobRow) -> str:
-    """A job with its ranks on drained nodes."""
-    ranks = listed(map(str, job.ranks), most=8)
-    words = f"{job.namespace}/{job.name} ({'rank' if len(job.ranks) == 1 else 'ranks'} {ranks})"
-    if job.held:
-        words += f", rank {job.held[0].rank} is held back: {job.held[0].reason}"
-    return f"{words}, leaves" if job.moves and not job.held else words
-
-
-def show_drains(drains: list[DrainRow], now_ms: int) -> None:
-    """Print drains as a table; nothing without any."""
-    if not drains:
-        return
-    table = Table("DRAINED", "NAME", "SINCE", "BY", "NODES", "JOBS THERE", "REASON")
-    for drain in drains:
-        jobs = listed((ranks_words(job) for job in drain.jobs), most=4) or "none"
-        table.add_row(
-            WORDS[drain.kind],
-            drain.name,
-            since_words(drain.since_ms, now_ms).removeprefix("since "),
-            drain.by,
-            str(len(drain.nodes)),
-            jobs,
-            drain.reason,
-        )
-    print_table(table)

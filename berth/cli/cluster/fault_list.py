@@ -1,15 +1,15 @@
-"""``berth faults``: faults of nodes and chips, and the jobs that they affect."""
+"""Faults of nodes and chips, and the jobs that they affect, each in a row of its own."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
-from berth.cli.cell import Common, connected, run
-from berth.cli.cluster.drain_list import DrainRow, drains_of, show_drains
+from berth.cli.cluster.cell_lists import NO_FAULTS
+from berth.cli.cluster.drain_list import drains_of
+from berth.cli.cluster.drain_rows import DrainRow, line_of, show_drains
+from berth.cli.cluster.folded_nodes import judged_nodes
 from berth.cli.cluster.held_restarts import ApprovalRow, HeldRestartRow, approvals_of, held_of, show_held
-from berth.cli.cluster.nodes import judged_nodes
-from berth.cli.output import age, emit, print_progress, print_result, print_table
+from berth.cli.output import age, print_progress, print_result, print_table
 from berth.cli.tables import Table
 from berth.core.chips.picking import ids_of
 from berth.core.explain.recovery_status import recovery_of
@@ -26,8 +26,6 @@ from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.fault_facts import FAULT_SCHEDULING, GroupSeen
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.subjects import StreamName
-
-NO_FAULTS: Final = "no node, chip or job is faulty"
 
 
 class NodeFaultRow(msgspec.Struct, frozen=True):
@@ -226,7 +224,7 @@ def listing_of(state: State, found: CellFaults, now_ms: int) -> FaultsRow:
 
 def show(found: FaultsRow, now_ms: int) -> None:
     """Print drains, what is held back, faults of nodes, affected jobs, and labels without a meaning."""
-    show_drains(found.drains, now_ms)
+    show_drains(map(line_of, found.drains), now_ms)
     show_held(found.held, found.approvals)
     if not found.nodes and not found.jobs and not found.recoveries:
         print_result(NO_FAULTS)
@@ -270,22 +268,11 @@ def findings_of(found: FaultsRow) -> list[str]:
     ]
 
 
-def faults(*, common: Common | None = None) -> int:
-    """List faults of nodes and chips, the jobs and ranks that they affect, and jobs that recover from them.
+async def list_faults(bus: Bus, now_ms: int) -> FaultsRow:
+    """Everything that ``berth faults`` shows, folded.
 
-    Args:
-        common: Cell and form of the output.
+    Raises:
+        TransientError: The bus did not answer.
     """
-    options = common or Common()
-
-    async def work() -> None:
-        async with connected(options) as bus:
-            state = await state_now(bus, SystemClock())
-            now_ms = SystemClock().now_ms()
-            found = listing_of(state, await faults_in(state, bus), now_ms)
-        if options.json:
-            emit(found)
-        else:
-            show(found, SystemClock().now_ms())
-
-    return run(work)
+    state = await state_now(bus, SystemClock())
+    return listing_of(state, await faults_in(state, bus), now_ms)

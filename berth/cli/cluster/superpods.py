@@ -18,9 +18,8 @@ from berth.cli.output import (
     print_legend,
     print_result,
     print_table,
-    shows_unicode,
 )
-from berth.cli.tables import Drawing, Span, Styled, Table
+from berth.cli.tables import Drawing, Span, Styled, Table, shows_unicode
 from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, superpods_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize

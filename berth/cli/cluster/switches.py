@@ -14,9 +14,8 @@ from berth.cli.output import (
     print_legend,
     print_result,
     print_table,
-    shows_unicode,
 )
-from berth.cli.tables import Span, Table
+from berth.cli.tables import Span, Table, shows_unicode
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.explain.switch_explanation import leaf_users
 from berth.core.explain.switch_layout import LeafUser

@@ -13,6 +13,7 @@ from berth.schemas.intake import JobCancel
 from berth.schemas.status import JobStatus
 
 _CANCEL_S: Final = 10.0
+_ENDING: Final = "is cancelled; its pods are being deleted"
 
 
 def cancel(job: str, *, namespace: Namespace = "default", reason: str = "", common: Common | None = None) -> int:
@@ -42,7 +43,9 @@ def cancel(job: str, *, namespace: Namespace = "default", reason: str = "", comm
         if options.json:
             emit(row_of(result))
         else:
-            print_result(f"{label} is {result.phase}{f': {result.sentence}' if result.sentence else ''}")
+            why = f": {result.sentence}" if result.sentence else ""
+            words = f"{phase_words(result.phase)}{why}"
+            print_result(f"{label} {_ENDING if result.phase == 'ending' else words}")
 
     return run(work)
 

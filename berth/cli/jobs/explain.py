@@ -14,7 +14,7 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.interrupts import interruptible
 from berth.cli.jobs.explain_text import ExplainResult, describe, describe_past, not_asked, show
 from berth.cli.jobs.finding import Namespace, find_job
-from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, known_jobs, moment, near_names
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, known_jobs, moment, near_jobs
 from berth.cli.recordings.errors import complaints_of
 from berth.core.replay.job_history import Point, Trail, View
 from berth.core.replay.log_clock import moment_of
@@ -54,7 +54,12 @@ class Where:
 
 
 def explain_job(
-    job: str, *, where: Where | None = None, namespace: Namespace = "default", common: Common | None = None
+    job: str,
+    *,
+    where: Where | None = None,
+    namespace: Namespace = "default",
+    settings: Annotated[bool, Parameter(negative=())] = False,
+    common: Common | None = None,
 ) -> int:
     """Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.
 
@@ -62,6 +67,7 @@ def explain_job(
         job: Its name, or namespace/name.
         where: Cell or file, and the time.
         namespace: Namespace of a name without one.
+        settings: Print the settings of the decision, too.
         common: Cell and form of the output.
     """
     options, point = common or Common(), where or Where()
@@ -84,7 +90,7 @@ def explain_job(
         if options.json:
             emit(result)
         else:
-            show(result)
+            show(result, with_settings=settings)
         if damage:
             complain([f"{point.log}: {damage}; what comes before it was used"])
         return FAILED if damage else OK
@@ -241,8 +247,7 @@ def _unknown(key: JobKey, uid: str, trail: Trail, names: list[str]) -> str:
     if uid and trail.lives:
         known = ", ".join(f"{life.uid} (since {moment(life.since_ms)})" for life in trail.lives.values())
         return f"no job {name} had the uid {uid}; those with this name: {known}"
-    near = near_names(name, names)
-    near += sorted(other for other in names if other.endswith(f"/{key[1]}") and other not in near)
+    near = near_jobs(name, names)
     hint = f"near names: {', '.join(near)}" if near else known_jobs(len(names))
     if not trail.ledger_seq:
         return f"no job was named {name}; {hint}"

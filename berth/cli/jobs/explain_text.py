@@ -153,8 +153,13 @@ def _near(at_ms: int, other_ms: int) -> str:
     return f"{time.partition('.')[0]} UTC" if moment(other_ms).startswith(day) else moment(at_ms)
 
 
-def show(result: ExplainResult) -> None:
-    """Print an explanation."""
+def show(result: ExplainResult, *, with_settings: bool = False) -> None:
+    """Print an explanation.
+
+    Args:
+        result: The explanation.
+        with_settings: Print the settings of the decision, too.
+    """
     name = Span(f"{result.namespace}/{result.name}", "bold")
     at = f" as of {moment(result.at_ms)}" if result.at_ms else ""
     if result.phase == NOT_ASKED:
@@ -169,7 +174,8 @@ def show(result: ExplainResult) -> None:
         print_result(f"  {line}")
     if result.explanation is not None:
         _show_candidates(result.explanation)
-        for line in _basis_lines(result.explanation.basis):
+        basis = result.explanation.basis
+        for line in [*_basis_lines(basis), *(_settings_lines(basis) if with_settings else [])]:
             print_result(line)
 
 
@@ -193,7 +199,7 @@ def _show_candidates(result: Explanation) -> None:
 
 
 def _basis_lines(basis: Basis) -> list[str]:
-    """When and on what the decision was made; the settings last."""
+    """When and on what the decision was made."""
     if not basis.ledger_seq:
         lines = [f"Validated at {moment(basis.at_ms)}, when the request was received."]
     elif basis.is_current:
@@ -212,9 +218,11 @@ def _basis_lines(basis: Basis) -> list[str]:
         held = f"{pluralize(basis.jobs_held, 'job')} held chips" if basis.jobs_held else "no job held chips"
         nodes, chips = pluralize(basis.nodes, "node"), pluralize(basis.chips, "chip")
         lines.append(f"{nodes} with {chips} were known, {basis.chips_free} of them free, {held}.")
+    return lines
+
+
+def _settings_lines(basis: Basis) -> list[str]:
     settings = [f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items()]
     if basis.nodes and "queue_policy" in basis.values:
         settings.append(f"queue policy {basis.values['queue_policy']}")
-    if settings:
-        lines.append(f"Settings: {', '.join(settings)}.")
-    return lines
+    return [f"Settings: {', '.join(settings)}."] if settings else []

@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
-from berth.cli.output import CommandError, known_jobs, near_names, print_progress
+from berth.cli.output import CommandError, known_jobs, near_jobs, print_progress
 from berth.runtime.bus.port import Bus
 from berth.schemas.envelope import DecodeError
 from berth.schemas.status import JobStatus, stored_status
@@ -40,7 +40,6 @@ async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
         except DecodeError as error:
             raise CommandError(f"the status of {space}/{name} does not decode: {error.reason}") from error
     known = {f"{status.namespace}/{status.name}" for status in await statuses(bus)}
-    near = near_names(f"{space}/{name}", known)
-    near += sorted(other for other in known if other.endswith(f"/{name}") and other not in near)
+    near = near_jobs(f"{space}/{name}", known)
     hint = f"near names: {', '.join(near)}" if near else f"{known_jobs(len(known))}, see: berth jobs --all"
     raise CommandError(f"no job is named {space}/{name}; {hint}")

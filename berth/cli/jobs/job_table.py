@@ -1,14 +1,15 @@
 """Jobs as a table for people."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Final
 
 from berth.cli.jobs.queue_order import JobKey
-from berth.cli.jobs.rows import ranks_of
+from berth.cli.jobs.rows import OVER, ranks_of
 from berth.cli.output import age, listed
 from berth.cli.tables import Span, Styled, Table
-from berth.core.explain.text import ranges
+from berth.core.explain.text import pluralize, ranges, span
+from berth.core.overview.short_reason import reason_key, short_reason
+from berth.schemas.programs.lists import PlaceUse
 from berth.schemas.status import JobStatus
 
 STYLES: Final = {
@@ -24,6 +25,8 @@ STYLES: Final = {
 }
 _SHARED_MIN: Final = 3
 """So many jobs that wait for the same reason share a row."""
+_WHERE: Final = "WHERE, OR WHY NOT"
+_ONLY_WIDE: Final = ("PRIORITY", "IN PHASE", "ATTEMPT", "QUEUE", "UID")
 
 
 def job_table(
@@ -40,33 +43,59 @@ def job_table(
         shown: The jobs, in order.
         places: Positions of those that wait.
         now_ms: The time.
-        is_wide: Add when the phase began, attempt, queue and uid, and name all nodes with their chips.
-        shares: Jobs next to one another that wait alike, for the same reason, share a row.
+        is_wide: Add priority, when the phase began, attempt, queue and uid, and name all nodes with their chips.
+        shares: Jobs that wait for the same share a row, at the place of the first.
     """
-    wide = ("IN PHASE", "ATTEMPT", "QUEUE", "UID") if is_wide else ()
-    table = Table("JOB", "PHASE", "POSITION", "PRIORITY", "PODS", "CHIPS", "AGE", *wide, "WHERE, OR WHY NOT")
+    if is_wide:
+        table = Table("JOB", "PHASE", "PODS", "CHIPS", "AGE", "POS", *_ONLY_WIDE, _WHERE)
+    else:
+        table = Table("JOB", "PHASE", "PODS", "CHIPS", "AGE", "POS", _WHERE, short={"JOB": 14, _WHERE: 34})
     for group in _groups(shown, shares=shares):
         first = group[0]
         spots = [place for one in group if (place := places.get((one.namespace, one.name)))]
-        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        more = f" +{len(group) - 1}" if len(group) > 1 else ""
         cells: list[Styled] = [
             f"{first.namespace}/{first.name}{more}",
             Span(first.phase, STYLES[first.phase]),
-            ranges(spots) or "-",
-            str(first.priority),
-            str(first.pods),
-            str(first.chips),
-            _ages([one.submitted_ms for one in group], now_ms),
+            span([one.pods for one in group]),
+            span([one.chips for one in group]),
+            _age([one.submitted_ms for one in group], now_ms),
+            span(spots) if spots else "-",
         ]
         if is_wide:
             cells += [
+                str(first.priority),
                 age(first.since_ms, now_ms),
                 str(first.attempt or "-"),
                 first.queue or "-",
                 first.uid,
+                where_or_why(first, names_chips=True),
             ]
-        table.add_row(*cells, where_or_why(first, names_chips=is_wide))
+        else:
+            cells.append(_where_or_why(group))
+        table.add_row(*cells)
     return table
+
+
+def totals_line(known: Iterable[JobStatus], use: PlaceUse | None = None) -> str:
+    """How many jobs wait and run, and for or on how many chips.
+
+    Args:
+        known: The jobs.
+        use: Chips of the whole cell, if these are all jobs: ``52 wait for 23,000 chips, 268 run, 21,856 of 22,144 chips
+            in use``. None: ``52 wait for 23,000 chips, 268 run on 21,856 chips``.
+    """
+    waiting = running = wanted = used = 0
+    for status in known:
+        if status.phase == "waiting":
+            waiting, wanted = waiting + 1, wanted + status.chips
+        elif status.placement is not None and status.phase not in OVER:
+            running, used = running + 1, used + status.chips
+    verbs = ("waits" if waiting == 1 else "wait", "runs" if running == 1 else "run")
+    in_use = f" on {pluralize(used, 'chip')}"
+    if use is not None:
+        in_use = f", {use.used:,} of {pluralize(use.chips, 'chip')} in use"
+    return f"{waiting:,} {verbs[0]} for {pluralize(wanted, 'chip')}, {running:,} {verbs[1]}{in_use}"
 
 
 def sharing(shown: Iterable[JobStatus]) -> tuple[int, int]:
@@ -96,28 +125,34 @@ def where_or_why(status: JobStatus, *, names_chips: bool = False) -> str:
     return where
 
 
+def _where_or_why(group: Sequence[JobStatus]) -> str:
+    """As :func:`where_or_why`, in the words of a list."""
+    first = group[0]
+    if first.placement is not None:
+        return where_or_why(first)
+    warning = f"warning: {first.warning}; " if first.warning else ""
+    return f"{warning}{short_reason(group)}"
+
+
 def _groups(shown: Iterable[JobStatus], *, shares: bool) -> Iterator[Sequence[JobStatus]]:
     """Jobs of each row."""
-    for _, group in groupby(shown, key=_alike):
-        found = list(group)
-        if shares and found[0].phase == "waiting" and len(found) >= _SHARED_MIN:
-            yield found
+    groups: dict[object, list[JobStatus]] = {}
+    for status in shown:
+        alike = shares and status.phase == "waiting" and status.placement is None
+        groups.setdefault(_alike(status) if alike else status.uid, []).append(status)
+    for group in groups.values():
+        if len(group) >= _SHARED_MIN:
+            yield group
         else:
-            yield from ([one] for one in found)
+            yield from ([one] for one in group)
 
 
 def _alike(status: JobStatus) -> tuple[object, ...]:
-    """What jobs that share a row have in common: all that the row shows besides name, position and age."""
-    return (
-        *(status.phase, status.namespace, status.priority, status.is_plain, status.pods, status.chips),
-        *(status.sentence, status.warning, status.placement is None),
-    )
+    """What jobs that share a row have in common."""
+    return (status.namespace, status.is_plain, status.warning, *reason_key(status))
 
 
-def _ages(times_ms: Sequence[int], now_ms: int) -> str:
-    """Ages of one or several jobs; a dash for those whose time is not known."""
+def _age(times_ms: Sequence[int], now_ms: int) -> str:
+    """Age of the oldest job, such as ``47m``; a dash if it is not known."""
     known = [at_ms for at_ms in times_ms if at_ms]
-    if not known:
-        return "-"
-    youngest, oldest = age(max(known), now_ms), age(min(known), now_ms)
-    return oldest if youngest == oldest else f"{youngest} to {oldest}"
+    return age(min(known), now_ms).replace(" min", "m").replace(" ", "") if known else "-"

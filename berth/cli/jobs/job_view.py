@@ -2,11 +2,12 @@
 
 from typing import Literal
 
-from berth.cli.jobs.filters import Condition, matching, names_phase
+from berth.cli.jobs.filters import matching, names_phase
 from berth.cli.jobs.job_table import sharing
 from berth.cli.jobs.queue_order import in_order
 from berth.cli.jobs.rows import OVER
 from berth.cli.output import is_terminal, known_jobs
+from berth.cli.selection import Condition
 from berth.core.explain.text import pluralize
 from berth.schemas.status import JobStatus
 
@@ -32,7 +33,7 @@ class View:
     """
 
     def __init__(
-        self, namespace: str | None, conditions: list[Condition], sort: str, *, includes_over: bool = False
+        self, namespace: str | None, conditions: list[Condition[JobStatus]], sort: str, *, includes_over: bool = False
     ) -> None:
         in_order((), sort)
         self._namespace = namespace

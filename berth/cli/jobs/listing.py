@@ -4,10 +4,11 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
+from berth.cli.api import NoApiError, ask
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.filters import conditions_of
 from berth.cli.jobs.finding import Namespace, statuses
-from berth.cli.jobs.job_table import job_table
+from berth.cli.jobs.job_table import job_table, totals_line
 from berth.cli.jobs.job_view import Output, View, is_drawn, notes_of
 from berth.cli.jobs.queue_order import positions
 from berth.cli.jobs.rows import row_of
@@ -19,8 +20,12 @@ from berth.cli.output import (
     print_progress,
     print_result,
     print_table,
+    write,
 )
+from berth.formats.shown import shown as as_shown
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
+from berth.schemas.programs.lists import PlaceUse, UsageReply, UsageRequest
 from berth.schemas.status import JobStatus
 
 _NO_CONDITIONS: Final[tuple[str, ...]] = ()
@@ -66,24 +71,34 @@ def jobs(
 
                 await watch_jobs(bus, view, form)
             else:
-                _print(view, await statuses(bus), form)
+                known = await statuses(bus)
+                is_cell = form in {"text", "wide"} and not filters and namespace is None
+                _print(view, known, form, await _use(bus) if is_cell else None)
 
     return run(work)
 
 
-def _print(view: View, known: list[JobStatus], form: Output) -> None:
+async def _use(bus: Bus) -> PlaceUse | None:
+    """Chips of the cell; None if the service ``api`` does not answer."""
+    try:
+        return (await ask(bus, "usage", UsageRequest(), UsageReply)).total
+    except NoApiError:
+        return None
+
+
+def _print(view: View, known: list[JobStatus], form: Output, use: PlaceUse | None) -> None:
     shown, hidden = view.of(known)
     places = positions(known)
     if form == "json":
         emit([row_of(status, places.get((status.namespace, status.name), 0)) for status in shown])
         return
     if form == "name":
-        for status in shown:
-            print_result(f"{status.namespace}/{status.name}")
+        write(as_shown(f"{status.namespace}/{status.name}") for status in shown)
         return
     is_wide = form == "wide"
     shares = not is_wide and is_terminal()
     if shown:
         print_table(job_table(shown, places, SystemClock().now_ms(), is_wide=is_wide, shares=shares))
+        print_result(totals_line(shown, use))
     for note in notes_of(shown, hidden, len(known), shares=shares):
         print_progress(note)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from berth.cli.jobs.goals import job_line
-from berth.cli.jobs.job_table import job_table
+from berth.cli.jobs.job_table import job_table, totals_line
 from berth.cli.jobs.job_view import Output, View, is_drawn, notes_of
 from berth.cli.jobs.queue_order import JobKey, positions
 from berth.cli.jobs.rows import row_of
@@ -144,7 +144,11 @@ def screen_lines(
     lines = job_table(shown, positions(every), now_ms, is_wide=is_wide, shares=shares).lines(width) if shown else []
     below = [
         line
-        for note in [*notes_of(shown, hidden, len(every), shares=shares), *notes]
+        for note in [
+            *([totals_line(shown)] if shown else []),
+            *notes_of(shown, hidden, len(every), shares=shares),
+            *notes,
+        ]
         for line in wrapped(text_of(note), width)
     ]
     room = max(height - len(below), 2)

@@ -1,9 +1,9 @@
 """Order of jobs in lists, and their positions in the queue."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, get_args
 
-from berth.cli.output import WRONG_USE, CommandError, near_names
+from berth.cli.selection import sorted_by
 from berth.core.overview.queue_order import queue_key
 from berth.schemas.status import JobStatus, Phase
 
@@ -52,30 +52,4 @@ def in_order(statuses: Iterable[JobStatus], sort: str = "queue") -> list[JobStat
     Raises:
         CommandError: There is no such key.
     """
-    found = sorted(statuses, key=queue_key)
-    for name, is_reversed in reversed(_sort_keys(sort)):
-        found.sort(key=_KEYS[name], reverse=is_reversed)
-    return found
-
-
-def _sort_keys(sort: str) -> Sequence[tuple[str, bool]]:
-    """Keys with whether each is reversed.
-
-    Raises:
-        CommandError: There is no such key.
-    """
-    found = []
-    for part in sort.split(","):
-        name = part.strip()
-        is_reversed = name.startswith("-")
-        name = name.removeprefix("-")
-        if name not in _KEYS:
-            near = near_names(name, _KEYS)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise CommandError(
-                f"--sort is {sort!r}, expected one or several of {', '.join(_KEYS)}, separated by commas, each with or"
-                f" without - before it{hint}",
-                code=WRONG_USE,
-            )
-        found.append((name, is_reversed))
-    return found
+    return sorted_by(sorted(statuses, key=queue_key), sort, _KEYS)

@@ -11,7 +11,7 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.durations import option_s
 from berth.cli.interrupts import interruptible
 from berth.cli.jobs.goals import Result, interruption_lines, progress_lines, result_of
-from berth.cli.jobs.requests import Fault, Request, fault_of, read_requests
+from berth.cli.jobs.requests import Fault, Request, fault_of, faults_of, read_requests, refusals_of
 from berth.cli.jobs.rows import JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
 from berth.cli.link import link_lines
@@ -38,7 +38,7 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.history import settings_now
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
-from berth.schemas.ledger import RELEASE
+from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 
@@ -117,15 +117,11 @@ def submit(
 async def _check(bus: Bus, requests: list[Request]) -> list[Fault]:
     """Errors under the settings of the cell, which are read only if they matter."""
     # A cell may accept more than the release's settings do, but no less.
-    doubtful = [sent for sent in requests if isinstance(validate(sent.request, RELEASE), Refusal)]
+    doubtful = [sent for sent in requests if isinstance(validate(sent.request, Settings()), Refusal)]
     if not doubtful:
         return []
-    settings = await settings_now(bus) or RELEASE
-    return [
-        fault_of(refusal, file=sent.file, job="/".join(sent.key))
-        for sent in doubtful
-        if isinstance(refusal := validate(sent.request, settings), Refusal)
-    ]
+    settings = await settings_now(bus) or Settings()
+    return [fault for sent in doubtful for fault in faults_of(sent, refusals_of(sent.request, settings))]
 
 
 def _refuse(faults: list[Fault], skipped: list[str], options: Common) -> int:
@@ -232,7 +228,7 @@ def _submitted(sent: Request, verdict: str, refusal: Refusal | None, status: Job
         uid=sent.request.uid,
         intake_seq=sent.intake_seq,
         verdict=verdict,
-        refusal=fault_of(refusal, job="/".join(sent.key)) if refusal is not None else None,
+        refusal=fault_of(refusal, job="/".join(sent.key), name_of=sent.name_of) if refusal is not None else None,
         status=row_of(status) if status is not None else None,
     )
 

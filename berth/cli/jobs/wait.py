@@ -10,8 +10,9 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.durations import option_s
 from berth.cli.jobs.finding import Namespace, find_job
 from berth.cli.jobs.goals import Goal, Result, interruption_lines, job_line, progress_lines, result_of
+from berth.cli.jobs.job_table import where_or_why
 from berth.cli.jobs.queue_order import JobKey
-from berth.cli.jobs.rows import JobRow, row_of
+from berth.cli.jobs.rows import JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
 from berth.cli.link import link_lines
 from berth.cli.output import (
@@ -145,7 +146,9 @@ def _show(status: JobStatus, goal: Goal, result: Result, timeout: str) -> None:
     if result == "reached":
         print_result(job_line(status))
     elif result == "late":
-        complain([f"{name} is not {goal} within {timeout}: {job_line(status)}"])
+        where = where_or_why(status)
+        words = f"it {phase_words(status.phase)}{' on' if status.placement is not None else ':'} {where}".rstrip(" :")
+        complain([f"{name} was not {goal} within {timeout}; {words}"])
     elif result == "ended" and result_of(row_of(status), goal) is None:
         complain([f"{name} has ended, and another job has its name; see: berth explain {name} --uid {status.uid}"])
     else:

@@ -11,7 +11,8 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import run
-from berth.cli.cluster.nodes import NodeRow, show_map
+from berth.cli.cluster.node_map import show_map
+from berth.cli.cluster.node_rows import NodeRow
 from berth.cli.jobs.explain_text import ExplainResult, show
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words, shards_of
 from berth.cli.local.kube_fleet import KubeFleet

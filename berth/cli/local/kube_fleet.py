@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from berth.cli.cluster.nodes import judged_nodes
+from berth.cli.cluster.folded_nodes import judged_nodes
 from berth.cli.local.fleet import EXAMPLES, Fleet, read_topology
 from berth.cli.output import CommandError
 from berth.cli.processes import GivenUpError

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from berth.cli.cluster.nodes import NodeRow, rows_of
+from berth.cli.cluster.folded_nodes import rows_of
+from berth.cli.cluster.node_rows import NodeRow
 from berth.cli.jobs.explain_text import ExplainResult, describe
 from berth.cli.local.stage import Sight, Stage, job_name, jobs_of
 from berth.cli.local.story import OVER, Story, Tale

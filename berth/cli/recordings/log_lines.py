@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from berth.cli.output import listed, moment
+from berth.cli.recordings.entry_choice import EntryChoice
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize, ranges
 from berth.formats.shown import Shown, shown
@@ -66,8 +67,7 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
         "port_node": 4, "port_index": 4, "claim_node": 4, "claim_index": 4, "limit_node": 4, "limit_index": 4, "limit": 4,
     },
     "Placement": {"nodes": _NAMES, "node_index": 4, "chips": 1},
-    "SwitchPart": {"leaf_index": 2, "states": 1},
-    "BlockPart": {"block_index": 2, "superpod_index": 2},
+    "Groups": {"name_index": 2, "part_index": 2, "states": 1},
 }  # fmt: skip
 """Width of the columns of each struct, 0 for a table of names; see their docstrings."""
 
@@ -87,14 +87,19 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
 
 
 class Lines:
-    """Entries as lines, one after another: a job whose name was in an earlier entry is named by it."""
+    """Entries as lines, one after another: a job whose name was in an earlier entry is named by it.
 
-    def __init__(self) -> None:
+    Args:
+        choice: What of the entries is wanted.
+    """
+
+    def __init__(self, choice: EntryChoice | None = None) -> None:
+        self._choice = choice or EntryChoice()
         self._names: dict[str, str] = {}
         """Job of each uid, the oldest first."""
 
     def line_of(self, entry: Entry) -> Shown:
-        """An entry as one line: its kind, its sequence, the time, and its content."""
+        """An entry as one line: its kind, its sequence, the time, and its content; empty if it is not wanted."""
         return shown(self._line(entry))
 
     def _line(self, entry: Entry) -> str:
@@ -104,7 +109,13 @@ class Lines:
             if body is None:
                 return f"{what}  {'':27}  {envelope.kind}: not known to this release"
             at_ms = getattr(body, "at_ms", 0)
-            return f"{what}  {moment(at_ms) if at_ms else '':27}  {self._words(body)}"
+            chosen = self._choice.of(body)
+            words = self._words(body)  # also of what is not wanted, for the names in it
+            if chosen is None:
+                return ""
+            if chosen.body is not body:
+                words = chosen.words or self._words(chosen.body)
+            return f"{what}  {moment(at_ms) if at_ms else '':27}  {words}"
         except VersionError as error:
             return f"{what}  {'':27}  {error}"
         except (DecodeError, ValueError) as error:
@@ -136,8 +147,8 @@ def line_of(entry: Entry) -> str:
     return Lines().line_of(entry)
 
 
-def tree_of(entry: Entry) -> dict[str, Any]:
-    """An entry as a tree for JSON: bodies with the names of their fields, columns as lists."""
+def tree_of(entry: Entry, choice: EntryChoice | None = None) -> dict[str, Any] | None:
+    """An entry as a tree for JSON: bodies with the names of their fields, columns as lists; None if not wanted."""
     tree: dict[str, Any] = {"what": "fact" if entry.subject else "record", "sequence": entry.sequence}
     if entry.subject:
         tree["subject"] = entry.subject
@@ -145,6 +156,11 @@ def tree_of(entry: Entry) -> dict[str, Any]:
         envelope, body = opened(entry)
     except (DecodeError, VersionError) as error:
         return tree | {"error": str(error), "data": base64.b64encode(entry.data).decode()}
+    if choice is not None and body is not None:
+        chosen = choice.of(body)
+        if chosen is None:
+            return None
+        body = chosen.body
     tree["kind"] = envelope.kind
     return tree | ({"data": base64.b64encode(entry.data).decode()} if body is None else {"body": _tree(body)})
 

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from berth.cli.interrupts import compute
 from berth.cli.output import WRONG_USE, CommandError, working
 from berth.cli.recordings.record import may_write
+from berth.cli.simulation.cluster_input import cluster_of
 from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
 from berth.cli.simulation.fault_options import check_reserves, faults_of, faults_text
@@ -36,7 +37,6 @@ from berth.formats.clusters.cluster_text import (
     offered_load,
     read_cluster,
 )
-from berth.formats.clusters.topology_file import TopologyError
 from berth.formats.traces.jobs import Affinity
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings
@@ -151,7 +151,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     is_log = is_recording(trace)
     if is_log:
         _see_no_trace_options(trace, wanted)
-    plan = _cluster(cluster) if cluster else None
+    plan = cluster_of(cluster) if cluster else None
     product = product_of(plan) if plan is not None else PRODUCT
     workload = (
         workload_of(trace).workload
@@ -287,31 +287,6 @@ def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
                 " were",
                 code=WRONG_USE,
             )
-
-
-def _cluster(words: str) -> ClusterPlan:
-    """Cluster of a file or of a text.
-
-    Raises:
-        CommandError: It cannot be read.
-    """
-    path = Path(words)
-    try:
-        if "=" in words and not path.is_file():
-            return read_cluster(words)
-        return read_cluster(path.read_text("utf-8"), name=path.name)
-    except OSError as error:
-        raise CommandError(
-            f"--cluster: {words} cannot be read ({error.strerror}), expected a topology file, or words such as"
-            " nodes=302,leaf=16",
-            code=WRONG_USE,
-        ) from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"--cluster: {words} is no text in UTF-8 ({error})", code=WRONG_USE) from error
-    except ClusterTextError as error:
-        raise CommandError(f"--{error}", code=WRONG_USE) from error
-    except TopologyError as error:
-        raise CommandError(*(f"{words}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error
 
 
 def _faults(wanted: Wanted, plan: ClusterPlan) -> FaultPlan | None:

@@ -3,24 +3,26 @@
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.explain.text import pluralize
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.clusters.cluster_text import PRODUCT
 from berth.formats.traces.jobs import Affinity
-from berth.formats.traces.reader import TraceError, read_trace
+from berth.formats.traces.reader import TraceError, TraceFault, read_trace
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import ANNOTATION_POLICY
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import RELEASE
+from berth.schemas.ledger import Settings
 from berth.schemas.workload import ClusterPlan, Workload
 
 _EXPECTING: Final = frozenset({"easy", "conservative"})
 """Queue policies that depend on when jobs are expected to end."""
+_LINE_MAX: Final = 1 << 20
+"""Characters of a line: a small packed file may unpack to one without an end."""
 
 
 def declared(word: str) -> float | None:
@@ -76,7 +78,7 @@ def read_workload(trace: Path, *, product: str, compress: float, declare: float 
     try:
         with gzip.open(trace, "rt", encoding="utf-8") if _is_gzip(trace) else trace.open(encoding="utf-8") as file:
             return read_trace(
-                _without_mark(file),
+                _lines(file),
                 product=product,
                 sizes=_sizes(product),
                 compress=compress,
@@ -93,10 +95,16 @@ def read_workload(trace: Path, *, product: str, compress: float, declare: float 
         raise CommandError(f"--trace: {trace} is no text in UTF-8: {error.reason}", code=WRONG_USE) from error
 
 
-def _without_mark(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without the byte order mark that some programs write first."""
-    for number, line in enumerate(lines):
-        yield line.removeprefix("\ufeff") if not number else line
+def _lines(file: TextIO) -> Iterator[str]:
+    """Lines without the byte order mark that some programs write first.
+
+    Raises:
+        TraceError: A line is too long.
+    """
+    for number, line in enumerate(iter(lambda: file.readline(_LINE_MAX), "")):
+        if len(line) == _LINE_MAX:
+            raise TraceError(TraceFault(number + 1, "", f"{_LINE_MAX} characters or more", "a row of CSV"))
+        yield line if number else line.removeprefix("\ufeff")
 
 
 def _is_gzip(path: Path) -> bool:
@@ -120,4 +128,4 @@ def _sizes(product: str) -> list[int]:
             node_selector=dict(form.selector),
         )
 
-    return [chips for chips in range(1, form.chips + 1) if isinstance(validate(asks(chips), RELEASE), ValidJob)]
+    return [chips for chips in range(1, form.chips + 1) if isinstance(validate(asks(chips), Settings()), ValidJob)]

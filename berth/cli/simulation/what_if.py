@@ -17,16 +17,24 @@ from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.plan_run import run_plan
 from berth.cli.simulation.results import give, results_of
 from berth.core.explain.text import pluralize
-from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
+from berth.core.simulation.cluster_changes import (
+    UnknownNodeError,
+    last_names,
+    model_of,
+    nodes_of,
+    with_nodes,
+    without_nodes,
+)
 from berth.core.simulation.recorded_workload import LoggedWorkload
 from berth.core.simulation.simulator import SimulationPlan, TimedFact
 from berth.core.simulation.statistics import percentile
 from berth.core.simulation.timeline import Timeline
+from berth.schemas.nodes import NodeDescription
 
 CONTROL: Final = "simulated as it was"
 _COURSES: Final = 3
 _ADDED_MAX: Final = 100_000
-_COUNT: Final = re.compile(r"([+-])(\d{1,18})", re.ASCII)
+_COUNT: Final = re.compile(r"([+-])(\d{1,18})(?::(.+))?", re.ASCII)
 
 
 @Parameter(name="*")
@@ -36,8 +44,8 @@ class Change:
 
     Attributes:
         set: A setting of decisions, such as queue_policy=easy; may be given several times.
-        nodes: +16 adds nodes of the most frequent kind, -8 removes the last eight by name; or names of nodes to remove,
-            separated by commas.
+        nodes: +16 adds nodes of the most frequent kind, +16:module910bx8 such of a product, +16:a2-7 such like a node,
+            -8 removes the last eight by name; or names of nodes to remove, separated by commas.
     """
 
     set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
@@ -71,7 +79,8 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
     async def work() -> None:
         if not wishes.set and not wishes.nodes:
             raise CommandError(
-                "name a change: --set key=value, --nodes +16, --nodes -8 or --nodes NAMES", code=WRONG_USE
+                "name a change: --set key=value, --nodes +16, --nodes +16:PRODUCT, --nodes -8 or --nodes NAMES",
+                code=WRONG_USE,
             )
         if places.out is not None:
             may_draw(places.out)
@@ -110,7 +119,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             courses,
             source=file.name,
             cluster=f"cell {logged.cell}",
-            notes=[*logged.workload.notes, trust(courses[0], courses[1])],
+            notes=[*_added(logged, wishes.nodes), *logged.workload.notes, trust(courses[0], courses[1])],
             turned_away=simulation.rejected,
             judged_from=1,
             resolution_ms=deviation_ms(courses[0], courses[1], 95),
@@ -173,8 +182,37 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
         most = _ADDED_MAX if match[1] == "+" else f"{len(known) - 1}: the recording has {pluralize(len(known), 'node')}"
         raise CommandError(f"--nodes is {nodes}, expected a number from 1 to {most}", code=WRONG_USE)
     if match[1] == "+":
-        return with_nodes(logged.facts, count, cell=logged.cell)
+        return with_nodes(logged.facts, count, cell=logged.cell, like=_model(logged, match[3] or "").name)
+    if match[3]:
+        raise CommandError(f"--nodes is {nodes}, expected -{count}, or names of nodes to remove", code=WRONG_USE)
     return without_nodes(logged.facts, last_names(logged.facts, count))
+
+
+def _model(logged: LoggedWorkload, like: str) -> NodeDescription:
+    """The node of which copies are added.
+
+    Raises:
+        CommandError: There is no such node and no such product.
+    """
+    nodes = nodes_of(logged.facts)
+    try:
+        return model_of(nodes, like)
+    except UnknownNodeError as error:
+        known = {node.product for node in nodes if node.product} | {node.name for node in nodes}
+        near = listed(near_names(like, known) or sorted({node.product for node in nodes}))
+        raise CommandError(
+            f"--nodes: no node and no product is named {like}, expected such as {near}", code=WRONG_USE
+        ) from error
+
+
+def _added(logged: LoggedWorkload, nodes: str) -> list[str]:
+    """A sentence about the nodes that are added, if some are."""
+    match = _COUNT.fullmatch(nodes)
+    if match is None or match[1] != "+":
+        return []
+    count, model = int(match[2]), _model(logged, match[3] or "")
+    chips = pluralize(count * model.whole_chips, "chip")
+    return [f"added: {pluralize(count, 'node')} of {model.product or 'unknown product'} like {model.name}, {chips}"]
 
 
 def _without(logged: LoggedWorkload, names: list[str], known: list[str]) -> list[TimedFact]:

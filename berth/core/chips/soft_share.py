@@ -11,17 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.core.cluster.shared_use import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
 from berth.core.parity import differs
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
 from berth.schemas.refusal import NodeReason
 
-CHIP_IDS: Final = 16
-"""Most chips of a node that can be shared, and the longest free list that is accepted."""
-CORE_PERCENT: Final = 100
-"""Cores of a chip, in percent."""
-POLICY_NUMBERS: Final = {"fixed-share": 1, "elastic": 2, "best-effort": 3}
-"""Number of a policy in a column; 0 is a chip that is not shared."""
 SCORE_WEIGHT: Final = 16
 _FULLEST: Final = 100
 """A chip that the pod fills to 100 percent scores twice this value; an emptier chip scores less."""
@@ -35,7 +30,7 @@ class ShareColumns(NamedTuple):
     Attributes:
         core: ``int16[n, 16]`` percent of each chip's cores allocated to pods.
         hbm: ``int32[n, 16]`` MiB of each chip's memory allocated to pods.
-        policy: ``uint8[n, 16]`` policy of each chip by :data:`POLICY_NUMBERS`; 0 if no pod uses it.
+        policy: ``uint8[n, 16]`` policy of each chip by ``POLICY_NUMBERS``; 0 if no pod uses it.
         memory_mib: ``int32[n]`` MiB of memory of one chip; 0 if the label is missing or invalid.
         enabled: ``bool[n]``, whether the node has the label that allows sharing.
         free: ``uint64[n]`` mask of the chips that a pod may get.

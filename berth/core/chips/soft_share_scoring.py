@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.soft_share import OwnUse, ShareColumns, evaluate_share, pick_share
-from berth.core.chips.soft_share_table import SharedNode, SoftShareTable
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.shared_use import SharedNode
 from berth.core.errors import InvariantError
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Shape

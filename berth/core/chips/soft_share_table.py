@@ -9,11 +9,9 @@ Source: docs/reference/nodes-and-chips.md, "Soft share".
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from berth.core.changes import ChangesBuilder
-from berth.core.chips.soft_share import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.shared_use import CORE_PERCENT, POLICY_NUMBERS, SharedNode, unused_node
 from berth.core.errors import InvariantError
 from berth.schemas.placement import Share
 
@@ -23,51 +21,6 @@ MIB_PER_GIB: Final = 1024
 _GIB_MAX: Final = (1 << 21) - 1
 """Largest memory of a chip, in GiB, that a column of MiB can store."""
 _DIGITS_MAX: Final = 18
-
-
-class SharedNode(msgspec.Struct):
-    """Use of a node's chips by soft-share pods, by chip id."""
-
-    enabled: bool
-    memory_mib: int
-    """Memory of one chip in MiB; 0 if the label is missing or invalid."""
-    core: list[int]
-    hbm: list[int]
-    policy: list[int]
-    pods: list[int]
-
-    def copy(self) -> "SharedNode":
-        """Independent copy."""
-        return SharedNode(self.enabled, self.memory_mib, self.core[:], self.hbm[:], self.policy[:], self.pods[:])
-
-    def add(self, chip: int, share: Share) -> None:
-        """Add the quota of one more pod to a chip."""
-        self.core[chip] += share.aicore
-        self.hbm[chip] += share.hbm_mib
-        self.policy[chip] = POLICY_NUMBERS[share.policy]
-        self.pods[chip] += 1
-
-    def remove(self, chip: int, share: Share) -> None:
-        """Remove the quota of a pod from a chip."""
-        self.core[chip] -= share.aicore
-        self.hbm[chip] -= share.hbm_mib
-        self.pods[chip] -= 1
-        if not self.pods[chip]:
-            self.policy[chip] = 0
-
-    @property
-    def mask(self) -> int:
-        """Mask of the chips that at least one pod shares."""
-        return sum(1 << chip for chip, pods in enumerate(self.pods) if pods)
-
-    @property
-    def full(self) -> int:
-        """Mask of the chips that no further pod can share: all cores or all memory is allocated."""
-        return sum(
-            1 << chip
-            for chip, pods in enumerate(self.pods)
-            if pods and (self.core[chip] >= CORE_PERCENT or self.hbm[chip] >= self.memory_mib)
-        )
 
 
 class SoftShareTable:
@@ -86,7 +39,7 @@ class SoftShareTable:
             if node is None and not enabled:
                 continue
             if node is None:
-                node = self.nodes[row] = _unused()
+                node = self.nodes[row] = unused_node()
             node.enabled = enabled
             node.memory_mib = memory_of(labels.get(MEMORY_LABEL, ""))
 
@@ -94,6 +47,12 @@ class SoftShareTable:
         """A copy for a table that has some of the rows only, in their order."""
         found = SoftShareTable(table)
         found.nodes = {index: self.nodes[row] for index, row in enumerate(rows) if row in self.nodes}
+        return found
+
+    def fork(self, table: NodeTable) -> "SoftShareTable":
+        """A copy for a copy of the table, which is changed alone."""
+        found = SoftShareTable(table)
+        found.nodes = {row: node.copy() for row, node in self.nodes.items()}
         return found
 
     def hold(self, found: ChangesBuilder, row: int, chip: int, share: Share) -> None:
@@ -104,7 +63,7 @@ class SoftShareTable:
         """
         node = self.nodes.get(row)
         if node is None:
-            node = self.nodes[row] = _unused()
+            node = self.nodes[row] = unused_node()
         name = self._table.names[row]
         taken = int(self._table.used[row]) | int(self._table.releasing[row])
         if not node.pods[chip] and taken >> chip & 1:
@@ -167,8 +126,3 @@ def memory_of(label: str) -> int:
     if digits == label or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:
         return 0
     return int(digits) * MIB_PER_GIB if int(digits) <= _GIB_MAX else 0
-
-
-def _unused() -> SharedNode:
-    zeros = [0] * CHIP_IDS
-    return SharedNode(enabled=False, memory_mib=0, core=zeros[:], hbm=zeros[:], policy=zeros[:], pods=zeros[:])

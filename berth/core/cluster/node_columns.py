@@ -47,6 +47,7 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("rank", "<i4"),
     ("changed", "<i8"),
 )
+COLUMNS: Final = tuple(name for name, _ in _COLUMNS)
 BYTES_PER_NODE: Final = sum(np.dtype(code).itemsize for _, code in _COLUMNS)
 """Bytes of columns a node, name tables apart."""
 _ROWS_MIN: Final = 64

@@ -71,12 +71,6 @@ class NodeTable(NodeColumns):
         self._cpu_used: dict[int, int] = {}
         self._memory_used: dict[int, int] = {}
 
-    def settle(self, row: int) -> Changes:
-        """Update the derived columns of a row after other columns were written from outside."""
-        found = ChangesBuilder()
-        self._derive(row, found)
-        return found.build()
-
     def apply_nodes(self, fact: NodesSeen) -> Changes:
         """Set the nodes of a domain to those of the fact; other nodes of the domain are gone."""
         start = len(self)

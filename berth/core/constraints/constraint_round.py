@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.view import View
 from berth.core.constraints.checks import (
     AffinityCheck,
     AntiAffinityCheck,
@@ -46,8 +47,6 @@ class ConstraintView(NamedTuple):
     volumes: Volumes
     decided: tuple[DecidedClaim, ...] = ()
     """Volumes that claims get by the ledger."""
-    moved: tuple[Placed, ...] = ()
-    """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
     is_idle: bool = False
     """Nothing can be asked: no usage is known, and no job has constraints."""
 
@@ -62,10 +61,7 @@ class ConstraintView(NamedTuple):
         slots = self.usage.slots(self.rows)
         if slots is None:
             return 0
-        moved = np.zeros_like(slots)
-        for _, row, sign in self.moved:
-            moved[row] += sign
-        return int((slots <= moved).sum())
+        return int((slots <= 0).sum())
 
 
 def no_constraints(table: NodeTable) -> ConstraintView:
@@ -184,40 +180,29 @@ class ConstraintRound:
 
     Args:
         view: What the round starts from.
+        nodes: The view of the round: its marks take pods back.
 
     Attributes:
         is_idle: Nothing can be asked, so pods that are placed need not be added.
     """
 
-    def __init__(self, view: ConstraintView) -> None:
+    def __init__(self, view: ConstraintView, nodes: View) -> None:
         self._view = view
+        self._nodes = nodes
         self.is_idle = view.is_idle
         self._log: list[Placed] = []
-        self._begun = 0
         self._checks: dict[Shape, _ShapeChecks] = {}
         self._choices = VolumeChoices(view.volumes, view.topology, view.decided)
         slots = view.usage.slots(view.rows)
         self._slots: Ints | None = None if slots is None else slots.copy()
         """Pods that each row still takes; None where no node limits them."""
-        for pod, row, sign in view.moved:
-            self._note(pod, row, sign)
-        self.begin_gang()
-
-    def begin_gang(self) -> None:
-        """Begin with the next gang: what was placed before it stays placed."""
-        self._begun = len(self._log)
-        self._choices.begin_gang()
 
     def add(self, pod: PodProfile, row: int) -> None:
         """Place a pod of the current gang."""
         self._note(pod, row, 1)
-
-    def roll_back(self) -> None:
-        """Take back all pods of the current gang."""
-        for pod, row, sign in reversed(self._log[self._begun :]):
-            self._count(pod, row, -sign)
-        self._begun = len(self._log)
-        self._choices.roll_back()
+        if pod.constraints.claims:
+            chosen = self._choices.choose(pod, row)
+            self._nodes.note(lambda: self._choices.forget(chosen))
 
     def claims_of_gang(self, pods: Sequence[PodProfile]) -> list[ClaimVolume]:
         """Claims of the current gang that are not bound, and their volumes; none where nothing is known of volumes.
@@ -246,10 +231,13 @@ class ConstraintRound:
                 return Obstacle("no-resource", "resource", resource, near)
         return None
 
+    def remove(self, pod: PodProfile, row: int) -> None:
+        """Do not count a pod that is counted on a row."""
+        self._note(pod, row, -1)
+
     def _note(self, pod: PodProfile, row: int, sign: int) -> None:
         self._count(pod, row, sign)
-        if sign > 0 and pod.constraints.claims:
-            self._choices.choose(pod, row)
+        self._nodes.note(lambda: self._count(pod, row, -sign))
 
     def _count(self, pod: PodProfile, row: int, sign: int) -> None:
         self._log.append((pod, row, sign))
@@ -292,10 +280,9 @@ class ConstraintRound:
             shape: Its shape.
             row: Its node.
         """
-        self._count(pod, row, -1)
-        allowed = self.allows(shape, row)
-        self._count(pod, row, 1)
-        return allowed
+        with self._nodes.tentative():
+            self.remove(pod, row)
+            return self.allows(shape, row)
 
     def reasons(self, shape: Shape) -> Reasons:
         """Why constraints forbid one more pod of a shape on each row, ``FITS`` where they do not, shape (rows,)."""

@@ -9,6 +9,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_classes import holds_for, is_tolerated, selects_labels
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
+from berth.core.copies import copied
 from berth.schemas.constraints import NAME_KEYS, Term
 from berth.schemas.offers import Shape
 from berth.schemas.pod_constraints import LabelSelector
@@ -29,6 +30,10 @@ class Topology:
         self._table = table
         self._revision = (-1, -1, -1)
         self._values: dict[str, Ints] = {}
+
+    def fork(self, table: NodeTable) -> "Topology":
+        """The same for a copy of the table."""
+        return copied(self, _table=table, _values=self._values.copy())
 
     def values(self, key: str) -> Ints:
         """Number of the value of a label, by row; -1 for a node without the label and for a row without a node.

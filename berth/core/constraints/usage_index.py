@@ -19,6 +19,7 @@ from berth.core.constraints.selectors import (
     term_selects,
 )
 from berth.core.constraints.usage import Amounts, Limits, Usage, add_to
+from berth.core.copies import copied
 from berth.products.resources import RESOURCES
 from berth.schemas.pod_constraints import HostPort, LabelSelector, PodTerm, SpreadTerm
 from berth.schemas.usage_facts import ClaimName
@@ -50,6 +51,26 @@ class UsageIndex:
         self._sources: dict[Hashable, Usage] = {}
         self._by_namespace: dict[str, Groups] = {}
         self._by_pair: dict[Pair, Groups] = {}
+        self._shares = False
+        """A copy has the same amounts in its tables: they are replaced, not changed."""
+
+    def fork(self) -> "UsageIndex":
+        """A copy that is changed alone, while this one stays as it is."""
+        return copied(
+            self,
+            _shares=True,
+            pods=self.pods.copy(),
+            groups=self.groups.copy(),
+            terms=self.terms.copy(),
+            ports=self.ports.copy(),
+            resources=self.resources.copy(),
+            claims=self.claims.copy(),
+            claims_on=self.claims_on.copy(),
+            _slots=None if self._slots is None else self._slots.copy(),
+            _sources=self._sources.copy(),
+            _by_namespace={name: groups.copy() for name, groups in self._by_namespace.items()},
+            _by_pair={pair: groups.copy() for pair, groups in self._by_pair.items()},
+        )
 
     def replace(self, source: Hashable, usage: Usage | None) -> Usage | None:
         """Set the usage of a source; None for a source that is gone.
@@ -77,11 +98,12 @@ class UsageIndex:
                 self._slots[row] -= sign * number
         for group, amounts in usage.groups.items():
             self._add_group(group, amounts, sign)
-        _add_named(self.terms, usage.terms, sign)
-        _add_named(self.resources, usage.resources, sign)
-        _add_named(self.claims, usage.claims, sign)
-        _add_on(self.ports, usage.ports, sign)
-        _add_on(self.claims_on, usage.claims, sign)
+        shares = self._shares
+        _add_named(self.terms, usage.terms, sign, shares=shares)
+        _add_named(self.resources, usage.resources, sign, shares=shares)
+        _add_named(self.claims, usage.claims, sign, shares=shares)
+        _add_on(self.ports, usage.ports, sign, shares=shares)
+        _add_on(self.claims_on, usage.claims, sign, shares=shares)
 
     def _add_group(self, group: PodKey, amounts: Amounts, sign: int) -> None:
         found = self.groups.get(group)
@@ -90,6 +112,8 @@ class UsageIndex:
             self._by_namespace.setdefault(group.namespace, {})[group] = None
             for pair in group.labels:
                 self._by_pair.setdefault(pair, {})[group] = None
+        elif self._shares:
+            found = self.groups[group] = found.copy()
         for row, number in amounts.items():
             add_to(found, row, sign * number)
         if not found:
@@ -195,19 +219,23 @@ class TermIndex:
         )
 
 
-def _add_named(sums: dict[K, Amounts], usage: Mapping[K, Amounts], sign: int) -> None:
+def _add_named(sums: dict[K, Amounts], usage: Mapping[K, Amounts], sign: int, *, shares: bool) -> None:
     for key, amounts in usage.items():
         found = sums.setdefault(key, {})
+        if shares:
+            found = sums[key] = found.copy()
         for row, number in amounts.items():
             add_to(found, row, sign * number)
         if not found:
             del sums[key]
 
 
-def _add_on(sums: dict[int, dict[K, int]], usage: Mapping[K, Amounts], sign: int) -> None:
+def _add_on(sums: dict[int, dict[K, int]], usage: Mapping[K, Amounts], sign: int, *, shares: bool) -> None:
     for key, amounts in usage.items():
         for row, number in amounts.items():
             found = sums.setdefault(row, {})
+            if shares:
+                found = sums[row] = found.copy()
             now = found.get(key, 0) + sign * number
             if now:
                 found[key] = now

@@ -59,17 +59,6 @@ class VolumeChoices:
             claim = volumes.claims.get(one.name)
             if claim is not None and claim.uid == one.uid:
                 self._choices.setdefault(one.name, _Choice(one.volume, one.row))
-        self._begun = len(self._choices)
-
-    def begin_gang(self) -> None:
-        """Keep what was chosen so far, whatever becomes of the next gang."""
-        self._begun = len(self._choices)
-
-    def roll_back(self) -> None:
-        """Forget what the pods of the current gang have chosen."""
-        while len(self._choices) > self._begun:
-            _, choice = self._choices.popitem()  # the last one
-            self.taken.pop(choice.volume, None)
 
     def has(self, name: ClaimName) -> bool:
         """Whether something is chosen for a claim, or was for another one of its name."""
@@ -92,8 +81,13 @@ class VolumeChoices:
                 found &= ~self._topology.named(node)
         return found
 
-    def choose(self, pod: PodProfile, row: int) -> None:
-        """Choose for the claims of a pod that is placed on a row and was allowed there."""
+    def choose(self, pod: PodProfile, row: int) -> list[ClaimName]:
+        """Choose for the claims of a pod that is placed on a row and was allowed there.
+
+        Returns:
+            The claims for which nothing was chosen before.
+        """
+        found = []
         for name in in_order(self._volumes, (ClaimName(pod.namespace, claim) for claim in pod.constraints.claims)):
             if name not in self._choices:
                 choices = self._volumes.of_claim(name, self._topology, skips_failed=True).choices
@@ -101,6 +95,13 @@ class VolumeChoices:
                 self._choices[name] = _Choice(chosen.name if chosen is not None else "", row)
                 if chosen is not None:
                     self.taken[chosen.name] = None
+                found.append(name)
+        return found
+
+    def forget(self, names: Iterable[ClaimName]) -> None:
+        """Forget what was chosen for some claims."""
+        for name in names:
+            self.taken.pop(self._choices.pop(name).volume, None)
 
     def _reaches(self, volume: VolumeSeen) -> Fits:
         return self._topology.matching(tuple(volume.affinity))

@@ -5,11 +5,11 @@ from typing import Final
 
 from berth.core.explain.evidence import Alternative, Candidate, LostBy
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
-from berth.schemas.offers import Shape
 
 CANDIDATES_MAX: Final = 5
 """Upper bound of the alternatives of a choice, and of the nodes that were taken before."""
-_PARTS: Final = ("affinity", "health", "unhealthy", "free")
+_PARTS: Final = ("affinity", "health", "unhealthy", "free", "sub-health", "preferred")
+"""Parts of a score that nodes may differ in."""
 
 
 def alternatives_of(
@@ -29,10 +29,10 @@ def alternatives_of(
         ranks: Ranks of the same job that have their chips already, by node.
         better: Why a better node was not chosen.
     """
-    mine = score_parts(snapshot, evaluation.shape, row)
+    mine = score_parts(snapshot, evaluation, row)
     found = []
     for other in evaluation.best_besides(row, CANDIDATES_MAX):
-        parts = score_parts(snapshot, evaluation.shape, other)
+        parts = score_parts(snapshot, evaluation, other)
         score = int(evaluation.scores[other])
         lost_by: LostBy = "score" if score < evaluation.scores[row] else "name"
         if evaluation.key(other) < evaluation.key(row):
@@ -56,25 +56,28 @@ def runner_up_of(candidate: Candidate) -> Alternative:
     return Alternative(candidate.node, candidate.score, candidate.free, candidate.affinity, candidate.lost_by)
 
 
-def score_parts(snapshot: NodeSnapshot, shape: Shape, row: int) -> dict[str, int]:
-    """Parts of the score of a node, by name; empty for shapes whose score has no parts."""
+def score_parts(snapshot: NodeSnapshot, evaluation: ShapeEvaluation, row: int) -> dict[str, int]:
+    """Parts of the score of a node, by name, whose sum it is; empty for shapes whose score has no parts."""
+    shape = evaluation.shape
     rule = snapshot.scorer.rule(shape)
     if rule is None:
         return {}
     weights, table = rule.weights, snapshot.table
-    return {
+    parts = {
+        "base": weights.base + weights.asked * shape.chips,
         "affinity": -weights.affinity * snapshot.affinity(shape, row),
         "health": weights.health * int(table.allocatable[row]),
         "unhealthy": -weights.unhealthy * int(table.unhealthy_count[row]),
         "free": -weights.free * snapshot.usable(shape, row).bit_count(),
+        "preferred": evaluation.preferred(row),
     }
+    return parts | {"sub-health": int(evaluation.scores[row]) - sum(parts.values())}
 
 
 def _heaviest(mine: Mapping[str, int], other: Mapping[str, int]) -> str:
-    """Part of the score with the largest difference."""
-    if not mine:
-        return ""
-    return max(_PARTS, key=lambda part: mine[part] - other[part])  # of equal ones the first
+    """Part of the score with the largest difference; empty if none is worse."""
+    worse = [part for part in _PARTS if mine and mine[part] > other[part]]
+    return max(worse, key=lambda part: mine[part] - other[part], default="")  # of equal ones the first
 
 
 def _taken(

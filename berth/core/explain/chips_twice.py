@@ -1,20 +1,11 @@
 """Chips that more than one live pod names, from the facts about pods: nobody is evicted for that."""
 
-import msgspec
-
 from berth.core.chips.picking import named_by_several
+from berth.core.explain.evidence import NamedTwice
 from berth.core.state.cell import State
 from berth.core.state.holdings.pod_phases import ENDED
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import PodsSeen
-
-
-class NamedTwice(msgspec.Struct, frozen=True):
-    """A chip that more than one pod names."""
-
-    chip: int
-    pods: list[str]
-    """``namespace/pod`` of another scheduler, or ``namespace/job rank 3``; sorted."""
 
 
 def named_twice(state: State) -> dict[str, list[NamedTwice]]:

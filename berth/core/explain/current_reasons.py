@@ -6,6 +6,8 @@ judge it, and all of its gangs share the result. Nothing is taken, recorded or w
 
 The caller begins a pass when the state has changed, and judges some classes at a time. Under the policies ``easy`` and
 ``conservative`` a pass also finds the reservations of now, under ``fifo`` the head of the queue.
+
+Longer than 400 lines because what is known of a class, and what its gangs are told, change together.
 """
 
 import itertools
@@ -42,7 +44,9 @@ _OF_GANG: Final[frozenset[Code]] = frozenset(
 _KEPT: Final[frozenset[Code]] = frozenset({RULE, INTERNAL, LATE, "bind-failed", "product-support"})
 """Refusals that do not follow from the nodes: they stay as they were given."""
 _CANDIDATES_MAX: Final = 1_000_000
-"""Candidates of all shapes of a gang that is judged, unless it may need more."""
+"""Candidates of all shapes of a gang that is judged, unless it may need more; and those that are kept for the next."""
+_MARKS_OF_A_CANDIDATE: Final = 64
+"""Marks of nodes that take as much memory as one candidate."""
 _NEW_MS: Final = 150
 """A class that a round has refused since then is not judged again."""
 _TURN: Final = "there is room for it now, and it is tried in one of the next rounds"
@@ -56,9 +60,12 @@ class _Known(msgspec.Struct):
 
     refusal: Refusal
     """Without a reservation."""
-    words: str
-    index: int
+    gang: Gang
+    """The one that was judged."""
+    index: int = 0
     """Task that finds no room."""
+    words: str = ""
+    """Empty until somebody reads them."""
     room: Refusal | None = None
     """Nodes by reason if its first gang has room, as of the last pass; None if it has none."""
     at_ms: int = 0
@@ -190,6 +197,8 @@ class CurrentReasons:
         """
         queue = self._scheduler.queue
         gang = queue.gang(uid)
+        if recorded.retry_ms and recorded.code not in _KEPT and (gang is None or gang.fresh):
+            return self._paused(uid, _as_recorded(recorded, at_ms))
         if gang is None or gang.fresh or recorded.missing_shards or recorded.code in _KEPT:
             return _as_recorded(recorded, at_ms)
         ahead = self._ahead(gang)
@@ -206,7 +215,16 @@ class CurrentReasons:
         start_ms = start_ms if start_ms > at_ms + SOON_MS else 0
         if (refusal.task, refusal.start_ms) != (task, start_ms):
             refusal = msgspec.structs.replace(refusal, task=task, start_ms=start_ms)
-        return Reason(refusal, with_start(known.words, refusal) if start_ms else known.words)
+        words = self._words(known)
+        return Reason(refusal, with_start(words, refusal) if start_ms else words)
+
+    def _paused(self, uid: str, said: Reason) -> Reason:
+        """Reason of a gang that was refused and leaves the queue for a while, with the names of now."""
+        state = self._scheduler.state
+        job = state.jobs.get(state.name_of.get(uid, ("", "")))
+        if job is None or job.request is None:
+            return said
+        return self._named(self._scheduler.gang(job, job.request, 1), said.refusal)
 
     def _named(self, gang: Gang, refusal: Refusal) -> Reason:
         return Reason(refusal, self._namer.sentence(refusal, gang))
@@ -256,7 +274,7 @@ class CurrentReasons:
             return
         room = msgspec.structs.replace(refusal or Refusal(code="no-room"), code="no-room", ahead="")
         if known is None:
-            known = self._known[group] = _Known(room, _TURN, 0)
+            known = self._known[group] = _Known(room, gang, words=_TURN)
         elif known.room is not None:  # not at first: the next round may place it
             known.words = _TURN
         known.room, known.at_ms = room, self._at_ms
@@ -264,15 +282,21 @@ class CurrentReasons:
     def _note(self, group: _Group, gang: Gang, refusal: Refusal, at_ms: int) -> None:
         """Note why a group waits."""
         before = self._known.get(group)
-        plain = msgspec.structs.replace(refusal, start_ms=0)
+        plain = msgspec.structs.replace(refusal, start_ms=0) if refusal.start_ms else refusal
         index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
         told = before.told if before is not None else ("", None)
-        self._known[group] = _Known(plain, self._namer.sentence(plain, gang), index, at_ms=at_ms, told=told)
+        self._known[group] = _Known(plain, gang, index, at_ms=at_ms, told=told)
+
+    def _words(self, known: _Known) -> str:
+        """Why a group waits, in a sentence; made when it is first read, for all gangs of the group."""
+        if not known.words:
+            known.words = self._namer.sentence(known.refusal, known.gang)
+        return known.words
 
     def _tell(self, group: _Group) -> None:
         """Touch the gangs of a group if there is news since they were told why they wait."""
         known = self._known.get(group)
-        if known is None or known.told == (known.words, known.room):
+        if known is None or known.told == (self._words(known), known.room):
             return
         known.told = known.words, known.room
         for one in self._scheduler.queue.of_class(group[0]):
@@ -325,6 +349,8 @@ class _Judge:
         self.applied = applied
         self._views: dict[Shape, tuple[Candidates, int]] = {}
         """Candidates of a shape, and how many were asked for."""
+        self._held = 0
+        """Candidates in ``_views``, with marks of nodes as if they were some."""
 
     def verdict(self, gang: Gang) -> Verdict | None:
         """Verdict on a gang; None if it cannot be decided. A gang with room is refused as ``reserved``, or placed."""
@@ -332,9 +358,14 @@ class _Judge:
         most = min(len(state.table), _CANDIDATES_MAX // max(len(gang.request_class), 1))
         needs = candidate_counts([gang], full=state.constraints.full_nodes)
         counts = {shape: 0 if shape.needs_marks else max(most, need) for shape, need in needs.items()}
+        if self._held > _CANDIDATES_MAX:
+            views.clear()
+            self._held = 0
         for shape, count in counts.items():
             if shape not in views or views[shape][1] < count:
-                views[shape] = self.scorer.candidates(shape, count), count
+                found = self.scorer.candidates(shape, count)
+                views[shape] = found, count
+                self._held += len(found.rows) + len(state.table) // _MARKS_OF_A_CANDIDATE
         chooser = PlacementRound(
             self.scorer,
             {shape: views[shape][0] for shape in counts},

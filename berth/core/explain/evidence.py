@@ -34,7 +34,30 @@ _PART_WORDS: Final = {
     "health": "fewer chips that can be given",
     "unhealthy": "more unhealthy chips",
     "free": "more free chips",
+    "sub-health": "it is sub-healthy",
+    "preferred": "less of what the job prefers",
 }
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """Chips of a node that are reserved for a job."""
+
+    job: str
+    """``namespace/name``."""
+    ranks: list[int]
+    """Ranks whose pods get them, ascending."""
+    chips: list[int]
+    """Ids, ascending; none for pods without chips."""
+    until_ms: UnixMs = 0
+    """Until when at the latest, for a job that starts anew as a whole; 0: until the old pods of the ranks are gone."""
+
+
+class NamedTwice(msgspec.Struct, frozen=True):
+    """A chip that more than one pod names."""
+
+    chip: int
+    pods: list[str]
+    """``namespace/pod`` of another scheduler, or ``namespace/job rank 3``; sorted."""
 
 
 class Alternative(msgspec.Struct, frozen=True):
@@ -59,10 +82,10 @@ class Candidate(msgspec.Struct, frozen=True):
     affinity: int
     lost_by: LostBy
     part: str = ""
-    """Part of the score with the largest difference: affinity, health, unhealthy or free; empty when the score has no
-    parts."""
+    """Part of the score with the largest difference: affinity, health, unhealthy, free, sub-health or preferred; empty
+    when the score has no parts."""
     parts: dict[str, int] = {}
-    """Parts of the score, by name, when it has any."""
+    """Parts of the score, by name, when it has any; it is their sum."""
     taken_by: list[str] = []
     """For ``taken``: jobs of the round as ``namespace/name``, or ranks of the job itself as ``rank 0``."""
 
@@ -73,7 +96,7 @@ class Candidate(msgspec.Struct, frozen=True):
                 because = f": {_PART_WORDS[self.part]}" if self.part else ""
                 return f"its score is lower by {score - self.score}{because}"
             case "name":
-                return "equal score, and its name comes later"
+                return "equal; the first by name won"
             case "taken":
                 return f"{', '.join(self.taken_by)} took it before"
             case "better":

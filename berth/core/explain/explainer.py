@@ -26,14 +26,17 @@ from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
-from berth.core.placement.scoring import Reasons, RowState
+from berth.core.placement.scoring import Reasons
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
+from berth.core.state.cell_fork import CellFork
 from berth.core.state.ledger import Holding, pods_of
 from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.switches.placed import switch_of
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
@@ -91,13 +94,15 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int =
         ledger_seq: Record with this verdict.
         at_ms: The time, if it is later than that of the last record.
     """
-    snapshot = NodeSnapshot(state, state.fold.settings, state.fold.at_ms)
+    fold = state.fold
+    held = fold.holdings.get((verdict.uid, verdict.attempt)) if verdict.placement is not None else None
+    without = CellFork(state)
+    if held is not None:
+        without.lift(held)
+    snapshot = NodeSnapshot(without, fold.settings, fold.at_ms)
     gang = snapshot.gang(verdict)
     if gang is None:
         return None
-    if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
-        snapshot.give_back_all(verdict, verdict.placement)
-    fold = state.fold
     if verdict.refusal is not None and not verdict.final:
         now = reason_of(state, snapshot.scorer, gang, verdict.refusal, at_ms=max(fold.at_ms, at_ms))
         verdict = msgspec.structs.replace(verdict, refusal=now.refusal)
@@ -243,7 +248,7 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
 
 def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanation: Explanation) -> bool:
     """Add the plan of a gang, if it has one; false when planning again gives another plan."""
-    by_leaf, by_block, names = placement.switch, placement.block, placement.names()
+    by_leaf, by_block, names = switch_of(placement), block_of(placement), placement.names()
     is_current = explanation.basis.is_current
     if by_leaf is not None and by_leaf.policy:
         explanation.switch, is_same = snapshot.leaves.placed(
@@ -253,7 +258,7 @@ def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanati
     if by_block is None or blocks_of(gang.demand) is None:
         return True
     explanation.blocks = snapshot.blocks.placed(gang, by_block)
-    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang), snapshot.rows)
+    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang))
 
 
 def _reasons(snapshot: NodeSnapshot, gang: Gang) -> dict[Shape, Reasons]:
@@ -268,11 +273,10 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     """
     settings = snapshot.scorer.settings
     evaluations = {shape: ShapeEvaluation(snapshot, shape) for shape, _ in gang.request_class}
-    before: dict[int, RowState] = {}
     ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
     do_fit = True
-    pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(placement.block, placement.pods())
+    pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(block_of(placement), placement.pods())
     tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
     gang_nodes = [pod.node for pod in pods if pod.chips]
     if gang.is_plain and gang.beside:
@@ -310,12 +314,11 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
             )
         )
         ranks_on.setdefault(pod.node, []).append(rank)
-        before.setdefault(row, snapshot.at(row))
         snapshot.take(pod, placement.share)
         if gang.profiles:
             snapshot.note(gang.profiles[tasks[rank]], row)
         for other in evaluations.values():
-            other.refresh(row, before[row])
+            other.refresh(row)
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
 
 
@@ -332,7 +335,7 @@ def _seeks_home(gang: Gang) -> bool:
 
 def _leaves_of(placement: Placement) -> list[str]:
     """Leaf switch of each rank that was planned by leaf; empty for the others."""
-    part = placement.switch
+    part = switch_of(placement)
     if part is None or not part.policy:
         return [""] * placement.pods()
     return [part.leaves[leaf - 1] if leaf else "" for leaf in unpack(part.leaf_index, 2)]

@@ -16,8 +16,8 @@ from berth.core.explain.refusal_text import sentence, without_past
 from berth.core.requests.gangs import accepted_of, is_fragile
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord
+from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.schemas.facts import JobSeen, PodPhase
-from berth.schemas.placement import SwitchPart
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
 
@@ -75,7 +75,7 @@ def status_of(
     since_ms = max(job.at_ms, gang.at_ms if gang is not None else 0)
     if phase == "waiting":
         since_ms = _queued_ms(state, key, job, gang)
-    part = holding.placement.switch if holding is not None else None
+    part = switch_of(holding.placement) if holding is not None else None
     request = job.request
     pods = chips = 0
     for task in request.tasks if request is not None else ():

@@ -127,7 +127,7 @@ def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clo
 
     Args:
         explanation: The explanation.
-        is_over: Whether the job was cancelled, and no longer waits.
+        is_over: Whether the job has ended: it no longer waits, or has its place no more.
         clock: Formats a moment.
     """
     asked = request_lines(explanation.asked, clock) if explanation.asked is not None else []
@@ -143,7 +143,7 @@ def sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock =
 
     Args:
         explanation: The explanation.
-        is_over: Whether the job was cancelled, and no longer waits.
+        is_over: Whether the job has ended: it no longer waits, or has its place no more.
         clock: Formats a moment.
     """
     answer, evidence = _answer(explanation, clock, is_over=is_over)
@@ -162,7 +162,7 @@ def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[l
     evidence: list[str] = []
     match explanation.outcome:
         case "placed":
-            answer += _placed_lines(explanation)
+            answer += _placed_lines(explanation, is_over=is_over)
         case "waiting":
             answer.append(f"It {'waited' if is_over else 'waits'}: {explanation.sentence}.")
             if explanation.start_ms or (explanation.ahead and explanation.ahead not in explanation.sentence):
@@ -182,11 +182,12 @@ def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[l
     return answer, evidence
 
 
-def _placed_lines(explanation: Explanation) -> list[str]:
+def _placed_lines(explanation: Explanation, *, is_over: bool) -> list[str]:
     lines = switch_layout.placed_lines(explanation.switch) if explanation.switch is not None else []
     if explanation.blocks is not None:
         lines += superpod_layout.placed_lines(explanation.blocks, form=explanation.form)
-    lines += [_choice_words(rank, explanation) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
+    verb = "was" if is_over else "is"
+    lines += [_choice_words(rank, explanation, verb) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
     if len(explanation.choices) > _RANKS_SHOWN:
         lines.append(f"{len(explanation.choices) - _RANKS_SHOWN} more ranks were chosen in the same way.")
     if not explanation.is_confirmed:
@@ -213,10 +214,10 @@ def _ahead_words(explanation: Explanation, clock: Clock) -> str:
     return f"{explanation.ahead} is ahead of it and waits as well."
 
 
-def _choice_words(rank: int, explanation: Explanation) -> str:
+def _choice_words(rank: int, explanation: Explanation, verb: str) -> str:
     choice = explanation.choices[rank]
     chips = f"chip{'s' if len(choice.chips) > 1 else ''} {ranges(choice.chips)}" if choice.chips else "no chips"
-    head = f"Rank {choice.rank} ({choice.task}) is on {choice.node}"
+    head = f"Rank {choice.rank} ({choice.task}) {verb} on {choice.node}"
     free = f"{pluralize(choice.free, 'usable chip')} free before"
     if choice.leaf:
         return f"{head} below {choice.leaf}, {chips}, by leaf plan: {free}."
@@ -233,7 +234,7 @@ def _choice_words(rank: int, explanation: Explanation) -> str:
         case "score":
             words += f"its score is lower by {choice.score - alternative.score}"
         case "name":
-            words += "equal score, and its name comes later"
+            words += "equal; the first by name won"
         case "better" | "taken":
             words += _better_words(explanation.basis)
         case "reserved":

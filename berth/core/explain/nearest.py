@@ -10,7 +10,6 @@ from berth.core.explain.evidence import Holder, NearDomain, NearNode
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import reason_words
 from berth.core.explain.unblocking import end_of, wrong_with
-from berth.core.placement.scoring import RowState
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
@@ -186,10 +185,6 @@ def _pods_on(snapshot: NodeSnapshot, shape: Shape, row: int) -> int:
     state, count = snapshot.at(row), 0
     while rule is not None and not snapshot.scorer.evaluate_one(shape, row, state)[0]:
         count += 1
-        free = state.free
-        for chip in rule.pick(free, int(snapshot.table.network[row])):
-            free &= ~(1 << chip)
-        taken = (state.free & ~free).bit_count()
-        cpu_free, memory_free = state.cpu_free - shape.cpu_milli, state.memory_free - shape.memory_mib
-        state = RowState(free, state.idle - taken, cpu_free, memory_free, state.share)
+        mask = sum(1 << chip for chip in rule.pick(state.free, int(snapshot.table.network[row])))
+        state = state.with_pod(mask, shape.cpu_milli, shape.memory_mib)
     return count

@@ -7,10 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.affinity import class_of
+from berth.core.cluster.view import RowState
 from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.explain.superpod_explanation import SuperpodSnapshot
 from berth.core.explain.switch_explanation import SwitchSnapshot
-from berth.core.placement.scoring import RowState, Scorer
+from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State
@@ -42,13 +44,13 @@ class NodeSnapshot:
         self._drained = DrainedGangs(state, at_ms)
         self.table = state.table
         self.scorer = Scorer(state.table, state.shares, settings)
-        self.rows: dict[int, RowState] = {}
+        self.nodes = RoundNodes(self.scorer)
         self.takers: dict[str, dict[str, None]] = {}
         """Jobs that earlier verdicts of the record placed, by node."""
-        self.constraints = ConstraintRound(state.constraints.view)
+        self.constraints = ConstraintRound(state.constraints.view, self.nodes)
         """Constraints, with the pods of earlier verdicts and ranks."""
-        self.leaves = SwitchSnapshot(state, self.scorer)
-        self.blocks = SuperpodSnapshot(state, self.scorer)
+        self.leaves = SwitchSnapshot(state, self.nodes)
+        self.blocks = SuperpodSnapshot(state, self.nodes)
 
     def gang(self, verdict: Verdict) -> Gang | None:
         """Gang of a verdict; None when the state does not contain its request."""
@@ -62,8 +64,7 @@ class NodeSnapshot:
 
     def at(self, row: int) -> RowState:
         """State of a node after everything that was taken from it so far."""
-        known = self.rows.get(row)
-        return known if known is not None else self.scorer.row_state(row)
+        return self.nodes.state(row)
 
     def take_all(self, verdict: Verdict, placement: Placement) -> None:
         """Apply the placement of an earlier verdict."""
@@ -77,51 +78,17 @@ class NodeSnapshot:
             self.take(pod, placement.share)
             if pod.chips:
                 self.takers.setdefault(pod.node, {})[job] = None
+        self.nodes.begin_gang()
 
     def take(self, pod: PodShare, share: Share | None) -> int:
         """Take the resources of a pod from its node; returns the row."""
         row = self.table.row(pod.node)
-        old = self.at(row)
-        shared = old.share.copy() if old.share is not None else None
-        if share is not None and pod.chips and shared is not None:
-            shared.add(pod.chips[0], share)
-        idle = old.idle - (old.free & pod.mask).bit_count()
-        self.rows[row] = RowState(
-            old.free & ~pod.mask,
-            idle,
-            old.cpu_free - pod.cpu_milli,
-            old.memory_free - pod.memory_mib,
-            shared,
-            old.no_cpu + (not pod.cpu_milli),
-            old.no_memory + (not pod.memory_mib),
-        )
+        self.nodes.take(row, pod.mask, pod.cpu_milli, pod.memory_mib, share)
         return row
 
     def note(self, profile: PodProfile, row: int) -> None:
         """Count a pod in the constraints of others."""
         self.constraints.add(profile, row)
-
-    def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
-        """Release a placement of whole chips."""
-        self.leaves.give_back(verdict)
-        pods = self.state.constraints.pods_of((verdict.uid, verdict.attempt))
-        view = self.state.constraints.view._replace(moved=tuple((pod, row, -1) for pod, row in pods))
-        self.constraints = ConstraintRound(view)
-        if placement.share is not None:
-            return
-        for pod in pods_of(placement):
-            row = self.table.row(pod.node)
-            old = self.at(row)
-            back = pod.mask & int(self.table.chips[row]) & ~int(self.table.unhealthy[row])
-            self.rows[row] = RowState(
-                old.free | back,
-                old.idle + (back & ~old.free).bit_count(),
-                old.cpu_free + pod.cpu_milli,
-                old.memory_free + pod.memory_mib,
-                old.share,
-                old.no_cpu - (not pod.cpu_milli),
-                old.no_memory - (not pod.memory_mib),
-            )
 
     def holders(self, node: str) -> list[str]:
         """Jobs with chips on a node as ``namespace/name``, by name, jobs of earlier verdicts included."""
@@ -166,8 +133,8 @@ class ShapeEvaluation:
         self.scores = scores.astype(np.int64)
         self._bonus: Mapping[int, int] = {}
         self._before = self.keys()
-        for row in snapshot.rows:
-            self.refresh(row, None)
+        for row in snapshot.nodes.states:
+            self.refresh(row)
 
     def prefer(self, bonus: Mapping[int, int]) -> None:
         """Add to the scores of some rows, by row, those before the round included. Call it once."""
@@ -177,9 +144,10 @@ class ShapeEvaluation:
         self.scores += np.where(self.reasons == _FITS, added, 0)
         self._before = np.where(self._before < _LAST, self._before - (added << _RANK_BITS), _LAST)
 
-    def refresh(self, row: int, base: RowState | None) -> None:
-        """Evaluate a changed node again; ``base`` is its state before the current gang took anything."""
-        reason, score = self._snapshot.scorer.evaluate_one(self.shape, row, self._snapshot.at(row), base)
+    def refresh(self, row: int) -> None:
+        """Evaluate a changed node again."""
+        nodes = self._snapshot.nodes
+        reason, score = nodes.scorer.evaluate_one(self.shape, row, nodes.state(row), nodes.base(row))
         self._alone[row], self.scores[row] = reason, score + (0 if reason else self._bonus.get(row, 0))
         self._forbid()
 
@@ -188,6 +156,10 @@ class ShapeEvaluation:
         constraints = self._snapshot.constraints
         if constraints.limits(self.shape):
             self.reasons = np.where(self._alone == _FITS, constraints.reasons(self.shape), self._alone)
+
+    def preferred(self, row: int) -> int:
+        """What the preferences of the pod add to the score of a node."""
+        return self._bonus.get(row, 0)
 
     def key(self, row: int) -> tuple[int, int]:
         """Sort key of a node in the total order; the best node has the lowest."""

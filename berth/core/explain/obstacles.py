@@ -21,6 +21,7 @@ from berth.core.cluster.node_classes import (
     untolerated,
 )
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.shape_memory import ShapeMemory
 from berth.core.explain.refusal_text import NO_PARTS, Parts, room_words, sentence, with_start
 from berth.core.explain.selection_text import Condition, by_name, conditions, none_has
 from berth.core.placement.scoring import Scorer
@@ -37,7 +38,8 @@ _TASK: Final = re.compile(r"tasks\[(\d+)\]\.replicas")
 _BEFORE_SELECTOR: Final = frozenset({NodeReason.NOT_READY, NodeReason.CORDONED})
 _OF_LABELS: Final = frozenset({*_BEFORE_SELECTOR, NodeReason.SELECTOR, NodeReason.TAINT})
 _OF_CHIPS: Final = (NodeReason.SHORTAGE, NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED, NodeReason.NO_CHIP_LIST)
-_SHAPES_MAX: Final = 4096
+_SENTENCES_MAX: Final = 1024
+_ENCODER: Final = msgspec.msgpack.Encoder()
 _PARTS_MAX: Final = 4
 """Labels or taints that are named; nodes beyond have the general words."""
 
@@ -87,7 +89,7 @@ class _Kinds(NamedTuple):
 
 
 class Namer:
-    """Names what refusals count. It remembers what labels and taints are to a shape, and nothing else.
+    """Names what refusals count. It remembers what labels and taints are to a shape, marked rows, and sentences.
 
     Args:
         scorer: Scoring on the state.
@@ -97,6 +99,9 @@ class Namer:
         self._scorer = scorer
         self._kinds: dict[Shape, _Kinds] = {}
         self._none: dict[Shape, tuple[bytes, str]] = {}
+        self._usual: dict[bytes, str] = {}
+        """Sentences that name nothing, by the encoded refusal: classes that differ in little are refused alike."""
+        self._memory = ShapeMemory(self._kinds, self._none)
         self._revision = -1
         self._rows = np.empty(0, np.int64)
         """Result of :meth:`_marked` at that revision of the table."""
@@ -109,15 +114,15 @@ class Namer:
             gang: The gang that is refused.
         """
         if refusal.code not in _OF_NODES or not refusal.nodes_total or gang.invalid is not None:
-            return sentence(refusal)
+            return self._usual_words(refusal)
         reasons = {count.reason for count in refusal.counts}
         has_marks = not reasons.isdisjoint(_OF_CHIPS) and len(self._marked()) > 0
         if reasons.isdisjoint(_OF_LABELS) and not has_marks and refusal.code != "larger-than-cluster":
-            return sentence(refusal)
+            return self._usual_words(refusal)
         larger = _TASK.fullmatch(refusal.field) if refusal.code == "larger-than-cluster" else None
         index = int(larger[1]) if larger else gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
         if index >= len(gang.request_class):
-            return sentence(refusal)
+            return self._usual_words(refusal)
         found = self.named(refusal, gang.request_class[index][0])
         if not found.none:
             return sentence(found.refusal, found.parts)
@@ -166,23 +171,33 @@ class Namer:
             parts |= _unusable(shape, self._scorer, self._marked())
         return Named(result, parts)
 
+    def _usual_words(self, refusal: Refusal) -> str:
+        """A refusal in one sentence, from memory if it has been said."""
+        key = _ENCODER.encode(refusal)
+        words = self._usual.get(key)
+        if words is None:
+            if len(self._usual) >= _SENTENCES_MAX:
+                self._usual.clear()
+            words = self._usual[key] = sentence(refusal)
+        return words
+
     def _marked(self) -> Ints:
         """Rows with chips that are not usable although no pod has them."""
         table = self._scorer.table
         if self._revision != table.revision:
+            rows = table.changed_since(self._revision)
             self._revision = table.revision
-            rows = table.view()
             network = table.network[rows] & table.chips[rows]
-            self._rows = np.flatnonzero(table.present[rows] & ((_bad(table) != 0) | (network != 0)))
+            marked = table.present[rows] & ((_bad(table, rows) != 0) | (network != 0))
+            if len(self._rows) or marked.any():
+                self._rows = np.union1d(np.setdiff1d(self._rows, rows, assume_unique=True), rows[marked])
         return self._rows
 
     def _kinds_of(self, shape: Shape) -> _Kinds:
         classes = self._scorer.table.classes
         known = self._kinds.get(shape)
         if known is None or len(known.of_class) != len(classes):
-            if len(self._kinds) >= _SHAPES_MAX:
-                self._kinds.clear()
-                self._none.clear()
+            self._memory.count(shape, len(classes))
             wanted = conditions(shape)
             index: dict[_Kind, int] = {}
             of_class = [index.setdefault(_kind(shape, key, wanted), len(index)) for key in classes]
@@ -248,9 +263,8 @@ def _most_common(words: Counter[str]) -> list[Part]:
     return [(nodes, said) for said, nodes in ranked[:_PARTS_MAX]]
 
 
-def _bad(table: NodeTable) -> npt.NDArray[np.uint64]:
+def _bad(table: NodeTable, rows: slice | Ints) -> npt.NDArray[np.uint64]:
     """Chips of each row that are unhealthy or withheld, and that no pod has."""
-    rows = table.view()
     bad = (table.unhealthy[rows] | table.withheld[rows]) & table.chips[rows]
     return bad & ~(table.used[rows] | table.releasing[rows])
 
@@ -260,7 +274,7 @@ def _unusable(shape: Shape, scorer: Scorer, marked: Ints) -> dict[int, Sequence[
     table, rule = scorer.table, scorer.rule(shape)
     if rule is None:
         return {}
-    bad = _bad(table)
+    bad = _bad(table, table.view())
     reasons = scorer.evaluate(shape)[0]
     found: dict[int, Counter[str]] = {}
     for row in marked[np.isin(reasons[marked], _OF_CHIPS)].tolist():

@@ -178,7 +178,8 @@ def _words(refusal: Refusal, parts: Parts) -> str:
 def _larger(refusal: Refusal, parts: Parts) -> str:
     """Chips that a job needs beyond those that there are."""
     expected = _singular(refusal.expected)
-    if refusal.nodes_total and {one.reason for one in refusal.counts} == {NodeReason.OTHER_RESOURCE}:
+    has_none = bool(refusal.nodes_total) and not refusal.nodes_fit
+    if has_none and {one.reason for one in refusal.counts} == {NodeReason.OTHER_RESOURCE}:
         return f"no node has such chips: {expected}"
     others = [f"{nodes} {_for(words, nodes)}" for nodes, words in parts.get(NodeReason.SELECTOR, ())]
     more = f"; of the other nodes, {', '.join(others)}" if others else ""
@@ -254,7 +255,7 @@ def room_words(refusal: Refusal) -> str:
     head = _fitting(refusal)
     if refusal.nodes_fit or refusal.pods_have:
         find = "finds" if refusal.pods_have == 1 else "find"
-        head = f"{refusal.pods_have} of {pluralize(refusal.pods_need, 'pod')} {find} room, and {head}"
+        head = f"{refusal.pods_have:,} of {pluralize(refusal.pods_need, 'pod')} {find} room, and {head}"
     return head
 
 
@@ -278,7 +279,7 @@ def _fitting(refusal: Refusal) -> str:
     total = refusal.nodes_total - _of_other_resource(refusal)
     noun = "node" if total == 1 else "nodes"
     verb = "fits" if 1 in {refusal.nodes_fit, total} else "fit"
-    return f"{refusal.nodes_fit} of {total} {noun} {verb}"
+    return f"{refusal.nodes_fit:,} of {total:,} {noun} {verb}"
 
 
 def _of_other_resource(refusal: Refusal) -> int:
@@ -302,11 +303,11 @@ def _parts(count: ReasonCount, refusal: Refusal, parts: Parts) -> list[str]:
     left = count.nodes
     for one in refusal.constraints:
         if one.reason == count.reason:
-            found.append(f"{one.nodes} {constraint_words(one)}")
+            found.append(f"{one.nodes:,} {constraint_words(one)}")
             left -= one.nodes
     for nodes, words in parts.get(count.reason, ()):
         if shown := min(nodes, left):
-            found.append(f"{shown} {_for(words, shown)}")
+            found.append(f"{shown:,} {_for(words, shown)}")
             left -= shown
     return found + ([_count(ReasonCount(count.reason, left), refusal)] if left > 0 else [])
 
@@ -328,4 +329,4 @@ def constraint_words(count: ConstraintCount) -> str:
 
 
 def _count(count: ReasonCount, refusal: Refusal) -> str:
-    return f"{count.nodes} {reason_words(count.reason, nodes=count.nodes, chips=refusal.chips, form=refusal.form)}"
+    return f"{count.nodes:,} {reason_words(count.reason, nodes=count.nodes, chips=refusal.chips, form=refusal.form)}"

@@ -1,23 +1,8 @@
 """Reserved places: chips that no pod uses because a job that recovers from a fault gets them, or gets them back."""
 
-import msgspec
-
+from berth.core.explain.evidence import Reserved
 from berth.core.state.cell import State
 from berth.core.state.holdings.holding import PodShare
-from berth.schemas.units import UnixMs
-
-
-class Reserved(msgspec.Struct, frozen=True):
-    """Chips of a node that are reserved for a job."""
-
-    job: str
-    """``namespace/name``."""
-    ranks: list[int]
-    """Ranks whose pods get them, ascending."""
-    chips: list[int]
-    """Ids, ascending; none for pods without chips."""
-    until_ms: UnixMs = 0
-    """Until when at the latest, for a job that starts anew as a whole; 0: until the old pods of the ranks are gone."""
 
 
 def reserved_places(state: State) -> dict[str, list[Reserved]]:

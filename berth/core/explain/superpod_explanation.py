@@ -10,16 +10,18 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
 from berth.core.explain.superpod_layout import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
 from berth.core.explain.superpod_text import missing_blocks
-from berth.core.placement.scoring import Reasons, RowState, Scorer
+from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.scoring import Reasons
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of_gang
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.blocks.demand import Blocks
+from berth.core.topologies.blocks.placed import BlockPart, block_of
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, NodeReason
 
 NEAREST: Final = 3
@@ -106,10 +108,10 @@ def jobs_with_nodes(state: State, more: Iterable[tuple[str, Placement]] = ()) ->
         more: Names and placements of jobs that are not yet in the state.
     """
     found = [
-        JobNodes(f"{one.namespace}/{one.name}", state.owned(key), one.placement.block)
+        JobNodes(f"{one.namespace}/{one.name}", state.owned(key), block_of(one.placement))
         for key, one in state.fold.holdings.items()
     ]
-    found += [JobNodes(job, pods_of(placement), placement.block) for job, placement in more]
+    found += [JobNodes(job, pods_of(placement), block_of(placement)) for job, placement in more]
     return sorted(found, key=lambda taken: taken.job)
 
 
@@ -137,10 +139,10 @@ def users(state: State, places: Places, jobs: Iterable[JobNodes]) -> dict[int, l
 class SuperpodSnapshot:
     """SuperPoDs and their jobs just before a gang was placed."""
 
-    def __init__(self, state: State, scorer: Scorer) -> None:
+    def __init__(self, state: State, nodes: RoundNodes) -> None:
         self._state = state
-        self._scorer = scorer
-        self._round = BlockRound(scorer, state.blocks)
+        self._scorer = nodes.scorer
+        self._round = BlockRound(nodes, state.blocks)
         self._more: list[tuple[str, Placement]] = []
 
     def take(self, verdict: Verdict, gang: Gang | None, placement: Placement) -> None:
@@ -168,7 +170,6 @@ class SuperpodSnapshot:
         part: BlockPart,
         names: Sequence[str],
         reasons: Mapping[Shape, Reasons],
-        rows: Mapping[int, RowState],
     ) -> bool:
         """Whether planning again gives the same nodes in the same blocks.
 
@@ -177,9 +178,8 @@ class SuperpodSnapshot:
             part: Blocks in its placement.
             names: Node of each rank.
             reasons: Reasons of all nodes by shape, before the gang took anything.
-            rows: State of the rows that earlier verdicts of the record touched.
         """
-        again = self._round.plan(gang, _usable(gang, reasons), rows)
+        again = self._round.plan(gang, _usable(gang, reasons))
         if not isinstance(again, BlockAnswer) or again.part != part:
             return False
         nodes = [self._state.table.names[row] for row in again.rows]

@@ -8,18 +8,19 @@ import numpy as np
 
 from berth.core.explain.switch_layout import LeafLayout, LeafPart, LeafUser, NearLeaf
 from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
-from berth.core.placement.scoring import Reasons, Scorer
+from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.scoring import Reasons
 from berth.core.placement.switch_placement import LeafRound, demand_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
-from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.switches.occupancy.leaf_table import Grid
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Plan
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, SwitchLack
 
 NEAREST: Final = 3
@@ -52,20 +53,15 @@ def _with_chips(pods: Iterable[PodShare]) -> list[str]:
 class SwitchSnapshot:
     """Leaf switches and their jobs just before a gang was placed."""
 
-    def __init__(self, state: State, scorer: Scorer) -> None:
+    def __init__(self, state: State, nodes: RoundNodes) -> None:
         self._state = state
-        self._scorer = scorer
-        self._occupancy = state.leaf_occupancy.copy()
+        self._round = LeafRound(nodes, state.leaves, state.leaf_occupancy)
         self._more: list[tuple[str, Placement]] = []
 
     def take(self, verdict: Verdict, placement: Placement) -> None:
         """Apply an earlier verdict of the record."""
-        self._occupancy.put((verdict.uid, verdict.attempt), placed_job(placement))
+        self._round.note((verdict.uid, verdict.attempt), placement)
         self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
-
-    def give_back(self, verdict: Verdict) -> None:
-        """Remove the placement of the gang itself."""
-        self._occupancy.drop((verdict.uid, verdict.attempt))
 
     def placed(
         self, gang: Gang, part: SwitchPart, names: Sequence[str], reasons: Mapping[Shape, Reasons], *, is_current: bool
@@ -79,7 +75,7 @@ class SwitchSnapshot:
             reasons: Reasons of all nodes by shape, before the gang took anything.
             is_current: The state is the current one, not that of the decision.
         """
-        again = self._round().plan(gang, self._usable(gang, reasons))
+        again = self._round.plan(gang, self._usable(gang, reasons))
         nodes = [self._state.leaves.node_names[cell] for cell in again.cells] if isinstance(again, Plan) else []
         above = unpack(part.leaf_index, 2)
         is_same = nodes == [name for name, leaf in zip(names, above, strict=True) if leaf]
@@ -109,7 +105,7 @@ class SwitchSnapshot:
             shape: Shape of its pods.
             reasons: Reasons of all nodes, by shape.
         """
-        turn = self._round()
+        turn = self._round
         layout = LeafLayout(
             tor_affinity=gang.demand.policy if gang.demand is not None else "",
             kind=demand_of(gang).kind,
@@ -123,7 +119,7 @@ class SwitchSnapshot:
             return layout
         usable = self._usable(gang, reasons)
         counts = np.count_nonzero(usable, axis=1)
-        bits = self._occupancy.bits()
+        bits = self._round.occupancy().bits()
         users = leaf_users(self._state, self._more)
         for leaf in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
             layout.nearest.append(
@@ -138,9 +134,6 @@ class SwitchSnapshot:
                 )
             )
         return layout
-
-    def _round(self) -> LeafRound:
-        return LeafRound(self._scorer, self._state.leaves, self._occupancy)
 
     def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Grid:
         """Places that can take any planned pod of the gang, shape (leaves, places)."""

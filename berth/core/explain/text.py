@@ -1,10 +1,10 @@
 """Numbers in sentences: a count with its noun, lists of numbers, and what a sentence says without its numbers."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-_NUMBER: Final = re.compile(r"(?<![\w.:/=-])\d+(?![\w/=-])|\d{4}-\d\d-\d\dT[\d:]+Z")
+_NUMBER: Final = re.compile(r"(?<![\w.:/=-])\d+(?:,\d{3})*(?![\w/=-])|\d{4}-\d\d-\d\dT[\d:]+Z")
 """A number or a moment, not one inside a name."""
 _WORD: Final = re.compile(r"\w+")
 _CLAUSE: Final = re.compile(r"[,;:] ")
@@ -27,11 +27,13 @@ _SEVERAL: Final = {
 
 
 def pluralize(count: int, noun: str) -> str:
-    """A number and what it counts: ``1 node``, ``2 leaves``."""
+    """A number and what it counts: ``1 node``, ``2 leaves``, ``23,000 chips``."""
     if count == 1:
         return f"1 {noun}"
     return (
-        f"{count} {noun[:-1]}ves" if noun.endswith("leaf") else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+        f"{count:,} {noun[:-1]}ves"
+        if noun.endswith("leaf")
+        else f"{count:,} {noun}{'es' if noun.endswith('ch') else 's'}"
     )
 
 
@@ -44,6 +46,12 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in parts)  # noqa: PLR2004  # two are no range
+
+
+def span(numbers: Sequence[int]) -> str:
+    """The least and the greatest of numbers: ``8-1,024``, or ``8`` if all are equal."""
+    least, most = min(numbers), max(numbers)
+    return f"{least:,}" if least == most else f"{least:,}-{most:,}"
 
 
 def cause_of(sentence: str) -> frozenset[str]:

@@ -81,7 +81,7 @@ def unblocking(state: State, waits: Waiting, *, plans_max: int = _PLANS_MAX) -> 
     """Events that would make room for a refused gang.
 
     Args:
-        state: The cell before the refusal. It is changed during the search and restored afterwards.
+        state: The cell before the refusal; not changed.
         waits: The gang and its refusal.
         plans_max: Plans after which the search stops.
     """
@@ -107,8 +107,8 @@ def _searched(
     state: State, waits: Waiting, gangs: Sequence[Gang], first: Sequence[Event], plans_max: int
 ) -> Unblocking:
     """Ways after which all of the gangs fit; each begins with the events ``first``."""
-    with Trial(state, gangs, laid=waits.laid, missing_shards=waits.missing_shards, plans_max=plans_max) as trial:
-        return _Search(trial, gangs, first, waits.refusal).run()
+    trial = Trial(state, gangs, laid=waits.laid, missing_shards=waits.missing_shards, plans_max=plans_max)
+    return _Search(trial, gangs, first, waits.refusal).run()
 
 
 def _ahead(state: State, refusal: Refusal) -> Gang | None:

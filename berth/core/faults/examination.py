@@ -32,11 +32,11 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
 from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.blocks.placed import BlockPart, block_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import BackupPod
 from berth.schemas.ledger import Settings
-from berth.schemas.placement import BlockPart
 from berth.schemas.refusal import Refusal
 
 SETTLE_MS: Final = 1_000
@@ -374,7 +374,8 @@ class _View:
         count = placement.pods()
         marks = marks_of(self._seen) if self._seen is not None else {}
         has_master = is_master(PodView(0, "", marks=marks.get(0, {})))
-        if job.request is None or placement.block is None:
+        part = block_of(placement)
+        if job.request is None or part is None:
             return GangShape(count, has_master=has_master)
         gang = gang_of(job, job.request, attempt=self._holding.attempt, settings=self._state.fold.settings)
         blocks = blocks_of(gang.demand)
@@ -387,7 +388,7 @@ class _View:
         return GangShape(
             count,
             rank_block=blocks.rack_size if is_rack else 0,
-            superpods=_superpods(placement.block, count),
+            superpods=_superpods(part, count),
             has_master=has_master,
             is_rack=is_rack,
         )

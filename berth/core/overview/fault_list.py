@@ -15,7 +15,7 @@ from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.page.view import Fault
 
-_LEVELS: Final = {
+LEVELS: Final = {
     NodeFaultKind.NODE_UNHEALTHY: "evict",
     NodeFaultKind.NODE_GONE: "gone",
     NodeFaultKind.NODE_NOT_READY: "not-ready",
@@ -26,6 +26,37 @@ _LEVELS: Final = {
     NodeFaultKind.CARD_NETWORK_UNHEALTHY: "network-unhealthy",
     NodeFaultKind.CARD_SUB_HEALTHY: "sub-healthy",
 }
+
+
+def faults_at(state: State, conditions: Conditions, row: int) -> list[NodeFault]:
+    """Faults of a node, of the whole node first.
+
+    Args:
+        state: The cell.
+        conditions: Health of nodes with its reasons.
+        row: Its row of the node table.
+    """
+    table = state.table
+    name = table.names[row]
+    if not table.present[row]:
+        return node_faults(name, None, NodeView(is_gone=True))
+    condition = _condition(state, conditions, row)
+    if condition is None and table.classes[table.node_class.item(row)].ready:
+        return []
+    condition = condition or NodeCondition(name=name)
+    return node_faults(name, condition, node_view(state, row, condition))
+
+
+def _condition(state: State, conditions: Conditions, row: int) -> NodeCondition | None:
+    """Condition of a node that is there; None for a healthy one."""
+    table = state.table
+    known = conditions.of(table.domain_name(row), table.names[row])
+    if known is not None:
+        return known
+    unhealthy, network, level = table.unhealthy.item(row), table.network.item(row), table.level.item(row)
+    if not (unhealthy or network or level):
+        return None
+    return NodeCondition(name=table.names[row], unhealthy=unhealthy, network_unhealthy=network, level=NodeHealth(level))
 
 
 class FaultSource:
@@ -51,30 +82,7 @@ class FaultSource:
             row: Its row of the node table.
             index: Its row on the page.
         """
-        table = self._state.table
-        name = table.names[row]
-        if not table.present[row]:
-            found = node_faults(name, None, NodeView(is_gone=True))
-        else:
-            condition = self._condition(row)
-            if condition is None and table.classes[table.node_class.item(row)].ready:
-                return ()
-            condition = condition or NodeCondition(name=name)
-            found = node_faults(name, condition, node_view(self._state, row, condition))
-        return tuple(self._fault(fault, row, index) for fault in found)
-
-    def _condition(self, row: int) -> NodeCondition | None:
-        """Condition of a node that is there; None for a healthy one."""
-        table = self._state.table
-        known = self._conditions.of(table.domain_name(row), table.names[row])
-        if known is not None:
-            return known
-        unhealthy, network, level = table.unhealthy.item(row), table.network.item(row), table.level.item(row)
-        if not (unhealthy or network or level):
-            return None
-        return NodeCondition(
-            name=table.names[row], unhealthy=unhealthy, network_unhealthy=network, level=NodeHealth(level)
-        )
+        return tuple(self._fault(fault, row, index) for fault in faults_at(self._state, self._conditions, row))
 
     def _fault(self, fault: NodeFault, row: int, index: int) -> Fault:
         chips = list(ids_of(fault.chips))
@@ -89,7 +97,7 @@ class FaultSource:
             node=index,
             place=f"{fault.node}{words}",
             kind=fault.kind.value,
-            level=_LEVELS[fault.kind],
+            level=LEVELS[fault.kind],
             chips=chips,
             sentence=fault.reason,
             jobs=sorted(jobs),

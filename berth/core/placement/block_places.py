@@ -13,8 +13,9 @@ from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.superpod_placement import block_demand, blocks_of_gang, part_of
 from berth.core.topologies.blocks.demand import Blocks
 from berth.core.topologies.blocks.model import BlockDemand
+from berth.core.topologies.blocks.placed import BlockPart, block_of
 from berth.schemas.columns import unpack
-from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack
 
 
@@ -207,7 +208,7 @@ class BlockPods:
 
 def _known_blocks(placement: Placement) -> dict[int, tuple[int, str]]:
     """Block and SuperPoD, or group of the lowest level, of the ranks of which the placement says both."""
-    part = placement.block
+    part = block_of(placement)
     if part is None:
         return {}
     seats = zip(unpack(part.block_index, 2), unpack(part.superpod_index, 2), strict=True)

@@ -16,7 +16,7 @@ from berth.core.cluster.node_names import rows_by_name
 from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.constraints.topology import Ints
 from berth.core.placement.round_nodes import RoundNodes
-from berth.core.placement.scoring import Candidates, RowState
+from berth.core.placement.scoring import Candidates
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.offers import Shape
@@ -164,20 +164,16 @@ class ConstrainedPods:
 
     def _room(self, shape: Shape) -> Ints:
         """Most pods of a shape that each node has chips, cpu and memory for, shape (rows,)."""
-        table = self._scorer.table
+        table = self._nodes.columns()
         rows = table.view()
         room = np.full(len(table), _MANY, np.int64)
-        states = self._nodes.states
-        for need, free, of_state in (
-            (shape.chips if shape.share is None else 0, np.bitwise_count(table.free[rows]), _chips),
-            (shape.cpu_milli, table.cpu_free[rows], _cpu),
-            (shape.memory_mib, table.memory_free[rows], _memory),
+        for need, left in (
+            (shape.chips if shape.share is None else 0, np.bitwise_count(table.free[rows])),
+            (shape.cpu_milli, table.cpu_free[rows]),
+            (shape.memory_mib, table.memory_free[rows]),
         ):
             if need:
-                left = free.astype(np.int64)
-                for row, state in states.items():
-                    left[row] = of_state(state)
-                np.minimum(room, left // need, out=room)
+                np.minimum(room, left.astype(np.int64) // need, out=room)
         return room
 
     def by_name(self, shape: Shape) -> Fits:
@@ -219,15 +215,3 @@ class ConstrainedPods:
         if not is_by_leaf(shape.demand):
             fits = offered.copy() if offered is not None else np.zeros_like(fits)
         return _Column(fits, (-scores.astype(np.int64) << _RANK_BITS) | self._ranks)
-
-
-def _chips(state: RowState) -> int:
-    return state.free.bit_count()
-
-
-def _cpu(state: RowState) -> int:
-    return state.cpu_free
-
-
-def _memory(state: RowState) -> int:
-    return state.memory_free

@@ -98,7 +98,7 @@ class PlacementRound:
         self._counts = counts
         self._rules = rules
         self._nodes = RoundNodes(scorer)
-        self._constraints = ConstraintRound(constraints or no_constraints(scorer.table))
+        self._constraints = ConstraintRound(constraints or no_constraints(scorer.table), self._nodes)
         marked = self._marked = ConstrainedPods(self._nodes, views, self._constraints)
         self._single = SinglePods(self._nodes, views, counts, self._constraints.is_full)
         self._refusals = RoundRefusals(
@@ -151,8 +151,8 @@ class PlacementRound:
             self._refusals,
             self._planned,
             self._marked,
-            self._begin_gang,
-            self._roll_back,
+            self._nodes.begin_gang,
+            self._nodes.roll_back_gang,
             self._returned,
         )
 
@@ -172,13 +172,13 @@ class PlacementRound:
             entry.placement, entry.refusal, entry.is_news = None, self._returned(gang, error), True
             of_class.refused = NotPlaced(0, entry.refusal)
 
-        self._begin_gang()
+        self._nodes.begin_gang()
         guarded(lambda: self._decide(entry, of_class, missing), failed, passes=(NeedMoreError,))
         return entry
 
     def _returned(self, gang: Gang, error: Exception) -> Refusal:
         """Refusal because of an error; everything that the pods of the gang took is returned."""
-        self._roll_back()
+        self._nodes.roll_back_gang()
         self._errors.append(SetAside(gang.namespaced_name, error))
         return set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
 
@@ -205,7 +205,7 @@ class PlacementRound:
         # 3. Ask the rules whether the gang may have the places.
         refusal = rules.allow(entry, found) if rules.allows else None
         if refusal is not None:
-            self._roll_back()
+            self._nodes.roll_back_gang()
             of_class.room = self._refusals.no_room(gang, 0, gang.pods, missing)
             self._refuse_by_rule(entry, rules, refusal, of_class.room)
             return
@@ -257,26 +257,14 @@ class PlacementRound:
         if kept.refusal is None or not isinstance(found, NotPlaced):
             return found
         self._nodes.keep(NOTHING_KEPT.rows)
-        self._begin_gang()
+        self._nodes.begin_gang()
         without = self._find(gang, missing)
         if isinstance(without, NotPlaced):
             return NotPlaced(found.task, without.refusal)
-        self._roll_back()
+        self._nodes.roll_back_gang()
         refusal = with_reservation(self._refusals.no_room(gang, 0, gang.pods, missing), kept.refusal)
         out = of_class.kept_out[gang.run_ms] = NotPlaced(0, refusal)
         return out
-
-    def _begin_gang(self) -> None:
-        """Begin with the next gang: what was placed before it stays placed."""
-        self._nodes.begin_gang()
-        self._planned.begin_gang()
-        self._constraints.begin_gang()
-
-    def _roll_back(self) -> None:
-        """Return everything that the pods of the current gang have taken."""
-        self._nodes.roll_back()
-        self._planned.roll_back()
-        self._constraints.roll_back()
 
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
         """Placement of a gang, beside the nodes that failed for it before if there is one; else why there is none."""
@@ -291,7 +279,7 @@ class PlacementRound:
             self._avoided, self._beside = frozenset(), None
             if isinstance(found, Placement):
                 return found
-            self._begin_gang()
+            self._nodes.begin_gang()
         return self._find_anywhere(gang, missing)
 
     def _find_anywhere(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
@@ -347,10 +335,10 @@ class PlacementRound:
                     row = self._best(shape, near)
                 if row is None:
                     by_gang = self._marked.constraint_counts(shape) if placed else []
-                    self._roll_back()
+                    self._nodes.roll_back_gang()
                     return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing, by_gang=by_gang))
                 names[rank] = table_names[row]
-                chips[rank] = nodes.take(row, shape)
+                chips[rank] = nodes.place(row, shape)
                 if profile is not None:
                     constraints.add(profile, row)
                 if shape.chips:
@@ -365,8 +353,7 @@ class PlacementRound:
             gang.runs,
             resource=gang.resource,
             share=share,
-            switch=planned.switch,
-            block=planned.block,
+            groups=list(planned.groups),
             claims=self._claims(gang),
         )
 

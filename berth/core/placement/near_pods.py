@@ -79,7 +79,7 @@ class _Rows:
         self._is_full = is_full
         self._nodes = nodes
         self._heaps: dict[Shape, list[tuple[int, int, int, int]]] = {}
-        """Rows that fit: negative score, rank of the name, row, version of the row."""
+        """Rows that fit: negative score, rank of the name, row, revision of the row."""
         self._seen: dict[Shape, int] = {}
         """Entries of the log of touched rows that are in the heap of a shape."""
 
@@ -92,12 +92,12 @@ class _Rows:
         heap = self._heaps.setdefault(shape, [])
         self._seen[shape] = len(nodes.log)
         scorer = nodes.scorer
-        ranks, versions = scorer.table.ranks(), nodes.versions
+        ranks, revisions = scorer.table.ranks(), nodes.revisions
         for row in changed:
             state = nodes.states.get(row)
             reason, score = scorer.evaluate_one(shape, row, scorer.row_state(row) if state is None else state)
             if not reason and not self._is_full(row):
-                heapq.heappush(heap, (-score, int(ranks[row]), row, versions.get(row, 0)))
-        while heap and heap[0][3] != versions.get(heap[0][2], 0):
+                heapq.heappush(heap, (-score, int(ranks[row]), row, revisions.get(row, 0)))
+        while heap and heap[0][3] != revisions.get(heap[0][2], 0):
             heapq.heappop(heap)
         return heap[0][2] if heap else None

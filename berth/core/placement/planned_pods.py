@@ -21,7 +21,7 @@ from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.topologies.switches.planner import Plan
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, Placement, SwitchPart
+from berth.schemas.placement import Groups, Placement
 from berth.schemas.refusal import BlockLack, Code, Refusal
 
 
@@ -29,8 +29,7 @@ class PlannedRows(NamedTuple):
     """Rows of the planned pods in rank order, and what the placement records of the plan. Empty for other gangs."""
 
     rows: Sequence[int] = ()
-    switch: SwitchPart | None = None
-    block: BlockPart | None = None
+    groups: Sequence[Groups] = ()
 
 
 class PlannedPods:
@@ -63,10 +62,8 @@ class PlannedPods:
         self._by_name = by_name
         self._views = views
         self._refusals = refusals
-        self.leaves = LeafRound(nodes.scorer, *leaves)
-        self.blocks = BlockRound(nodes.scorer, blocks)
-        self._replaced: tuple[Gang, Placement] | None = None
-        """New places of the current gang."""
+        self.leaves = LeafRound(nodes, *leaves)
+        self.blocks = BlockRound(nodes, blocks)
 
     def plan(self, gang: Gang, missing: Sequence[int], *, allowed: Fits | None = None) -> PlannedRows | Refusal:
         """Nodes of all planned pods of a gang, or why there is no plan.
@@ -80,26 +77,10 @@ class PlannedPods:
             return self._plan_by_leaf(gang, missing, allowed)
         return self._plan_blocks(gang, missing, allowed) if gang.demand is not None else PlannedRows()
 
-    def note(self, gang: Gang, placement: Placement) -> None:
-        """Count a placed gang in the plans of the next ones."""
-        self.leaves.note(gang, placement)
+    def note(self, gang: Gang, placement: Placement, *, replaces: bool = False) -> None:
+        """Count a placed gang, or new places of some of its pods, in the plans of the next ones."""
+        self.leaves.note((gang.uid, gang.attempt), placement, replaces=replaces)
         self.blocks.note(gang, placement)
-
-    def note_replaced(self, gang: Gang, placement: Placement) -> None:
-        """Count new places of pods of a placed gang in the plans of the next ones, unless they are taken back."""
-        self._replaced = (gang, placement)
-
-    def begin_gang(self) -> None:
-        """Begin with the next gang: what was placed before it stays placed."""
-        if self._replaced is not None:
-            gang, placement = self._replaced
-            self.leaves.note_replaced(gang, placement)
-            self.blocks.note(gang, placement)
-            self._replaced = None
-
-    def roll_back(self) -> None:
-        """Forget the new places of the current gang."""
-        self._replaced = None
 
     def usable_places(self, shapes: Sequence[Shape], allowed: Fits | None) -> Grid:
         """Places below leaf switches that can take a pod of each of some shapes, shape (leaves, places).
@@ -108,16 +89,14 @@ class PlannedPods:
             shapes: The shapes.
             allowed: Rows that constraints leave to them, shape (rows,); None for all.
         """
-        log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        grids = [self.leaves.usable(shape, self._views[shape.offered].fits, log, state_of) for shape in shapes]
+        grids = [self.leaves.usable(shape, self._views[shape.offered].fits) for shape in shapes]
         grids += map(self.leaves.places_of, self._allowed(shapes, allowed))
         found: Grid = np.logical_and.reduce(grids)
         return found
 
     def usable_rows(self, shapes: Sequence[Shape], allowed: Fits | None) -> Fits:
         """Rows that can take a pod of each of some shapes, shape (rows,); ``allowed`` as above."""
-        log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        fits = [self.blocks.usable(shape, self._views[shape.offered].fits, log, state_of) for shape in shapes]
+        fits = [self.blocks.usable(shape, self._views[shape.offered].fits) for shape in shapes]
         found: Fits = np.logical_and.reduce([*fits, *self._allowed(shapes, allowed)])
         return found
 
@@ -137,19 +116,19 @@ class PlannedPods:
             return msgspec.structs.replace(self._refusals.no_room(gang, index, 0, missing), code="no-topology")
         found = self.leaves.plan(gang, self.usable_places(planned_shapes(gang), allowed))
         if isinstance(found, Plan):
-            return PlannedRows(self.leaves.rows_of(found.cells), switch=self.leaves.part(gang, found))
+            return PlannedRows(self.leaves.rows_of(found.cells), [self.leaves.part(gang, found).groups])
         refusal = self._refusals.no_room(gang, index, 0, missing)
         code = code_of(found.lack) if refusal.code == "no-room" else refusal.code
         return msgspec.structs.replace(refusal, code=code, switch=found.lack)
 
     def _plan_blocks(self, gang: Gang, missing: Sequence[int], allowed: Fits | None) -> PlannedRows | Refusal:
         fits = self.usable_rows(planned_shapes(gang), allowed)
-        found = self.blocks.plan(gang, fits, self._nodes.states)
+        found = self.blocks.plan(gang, fits)
         if isinstance(found, BlockLack):
             refusal = self._refusals.no_room(gang, first_planned(gang), 0, missing)
             code: Code = "no-blocks" if refusal.code == "no-room" else refusal.code
             return msgspec.structs.replace(refusal, code=code, blocks=found)
-        return PlannedRows(found.rows, block=found.part)
+        return PlannedRows(found.rows, [found.part.groups])
 
 
 def first_planned(gang: Gang) -> int:

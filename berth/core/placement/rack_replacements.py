@@ -13,7 +13,6 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.scoring import RowState
 from berth.core.placement.superpod_placement import BlockRound, lack_of
 from berth.core.topologies.blocks.model import NoBlocks
 from berth.core.topologies.racks.rescheduling import MoveScope, PlacedRanks, RackRecovery, recover_racks
@@ -30,7 +29,7 @@ _WIDEST: Final[Mapping[Scope, MoveScope]] = {
 
 
 def replace_in_racks(
-    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits, states: Mapping[int, RowState]
+    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits
 ) -> BlockReplacement | BlocksMissing:
     """New places of the planned pods that leave, or what is missing.
 
@@ -39,20 +38,18 @@ def replace_in_racks(
         leaving: The leaving pods.
         own: Places of the gang.
         fits: Rows that can take any of the pods, shape (rows,).
-        states: Current state of the rows that the round has touched.
     """
-    planner = _Planner(blocks, own, BlockPods(leaving, own, blocks.superpod_of), states)
+    planner = _Planner(blocks, own, BlockPods(leaving, own, blocks.superpod_of))
     return planner.plan(fits, MOVE_SCOPES.index(_WIDEST[leaving.scope]))
 
 
 class _Planner:
     """Plans of one gang."""
 
-    def __init__(self, blocks: BlockRound, own: OwnPlaces, pods: BlockPods, states: Mapping[int, RowState]) -> None:
+    def __init__(self, blocks: BlockRound, own: OwnPlaces, pods: BlockPods) -> None:
         self._blocks = blocks
         self._own = own
         self._pods = pods
-        self._states = states
         self._demand = pods.demand
         if pods.request.service:
             # A block of a service stays inside one rack.
@@ -105,7 +102,7 @@ class _Planner:
             usable = open_rows.copy()
             usable[held[held >= 0]] = True
             usable[list(homes.values())] = True
-            pool = blocks.pool(usable, self._demand, self._states)
+            pool = blocks.pool(usable, self._demand)
             index = {name: number for number, name in enumerate(pool.ids)}
             placed = PlacedRanks(
                 held,

@@ -38,7 +38,7 @@ from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
 from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
+from berth.schemas.placement import ClaimVolume, Groups, Placement, Run, placement_of
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
@@ -66,8 +66,7 @@ class _PlannedRows(NamedTuple):
     """Rows of the planned pods that leave, by rank, and what the new places record of the plan."""
 
     rows: Mapping[int, int] = {}
-    switch: SwitchPart | None = None
-    block: BlockPart | None = None
+    groups: Sequence[Groups] = ()
 
 
 def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
@@ -236,13 +235,13 @@ def _found(
                 return _none(parts, leaving, index, len(places), missing)
             places[rank] = place
     taken = {place.row for place in places.values()}
-    for row in own.opened.values():
-        if row not in taken:
-            parts.nodes.restore(row)  # others get it once the placement of the gang is recorded
+    for rank, row in own.opened.items():
+        if row not in taken:  # others get it once the placement of the gang is recorded
+            parts.nodes.hold(row, own.shapes[rank], own.pods[rank].chips)
     if gang.share is not None:
         parts.nodes.end_soft_share()
     placement = _placement(parts, leaving, places, planned)
-    parts.planned.note_replaced(gang, placement)
+    parts.planned.note(gang, placement, replaces=True)
     return placement
 
 
@@ -299,23 +298,23 @@ def _planned(
             return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
         below = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
         if not isinstance(below, LeavesMissing):
-            return _PlannedRows(below.rows, switch=below.part)
+            return _PlannedRows(below.rows, [below.part.groups])
         none = _none(parts, leaving, index, 0, missing)
         return _refused(none, code_of(below.lack), switch=below.lack)._replace(ranks=below.ranks)
     fits = parts.planned.usable_rows(shapes, allowed)
     found = _replaced(parts, leaving, own, fits)
     if not isinstance(found, BlocksMissing):
-        return _PlannedRows(found.rows, block=found.part)
+        return _PlannedRows(found.rows, [found.part.groups])
     none = _none(parts, leaving, index, 0, missing)
     return _refused(none, "no-blocks", blocks=found.lack)._replace(ranks=found.ranks)
 
 
 def _replaced(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, fits: Fits) -> BlockReplacement | BlocksMissing:
     """Plan of pods with SuperPoD affinity, racks or levels, on rows that fit, shape (rows,)."""
-    blocks, request, states = parts.planned.blocks, blocks_of_gang(leaving.gang), parts.nodes.states
+    blocks, request = parts.planned.blocks, blocks_of_gang(leaving.gang)
     if request.levels:
         return replace_in_levels(blocks, leaving, own, fits)
-    return (replace_in_racks if request.rack_size else replace_blocks)(blocks, leaving, own, fits, states)
+    return (replace_in_racks if request.rack_size else replace_blocks)(blocks, leaving, own, fits)
 
 
 def _refused(
@@ -351,8 +350,7 @@ def _placement(
         runs_of(gang, leaving.ranks),
         resource=gang.resource,
         share=gang.share,
-        switch=planned.switch,
-        block=planned.block,
+        groups=list(planned.groups),
         claims=_claims(parts, leaving),
     )
 
@@ -408,7 +406,7 @@ class _Chooser:
             return _Place(row, self._own.pods[rank].chips)
         if shape.is_planned and not constraints.allows(shape, row):
             return None
-        chips = self._nodes.take(row, shape)
+        chips = self._nodes.place(row, shape)
         if profile is not None:
             constraints.add(profile, row)
         return _Place(row, chips)

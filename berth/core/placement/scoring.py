@@ -16,12 +16,14 @@ import numpy.typing as npt
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
-from berth.core.chips.soft_share_table import SharedNode, SoftShareTable
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.least_allocated import least_allocated, least_allocated_one
 from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.shape_memory import ShapeMemory
+from berth.core.cluster.view import RowState, row_state
 from berth.core.errors import brief, guarded
 from berth.core.topologies.registry import BY_NAME, TOPOLOGIES
 from berth.products.catalogue import FORMS
@@ -38,20 +40,6 @@ _REASONS: Final = len(NodeReason)
 FAILED: Final = 255  # reason of a node class whose evaluation failed with an error
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
-_SHAPES_MAX: Final = 4096  # upper bound of the cached shapes; a full cache is cleared
-
-
-class RowState(msgspec.Struct, gc=False):
-    """Resources of a node that the earlier gangs of a round have left."""
-
-    free: int
-    idle: int
-    cpu_free: int
-    memory_free: int
-    share: SharedNode | None = None
-    no_cpu: int = 0
-    """Pods that request no cpu."""
-    no_memory: int = 0
 
 
 class Candidates(NamedTuple):
@@ -97,6 +85,8 @@ class Scorer:
         """Errors of node classes, by shape. They are raised only when a node of such a class is evaluated."""
         self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}  # as ``_class_reasons``; faster for single rows
+        kept = self._compiled, self._class_reasons, self._class_errors, self._reason_lists
+        self._memory, self._memory_of_may = ShapeMemory(*kept), ShapeMemory(self._may)
         self._places = {topology.name: topology.places() for topology in TOPOLOGIES}
 
     def on(self, table: NodeTable, shares: SoftShareTable) -> "Scorer":
@@ -237,8 +227,7 @@ class Scorer:
         classes = self.table.classes
         known = self._may.get(shape)
         if known is None or len(known) != len(classes):
-            if len(self._may) >= _SHAPES_MAX:
-                self._may.clear()
+            self._memory_of_may.count(shape, len(classes))
             bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
             # An error counts as no here: evaluate() raises it.
             may = (guarded(functools.partial(_may_use, bare, key), lambda _: False) for key in classes)
@@ -247,17 +236,7 @@ class Scorer:
 
     def row_state(self, row: int) -> RowState:
         """State of a row in the table."""
-        table = self.table
-        share = self.shares.nodes.get(row)
-        return RowState(
-            free=table.free.item(row),
-            idle=table.idle.item(row),
-            cpu_free=table.cpu_free.item(row),
-            memory_free=table.memory_free.item(row),
-            share=share.copy() if share is not None else None,
-            no_cpu=table.no_cpu.item(row),
-            no_memory=table.no_memory.item(row),
-        )
+        return row_state(self.table, self.shares.nodes, row)
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
         """Evaluate one row in a given state.
@@ -327,11 +306,7 @@ class Scorer:
     def _compile(self, shape: Shape) -> _Compiled:
         compiled = self._compiled.get(shape)
         if compiled is None:
-            if len(self._compiled) >= _SHAPES_MAX:
-                self._compiled.clear()
-                self._class_reasons.clear()
-                self._class_errors.clear()
-                self._reason_lists.clear()
+            self._memory.count(shape, 0)
             form = FORMS[shape.form] if shape.form else None
             rule = None
             if form is not None and shape.share is None and shape.chips:
@@ -345,6 +320,7 @@ class Scorer:
         known = self._class_reasons.get(shape)
         classes = self.table.classes
         if known is None or len(known) != len(classes):
+            self._memory.count(shape, len(classes))
             found = [self._judged(shape, index, key) for index, key in enumerate(classes)]
             known = np.array(found or [NodeReason.FITS], np.uint8)
             if classes:  # the placeholder entry must not be cached for the first class

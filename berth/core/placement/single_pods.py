@@ -33,7 +33,7 @@ class _Cursor:
         self.seen = 0
         """Entries of the log of touched rows that are in the heap."""
         self.heap: list[tuple[int, int, int, int]] = []
-        """Touched rows that fit: negative score, rank of the name, row, version of the row."""
+        """Touched rows that fit: negative score, rank of the name, row, revision of the row."""
 
     @property
     def score(self) -> int:
@@ -73,8 +73,8 @@ class SinglePods:
         nodes, cursor = self._nodes, self._cursors[shape]
         if cursor.seen < len(nodes.log):
             self._score_touched(shape, cursor)
-        heap, versions, states = cursor.heap, nodes.versions, nodes.states
-        while heap and heap[0][3] != versions[heap[0][2]]:
+        heap, revisions, states = cursor.heap, nodes.revisions, nodes.states
+        while heap and heap[0][3] != revisions[heap[0][2]]:
             heapq.heappop(heap)
         while cursor.row is not None and (cursor.row in states or self.is_full(cursor.row)):
             # There may be thousands of touched ones before the next.
@@ -107,14 +107,14 @@ class SinglePods:
                 continue  # it cannot fit, whatever the reason
             reason, score = scorer.evaluate_one(shape, row, states[row], nodes.base(row))
             if not reason:
-                heapq.heappush(cursor.heap, (-score, int(self._ranks[row]), row, nodes.versions[row]))
+                heapq.heappush(cursor.heap, (-score, int(self._ranks[row]), row, nodes.revisions[row]))
 
     def _score_many(self, shape: Shape, cursor: _Cursor, touched: Iterable[int]) -> None:
         """As :meth:`_score_touched`, for so many rows that all rows are scored sooner than these one by one."""
         reasons, scores = self._nodes.now().evaluate(shape)
         rows = np.fromiter(touched, np.int64)
         rows = rows[reasons[rows] == NodeReason.FITS]
-        versions = self._nodes.versions
+        revisions = self._nodes.revisions
         found = zip((-scores[rows]).tolist(), self._ranks[rows].tolist(), rows.tolist(), strict=True)
-        cursor.heap += [(score, rank, row, versions[row]) for score, rank, row in found if not self.is_full(row)]
+        cursor.heap += [(score, rank, row, revisions[row]) for score, rank, row in found if not self.is_full(row)]
         heapq.heapify(cursor.heap)

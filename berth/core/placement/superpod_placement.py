@@ -1,6 +1,6 @@
 """Gangs with SuperPoD affinity in one round: free nodes of SuperPoDs, and the plans of the gangs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -8,8 +8,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
 from berth.core.parity import differs
-from berth.core.placement.scoring import RowState, Scorer
-from berth.core.placement.touched_nodes import TouchedMarks
+from berth.core.placement.round_nodes import RoundNodes, TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
@@ -24,6 +23,7 @@ from berth.core.topologies.blocks.model import (
     NoBlocks,
     rack_number,
 )
+from berth.core.topologies.blocks.placed import BlockPart, service_of
 from berth.core.topologies.levels.model import NoLevels, Tree
 from berth.core.topologies.levels.planner import plan_levels
 from berth.core.topologies.levels.rescheduling import neighbours
@@ -34,7 +34,7 @@ from berth.core.topologies.superpods.planner import plan_blocks
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape
-from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
 _NONE: Final = -1
@@ -51,49 +51,46 @@ class BlockRound:
     """SuperPoDs and trees of levels during a round.
 
     Args:
-        scorer: Scoring on the dispatcher's own columns, unchanged during the round.
+        nodes: Nodes as the round leaves them.
         inputs: SuperPoDs, trees, and the jobs that were placed before the round.
     """
 
-    def __init__(self, scorer: Scorer, inputs: BlockInputs) -> None:
-        settings = scorer.settings
-        self._scorer = scorer
+    def __init__(self, nodes: RoundNodes, inputs: BlockInputs) -> None:
+        settings = nodes.scorer.settings
+        self._nodes = nodes
+        self._scorer = nodes.scorer
         self._superpods = inputs.superpods
         self._levels = inputs.levels
         self._colocation = inputs.colocation
         self.rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, differs(settings))
         self._placed: list[tuple[Gang, Placement]] = []
-        self._usable = TouchedMarks(scorer, int)  # marks are by row
+        self._usable = TouchedMarks(nodes, int)  # marks are by row
 
     def note(self, gang: Gang, placement: Placement) -> None:
         """Add a placement of the round."""
         self._placed.append((gang, placement))
+        self._nodes.note(self._placed.pop)
 
-    def usable(
-        self, shape: Shape, offered: Fits | None, log: Sequence[int], state_of: Callable[[int], RowState]
-    ) -> Fits:
+    def usable(self, shape: Shape, offered: Fits | None) -> Fits:
         """Rows that can take a pod of a shape.
 
         Args:
             shape: Shape of the pod.
             offered: Rows that could take it before the round, shape (rows,); None when no shard answered.
-            log: Rows that the round has touched so far, in order.
-            state_of: Current state of a touched row.
 
         Returns:
             Marks of shape (rows,).
         """
         if offered is None:
             return np.zeros(len(self._scorer.table), np.bool_)
-        return self._usable.now(shape, offered, log, state_of)
+        return self._usable.now(shape, offered)
 
-    def plan(self, gang: Gang, fits: Fits, states: Mapping[int, RowState]) -> BlockAnswer | BlockLack:
+    def plan(self, gang: Gang, fits: Fits) -> BlockAnswer | BlockLack:
         """Plan all pods with chips of a gang.
 
         Args:
             gang: The gang.
             fits: Rows that can take any of its pods, shape (rows,).
-            states: Current state of the rows that the round has touched.
 
         Returns:
             The plan, or what is missing for one.
@@ -102,7 +99,7 @@ class BlockRound:
         if blocks.levels:
             return self._by_levels(gang, blocks, fits)
         demand = block_demand(gang, blocks)
-        pool = self.pool(fits, demand, states)
+        pool = self.pool(fits, demand)
         if blocks.service or blocks.mindie:
             found = self._beside(blocks, demand, pool)
         elif blocks.rack_size:
@@ -126,15 +123,14 @@ class BlockRound:
         names = [pool.ids[pod] for pod in found.pods.tolist()]
         return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.block_ids.tolist(), names, phases))
 
-    def pool(self, fits: Fits, demand: BlockDemand, states: Mapping[int, RowState]) -> CandidatePool:
+    def pool(self, fits: Fits, demand: BlockDemand) -> CandidatePool:
         """SuperPoDs with the rows that can take any pod of a gang.
 
         Args:
             fits: The rows, shape (rows,).
             demand: Request of the gang.
-            states: Current state of the rows that the round has touched.
         """
-        return self._superpods.pool(fits, idle=self._idle(states) if demand.replicas == 1 else None)
+        return self._superpods.pool(fits, idle=self._idle() if demand.replicas == 1 else None)
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
         """Plan a gang with levels."""
@@ -191,12 +187,10 @@ class BlockRound:
         rack = int(table.rack[row]) if row >= 0 else _NONE
         return rack_number(table.racks[rack]) if rack >= 0 else _NONE
 
-    def _idle(self, states: Mapping[int, RowState]) -> Rows:
+    def _idle(self) -> Rows:
         """Free chips of each row, shape (rows,)."""
-        table = self._scorer.table
+        table = self._nodes.columns()
         idle: Rows = np.bitwise_count(table.free[table.view()]).astype(np.int64)
-        for row, state in states.items():
-            idle[row] = state.free.bit_count()
         return idle
 
     def _beside(self, blocks: Blocks, demand: BlockDemand, pool: CandidatePool) -> BlockPlan | NoBlocks:
@@ -243,10 +237,7 @@ class BlockRound:
     def _new(self, service: str) -> list[str]:
         """Nodes of the jobs of an inference service that the round has placed."""
         return [
-            pod.node
-            for _, placement in self._placed
-            if placement.block is not None and placement.block.service == service
-            for pod in pods_of(placement)
+            pod.node for _, placement in self._placed if service_of(placement) == service for pod in pods_of(placement)
         ]
 
 

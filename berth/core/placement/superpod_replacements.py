@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.scoring import RowState
 from berth.core.placement.superpod_placement import BlockRound, lack_of
 from berth.core.topologies.blocks.model import BlockPlan, NoBlocks
 from berth.core.topologies.superpods.block_history import DisruptedGang, HeldBlock, PodFate, PodRecord, restored
@@ -18,7 +17,7 @@ from berth.core.topologies.superpods.rescheduling import StuckBlocks, plan_again
 
 
 def replace_blocks(
-    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits, states: Mapping[int, RowState]
+    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits
 ) -> BlockReplacement | BlocksMissing:
     """New places of the planned pods that leave, or what is missing.
 
@@ -27,10 +26,9 @@ def replace_blocks(
         leaving: The leaving pods.
         own: Places of the gang.
         fits: Rows that can take any of the pods, shape (rows,).
-        states: Current state of the rows that the round has touched.
     """
     pods = BlockPods(leaving, own, blocks.superpod_of)
-    planner = _Planner(blocks, leaving, own, pods, states)
+    planner = _Planner(blocks, leaving, own, pods)
     found = planner.plan(fits, pods.homes)
     if isinstance(found, BlocksMissing) and pods.faulty_homes:
         again = planner.plan(fits, pods.homes | pods.faulty_homes)
@@ -41,14 +39,11 @@ def replace_blocks(
 class _Planner:
     """Plans of one gang."""
 
-    def __init__(
-        self, blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, pods: BlockPods, states: Mapping[int, RowState]
-    ) -> None:
+    def __init__(self, blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, pods: BlockPods) -> None:
         self._blocks = blocks
         self._leaving = leaving
         self._own = own
         self._pods = pods
-        self._states = states
 
     def plan(self, fits: Fits, homes: Mapping[int, int]) -> BlockReplacement | BlocksMissing:
         """Plan on some rows.
@@ -64,7 +59,7 @@ class _Planner:
             self._held(homes), self._leaving.scope != "job", self._own.avoided, waited_ms=self._leaving.waited_ms
         )
         while True:
-            pool = self._blocks.pool(usable, pods.demand, self._states)
+            pool = self._blocks.pool(usable, pods.demand)
             if rules.differs.failed_nodes_last:
                 pool = pool.with_last(self._own.avoided)
             found = plan_again(pool, pods.demand, rules, gang)

@@ -1,22 +1,22 @@
 """Gangs with switch affinity in one round: leaf switches and their jobs, the placements of the round included."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.placement.scoring import RowState, Scorer
-from berth.core.placement.touched_nodes import TouchedMarks
+from berth.core.placement.round_nodes import RoundNodes, TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import moving_job, placed_job
-from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
 from berth.core.topologies.switches.support import unsupported
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape
-from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, SwitchLack
 
 _CODES: Final[Mapping[str, Code]] = {
@@ -36,62 +36,70 @@ class LeafRound:
     """Leaf switches (ToR) during a round.
 
     Args:
-        scorer: Scoring on the dispatcher's own columns, unchanged during the round.
+        nodes: Nodes as the round leaves them.
         leaves: The leaf switches.
         occupancy: Jobs on them before the round; not changed.
     """
 
-    def __init__(self, scorer: Scorer, leaves: LeafTable, occupancy: LeafOccupancy) -> None:
+    def __init__(self, nodes: RoundNodes, leaves: LeafTable, occupancy: LeafOccupancy) -> None:
         self.leaves = leaves
-        self.rules = switch_rules(scorer.settings, is_single_layer=leaves.is_single_layer)
-        self._scorer = scorer
+        self.rules = switch_rules(nodes.scorer.settings, is_single_layer=leaves.is_single_layer)
+        self._nodes = nodes
+        self._scorer = nodes.scorer
         self._before = occupancy
         self._occupancy: LeafOccupancy | None = None
-        self._placed: list[tuple[tuple[str, int], Placement]] = []
-        self._replaced: list[tuple[tuple[str, int], Placement]] = []
-        self._usable = TouchedMarks(scorer, self._cell_of)
+        self._placed: list[tuple[tuple[str, int], Placement, bool]] = []
+        """Attempts of the round and their placements, and whether these are new places for some of its pods."""
+        self._former: list[LeafJob | None] = []
+        """For each of these that the occupancy has: the job before it."""
+        self._usable = TouchedMarks(nodes, self._cell_of)
 
-    def note(self, gang: Gang, placement: Placement) -> None:
-        """Add a placement of the round."""
-        if len(self.leaves):
-            self._placed.append(((gang.uid, gang.attempt), placement))
+    def note(self, key: tuple[str, int], placement: Placement, *, replaces: bool = False) -> None:
+        """Add a placement of the round.
 
-    def note_replaced(self, gang: Gang, placement: Placement) -> None:
-        """Add new places for pods of a placed gang: it is on its old nodes too until the pods have left them."""
+        Args:
+            key: The attempt.
+            placement: Its placement.
+            replaces: It has new places for pods of a placed gang, which is on its old nodes too until the pods have
+                left them.
+        """
         if len(self.leaves):
-            self._replaced.append(((gang.uid, gang.attempt), placement))
+            self._placed.append((key, placement, replaces))
+            self._nodes.note(self._take_back)
+
+    def _take_back(self) -> None:
+        """Remove the last placement."""
+        key, _, _ = self._placed.pop()
+        if self._occupancy is None or len(self._former) <= len(self._placed):
+            return
+        self._occupancy.set(key, self._former.pop())
 
     def occupancy(self) -> LeafOccupancy:
         """Jobs on the leaf switches, the placements of the round included."""
-        if self._placed or self._replaced:
-            if self._occupancy is None:
-                self._occupancy = self._before.copy()
-            for key, placement in self._placed:
-                self._occupancy.put(key, placed_job(placement))
-            for key, placement in self._replaced:
-                job = self._occupancy.job(key)
-                self._occupancy.put(key, placed_job(placement) if job is None else moving_job(job, placement))
-            self._placed.clear()
-            self._replaced.clear()
-        return self._occupancy or self._before
+        if self._placed and self._occupancy is None:
+            self._occupancy = self._before.fork()
+        if self._occupancy is None:
+            return self._before
+        for key, placement, replaces in self._placed[len(self._former) :]:
+            former = self._occupancy.job(key)
+            job = moving_job(former, placement) if replaces and former is not None else placed_job(placement)
+            self._occupancy.put(key, job)
+            self._former.append(former)
+        return self._occupancy
 
-    def usable(
-        self, shape: Shape, offered: Fits | None, log: Sequence[int], state_of: Callable[[int], RowState]
-    ) -> Grid:
+    def usable(self, shape: Shape, offered: Fits | None) -> Grid:
         """Places that can take a pod of a shape.
 
         Args:
             shape: Shape of the pod.
             offered: Rows that could take it before the round, shape (rows,); None when no shard answered.
-            log: Rows that the round has touched so far, in order.
-            state_of: Current state of a touched row.
 
         Returns:
             Marks of shape (leaves, places).
         """
         if offered is None:
             return np.zeros_like(self.leaves.listed)
-        marks = self._usable.now(shape, self.places_of(offered).reshape(-1), log, state_of)
+        marks = self._usable.now(shape, self.places_of(offered).reshape(-1))
         return marks.reshape(self.leaves.listed.shape)
 
     def places_of(self, rows: Fits) -> Grid:

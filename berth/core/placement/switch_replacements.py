@@ -14,10 +14,11 @@ from berth.core.placement.switch_placement import LeafRound, demand_of
 from berth.core.topologies.switches.occupancy.leaf_bits import STATE
 from berth.core.topologies.switches.occupancy.leaf_states import Bits
 from berth.core.topologies.switches.occupancy.leaf_table import Grid
+from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, plan
 from berth.core.topologies.switches.rescheduling import PartialGang, plan_partial
 from berth.schemas.columns import unpack
-from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import SwitchLack
 
 
@@ -124,7 +125,7 @@ def _planned(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, trial: _Tr
     cells = {rank: table.cell_of.get(own.pods[rank].node, -1) for rank in staying}
     reported = {rank: states[rank] for rank in trial.kept}
     if ranks:
-        part = leaving.placement.switch
+        part = switch_of(leaving.placement)
         is_single = part is not None and part.annotated and any(not states[rank] & STATE for rank in staying)
         pool = leaves.pool(trial.usable)._replace(bits=_bits(leaves, leaving, own, sorted(staying)))
         demand = demand_of(gang)._replace(replicas=len(ranks))
@@ -156,7 +157,8 @@ def _plan(leaves: LeafRound, pool: LeafPool, demand: Demand, partial_gang: Parti
 
 def _states(placement: Placement, pods: int) -> bytes:
     """State that each pod of a gang reports of its leaf."""
-    return (placement.switch.states if placement.switch is not None else b"") or bytes(pods)
+    part = switch_of(placement)
+    return (part.states if part is not None else b"") or bytes(pods)
 
 
 def _bits(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, staying: Sequence[int]) -> Bits:
@@ -167,15 +169,15 @@ def _bits(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, staying: Sequ
         states = _states(leaving.placement, len(own.pods))
         if not _say_the_same(leaving, states, staying):
             reported = bytes(states[rank] for rank in staying)
-            occupancy = occupancy.copy()
             nodes = [own.pods[rank].node for rank in staying]
-            occupancy.put(key, msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b""))
+            less = msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b"")
+            return occupancy.bits(without=key, instead=less)
     return occupancy.bits(without=key)
 
 
 def _say_the_same(leaving: LeavingPods, states: bytes, staying: Sequence[int]) -> bool:
     """Whether the pods that stay report all that the leaving ones do; a quick check that may say no wrongly."""
-    part = leaving.placement.switch
+    part = switch_of(leaving.placement)
     if part is None or not part.leaf_index:
         return False
     leaves = unpack(part.leaf_index, 2)

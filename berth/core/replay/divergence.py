@@ -283,7 +283,7 @@ class _Compared:
             pods = pods_of(verdict.placement)
             details = next((node for node in self.nodes if node.node == pods[first].node), None) if pods else None
             score = f" (score {details.score})" if details is not None and details.score is not None else ""
-            plan = "" if verdict.placement.switch is None and verdict.placement.block is None else ", by one plan"
+            plan = ", by one plan" if verdict.placement.groups else ""
             return f"placed{plan}: {_where(pods, first)}{score}"
         if verdict.refusal is None:
             return _NOTHING

@@ -1,4 +1,8 @@
-"""How many jobs wait in each namespace, and of each program that submits jobs, with how many pods and bytes."""
+"""How many jobs wait in each namespace, and of each program that submits jobs, with how many pods and bytes.
+
+A job that is over counts with a share of the bytes that it has beyond those of a usual one, until its name is free: it
+is in memory until then, and who cancels large jobs, or submits wrong ones, could have as many as it likes otherwise.
+"""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -18,6 +22,9 @@ BYTES_A_JOB: Final = 1_000
 
 A gang of pods has some 300, and one with a thousand kinds of pods 20,000.
 """
+_OVER_SHARE: Final = 4
+"""A job that is over counts with a quarter of its bytes: many may end in the minutes in which they are kept."""
+_PLACED: Final = frozenset({"placed", "ending"})
 _Group = tuple[str, str]
 """``namespace`` or ``identity``, and its name."""
 
@@ -44,11 +51,12 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _NONE: Final = _Amounts(0, 0, 0)
 
 
-class _Waiting(NamedTuple):
-    """A job that waits."""
+class _Counted(NamedTuple):
+    """A job that waits, or is large and over."""
 
     verdict_seq: int
     """Sequence of the request that its verdict covers: another verdict may be on another request."""
+    is_waiting: bool
     groups: "tuple[_Group, ...]"
     amounts: _Amounts
 
@@ -57,7 +65,7 @@ class WaitingJobs:
     """Jobs that wait, kept up to date job by job: a look at one costs nothing by their number."""
 
     def __init__(self) -> None:
-        self._jobs: dict[JobKey, _Waiting] = {}
+        self._jobs: dict[JobKey, _Counted] = {}
         self._amounts: dict[_Group, _Amounts] = {}
 
     def replace(self, jobs: Iterable[tuple[JobKey, JobSeen, str]]) -> None:
@@ -76,16 +84,21 @@ class WaitingJobs:
             phase: Phase of the job in the ledger; empty if it is not there.
         """
         before = self._jobs.get(key)
-        waiting = job if job is not None and job.state == "accepted" and phase in {"", "waiting"} else None
+        is_placed = job is not None and job.state != "rejected" and phase in _PLACED  # as many as there are chips
+        known = job if job is not None and job.request is not None and not is_placed else None
+        is_waiting = known is not None and known.state == "accepted" and phase in {"", "waiting"}
         if before is not None:
-            if waiting is not None and before.verdict_seq == waiting.intake_seq:
+            if known is not None and (before.verdict_seq, before.is_waiting) == (known.intake_seq, is_waiting):
                 return
             del self._jobs[key]
             self._add(before, -1)
-        if waiting is not None and waiting.request is not None:
-            found = self._jobs[key] = _Waiting(
-                waiting.intake_seq, _groups(waiting.request), _amounts_of(waiting.request)
-            )
+        if known is None or known.request is None:
+            return
+        amounts = _amounts_of(known.request)
+        if not is_waiting:
+            amounts = _Amounts(0, 0, max(0, amounts.bytes - BYTES_A_JOB) // _OVER_SHARE)
+        if amounts != _NONE:
+            found = self._jobs[key] = _Counted(known.intake_seq, is_waiting, _groups(known.request), amounts)
             self._add(found, 1)
 
     def refusal_of(self, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -109,11 +122,11 @@ class WaitingJobs:
                     return _refusal(group, what, waiting - less, limit)
         return None
 
-    def _add(self, one: _Waiting, sign: int) -> None:
+    def _add(self, one: _Counted, sign: int) -> None:
         for group in one.groups:
             before = self._amounts.get(group, _NONE)
             found = self._amounts[group] = before.plus(one.amounts, sign)
-            if not found.jobs:
+            if found == _NONE:
                 del self._amounts[group]
 
 
@@ -132,7 +145,7 @@ def _amounts_of(request: JobRequest) -> _Amounts:
 _WORDS: Final = (
     ("waiting jobs", "setting waiting_jobs_max"),
     ("waiting pods", "setting waiting_pods_max"),
-    ("bytes of waiting jobs", f"{BYTES_A_JOB} for each of waiting_jobs_max"),
+    ("bytes of jobs that wait or are kept", f"{BYTES_A_JOB} for each of waiting_jobs_max"),
 )
 """Each amount in words, and what bounds it."""
 
@@ -149,5 +162,5 @@ def _refusal(group: _Group, what: tuple[str, str], waiting: int, most: int) -> R
         code=TOO_MANY,
         field=group[0],
         value=f"one with {waiting} {name}",
-        expected=f"at most {most} with this one ({bound}); submit it again when some of them run",
+        expected=f"at most {most} with this one ({bound}); submit it again when some of them run, or are over for long",
     )

@@ -141,10 +141,10 @@ class Scheduler:
             changes: What the record of the epoch changed, and whatever else was not handed over yet.
             resumes: The settings are those of the epoch before, and gangs wait as they did.
         """
-        self.note(changes)
+        state = self.state
+        self.note(merged([changes, Changes(jobs_changed=self._delays.advance(state.fold.at_ms))]))
         if resumes:
             return
-        state = self.state
         self._renew()
         self.turn = None
         self._consumed = (Woken(), NO_CHANGES)

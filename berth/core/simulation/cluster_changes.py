@@ -1,7 +1,8 @@
 """Adds nodes to the facts of a recording, or removes some.
 
-Added nodes are copies of the most common kind of node. They are below new leaf switches and in new SuperPoDs, each as
-large as the largest existing one. Nodes are removed by name, or from the end of the order of names.
+Added nodes are copies of the most common kind of node, or of another that is named. They are below new leaf switches
+and in new SuperPoDs, each as large as the largest existing one. Nodes are removed by name, or from the end of the order
+of names.
 """
 
 from collections import Counter
@@ -64,16 +65,33 @@ def last_names(facts: Sequence[TimedFact], count: int) -> list[str]:
     return [node.name for node in nodes_of(facts)][-count:] if count else []
 
 
-def with_nodes(facts: Sequence[TimedFact], count: int, *, cell: str) -> list[TimedFact]:
+def model_of(nodes: Sequence[NodeDescription], like: str = "") -> NodeDescription:
+    """The node that is copied: the first of the most common kind.
+
+    Args:
+        nodes: All nodes, by name.
+        like: Name of a node, which is copied itself, or a product, of which nodes are; empty for all.
+
+    Raises:
+        UnknownNodeError: There is no such node.
+    """
+    chosen = [node for node in nodes if like in {"", node.product, node.name}]
+    named = [node for node in chosen if node.name == like]
+    if not chosen:
+        raise UnknownNodeError(like)
+    kinds = Counter(_kind(node) for node in chosen)
+    common = max(kinds.values())
+    return named[0] if named else next(node for node in chosen if kinds[_kind(node)] == common)
+
+
+def with_nodes(facts: Sequence[TimedFact], count: int, *, cell: str, like: str = "") -> list[TimedFact]:
     """Facts with ``count`` more nodes from the first moment on.
 
     Raises:
         UnknownNodeError: There is no node to copy.
     """
     nodes = nodes_of(facts)
-    if not nodes:
-        raise UnknownNodeError("")
-    added = _copies(nodes, count)
+    added = _copies(nodes, count, model_of(nodes, like))
     added_facts = facts_of(ClusterPlan(name=PREFIX, nodes=added), subjects=Subjects(cell), at_ms=0)
     leaves = [leaf for _, message in added_facts if isinstance(message, TopologySeen) for leaf in message.leaves]
     first = [
@@ -85,10 +103,7 @@ def with_nodes(facts: Sequence[TimedFact], count: int, *, cell: str) -> list[Tim
     return [*first, *rest]
 
 
-def _copies(nodes: Sequence[NodeDescription], count: int) -> list[NodeDescription]:
-    kinds = Counter(_kind(node) for node in nodes)
-    common = max(kinds.values())
-    model = next(node for node in nodes if kinds[_kind(node)] == common)
+def _copies(nodes: Sequence[NodeDescription], count: int, model: NodeDescription) -> list[NodeDescription]:
     per_leaf = _largest([node.leaf for node in nodes])
     per_superpod = _largest([node.superpod for node in nodes])
     numbers = [int(node.superpod) for node in nodes if node.superpod.isdecimal()]

@@ -11,7 +11,6 @@ import msgspec
 from berth.core.requests.bounds import TOO_LARGE, above_bounds
 from berth.core.requests.job_validation import validate
 from berth.core.requests.key_spelling import spelling_warnings
-from berth.core.requests.waiting_jobs import TOO_MANY
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
@@ -74,7 +73,8 @@ def admit(
         receipt: Where and when it was stored.
         holder: Job that has its name now.
         settings: Settings of the epoch.
-        other: Its refusal for another reason than what it says: how long it is, or how many wait; None for none.
+        other: Its refusal for another reason than what it says: how long it is, or how many wait; None for none. A
+            request that is refused is not kept then, whatever it is refused for.
     """
     uid = request.uid or uid_from(receipt.intake_seq)
     known = holder.job
@@ -87,7 +87,7 @@ def admit(
         uid = uid_from(receipt.intake_seq)  # the uid is not its own
     else:
         refusal = _refusal_of(request, settings) or other
-    is_kept = refusal is None or refusal.code not in {TOO_LARGE, TOO_MANY}  # the rest is bounded only by these
+    is_kept = refusal is None or (other is None and refusal.code != TOO_LARGE)  # the rest is bounded only by these
     return JobSeen(
         namespace=request.namespace,
         name=request.name,

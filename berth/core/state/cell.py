@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey, merged
+from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.cluster.drains import check_drain
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
@@ -20,15 +20,13 @@ from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
-from berth.core.state.holdings.held_places import Held
 from berth.core.state.job_facts import JobFacts
-from berth.core.state.job_nodes import JobNodes
 from berth.core.state.kept_facts import Effect, KeptFacts
 from berth.core.state.ledger import FOLD_VERSION, Folded, Holding, LedgerFold, PodShare, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
-from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
+from berth.core.state.superpod_index import BlockInputs, JobNodes, SuperpodMap
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
@@ -83,8 +81,7 @@ class State:
         self.jobs = self._job_facts.jobs
         self.name_of = self._job_facts.name_of
         self.covered = self._job_facts.covered
-        nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
-        colocation = ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job)
+        colocation = JobNodes(self.fold, self._occupancy.owned, self.jobs).index()
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
         self.faults = FaultInputs(self.fold, self.table, self.jobs)
@@ -231,22 +228,6 @@ class State:
         """Mask of a node's chips that have an owner."""
         row = self.table.row_of.get(node)
         return 0 if row is None else int(self.table.used[row]) | int(self.table.releasing[row])
-
-    def lift(self, holding: Holding | Held) -> Changes:
-        """Remove a holding, or held places, as if they had been given back, for a trial; :meth:`lay` restores them."""
-        if isinstance(holding, Held):
-            del self.fold.held[holding.uid]
-            return self._occupancy.unhold(holding)
-        del self.fold.holdings[holding.key]
-        return merged([self._occupancy.give_back(holding), self.constraints.note(holding.key)])
-
-    def lay(self, holding: Holding | Held) -> Changes:
-        """Add a holding, or held places, as if a record had given them, for a trial; :meth:`lift` removes them."""
-        if isinstance(holding, Held):
-            self.fold.held[holding.uid] = holding
-            return self._occupancy.hold(holding)
-        self.fold.holdings[holding.key] = holding
-        return merged([self._occupancy.take(holding), self.constraints.note(holding.key)])
 
     def pods_seen(self, holding: Holding) -> PodsSeen | None:
         """Pods of exactly this attempt, as the cluster shows them."""

@@ -10,7 +10,7 @@ Longer than 400 lines because each kind of fact about constraints, and each chan
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -25,6 +25,7 @@ from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
 from berth.core.constraints.volumes import Volumes, has_failed
+from berth.core.copies import copied
 from berth.core.parity import differs
 from berth.core.requests.gangs import Profiles
 from berth.core.state.decided_claims import DecidedClaims
@@ -84,9 +85,24 @@ class ConstraintState:
         self._constrained: dict[JobKey, JobSeen] = {}
         """Jobs with a task that has constraints."""
         self._index: UsageIndex | None = None
+        self._is_index_shared = False
+        """A copy has the index of the state until an attempt changes in it."""
         self._terms = TermIndex()
         self.revision = 0
         self.claims = DecidedClaims(fold, self._table.row, self._volumes)
+
+    def fork(self, fold: LedgerFold, occupancy: Attempts) -> "ConstraintState":
+        """A copy for copies of the fold and of the nodes: it follows their attempts, and no facts."""
+        table = occupancy.table
+        return copied(
+            self,
+            _fold=fold,
+            _occupancy=occupancy,
+            _table=table,
+            _topology=self._topology.fork(table),
+            _is_index_shared=True,
+            claims=self.claims.fork(fold),
+        )
 
     @property
     def namespaces(self) -> NamespaceLabels:
@@ -192,6 +208,8 @@ class ConstraintState:
         """Count an attempt again: what it holds, what it gave back or what facts report of it has changed."""
         if self._index is None:
             return NO_CHANGES
+        if self._is_index_shared:
+            self._index, self._is_index_shared = self._index.fork(), False
         found = ConstraintChangesBuilder()
         had_claims = key in self.claims
         found.repulsion_eased = self.claims.note(key)
@@ -308,24 +326,6 @@ class ConstraintState:
             if places:
                 self._add_task(found, holding, task, places, set())
         return found
-
-    def pods_of(self, key: AttemptKey) -> Iterator[tuple[PodProfile, int]]:
-        """Pods of an attempt that count, and their rows."""
-        holding = self._fold.holdings.get(key)
-        if holding is None or holding.foreign:
-            return
-        job = self._jobs.get((holding.namespace, holding.name))
-        request = job.request if job is not None and job.uid == holding.uid else None
-        if request is None:
-            return
-        nodes = holding.placement.names()
-        profiles = self.profiles(holding.namespace, request).pods
-        pods = [pod for pod, task in zip(profiles, request.tasks, strict=True) for _ in range(task.replicas)]
-        for rank, (pod, node) in enumerate(zip(pods, nodes, strict=False)):
-            if rank not in holding.gone:
-                yield pod, self._table.row(node)
-        for rank, share in holding.reserved().items():
-            yield pods[rank], self._table.row(share.node)
 
     def _add_task(
         self,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from berth.core.constraints.volume_choices import DecidedClaim
 from berth.core.constraints.volumes import Volumes
+from berth.core.copies import copied
 from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.usage_facts import ClaimName
 
@@ -24,6 +25,10 @@ class DecidedClaims:
         self._holdings: dict[tuple[str, int], Holding] = {}
         self._decided: tuple[DecidedClaim, ...] | None = ()
         """None when the holdings have changed since."""
+
+    def fork(self, fold: LedgerFold) -> "DecidedClaims":
+        """A copy for a copy of the fold, which is changed alone."""
+        return copied(self, _fold=fold, _holdings=self._holdings.copy())
 
     def __contains__(self, key: object) -> bool:
         """Whether an attempt holds claims."""

@@ -139,6 +139,10 @@ class FaultInputs:
             self._put(holding)
         self.lost.keep(self._attempts_on)
 
+    def attempts_on(self, node: str) -> Iterable[AttemptKey]:
+        """Attempts that Berth has placed on a node, or that have it reserved."""
+        return self._attempts_on.get(node, ())
+
     def group_of(self, job: JobKey) -> GroupSeen | None:
         """What the PodGroup of a job says about faults."""
         key = self._group_of.get(job)

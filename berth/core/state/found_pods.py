@@ -14,12 +14,14 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.state.holdings.holding import Holding, PodShare, pods_at, pods_of
 from berth.core.state.holdings.mounted_chips import Claim
 from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
+from berth.core.topologies.blocks.placed import BlockPart, block_of
 from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Correction
-from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, placement_of
+from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import Recovery, Scope
 
 _INDEX_BYTES: Final = 2
@@ -75,14 +77,15 @@ def placement_of_pods(
         else:
             runs.append(Run(1, 0))
         taken += bytes(ids)
+    nodes = [names[index] for index in unpack(fact.node_index, 4)]
+    parts = (_switch_of(fact, runs), _block_of(table, fact, nodes, runs))
     return Placement(
         nodes=pack_names(names),
         node_index=fact.node_index,
         runs=runs,
         chips=bytes(taken),
         resource=fact.resource,
-        switch=_switch_of(fact, runs),
-        block=_block_of(table, fact, [names[index] for index in unpack(fact.node_index, 4)], runs),
+        groups=[part.groups for part in parts if part is not None],
     )
 
 
@@ -214,8 +217,7 @@ def step_of_pods(
         placement.chips_by_rank(),
         [Run(1, len(base[rank].chips), base[rank].cpu_milli, base[rank].memory_mib) for rank in ranks],
         resource=holding.placement.resource,
-        switch=placement.switch,
-        block=placement.block,
+        groups=placement.groups,
     )
     cause = "the record of this step is lost; its pods run where they were found"
     return _lost_step(holding, steps_of(seen)[rows[0]], "pod", ranks, cause, places, at_ms)
@@ -332,7 +334,7 @@ def properties_of(
 
     Their SuperPoDs are not among them: nodes define these, now and later.
     """
-    switch, block = placement.switch, placement.block
+    switch, block = switch_of(placement), block_of(placement)
     states = (switch.states if switch is not None else b"") or bytes(len(pods))
     blocks = _blocks_of(block, len(pods))
     rows = [

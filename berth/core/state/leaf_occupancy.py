@@ -9,6 +9,7 @@ import msgspec
 
 from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.core.topologies.switches.occupancy.leaf_states import JobPhase, LeafJob
+from berth.core.topologies.switches.placed import switch_of
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Placement
 
@@ -50,7 +51,7 @@ def leaf_job(
 def _reserved_state(holding: Holding, rank: int) -> int:
     """State of the leaf of a place that is reserved for a rank."""
     move = next(move for move in holding.moves if rank in move.placed)
-    part = move.placement.switch if move.placement is not None else None
+    part = switch_of(move.placement) if move.placement is not None else None
     return part.states[move.ranks.index(rank)] if part is not None and part.states else 0
 
 
@@ -75,7 +76,7 @@ def moving_job(job: LeafJob, placement: Placement) -> LeafJob:
 def _job(
     placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *, phase: JobPhase, is_part: bool = False
 ) -> LeafJob:
-    part = placement.switch
+    part = switch_of(placement)
     states = part.states if part is not None else b""
     chosen = list(ranks)
     return LeafJob(

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.copies import copied
 from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
 from berth.core.state.holdings.chip_owners import ChipOwners
 from berth.core.state.holdings.held_places import Held
@@ -25,7 +26,7 @@ from berth.core.state.run_times import RunTime
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.chain import FIRST, Link, Position, encode_record, link_of
 from berth.schemas.envelope import DecodeError, body_of
-from berth.schemas.ledger import RELEASE, Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.rules import StatedRule, see_rules
 from berth.schemas.status import SnapshotBody
 
@@ -103,7 +104,7 @@ class LedgerFold:
         """Sequence of the last record, void ones included."""
         self._position = Position()
         self.holder = ""
-        self.settings = RELEASE
+        self.settings = Settings()
         self.rules: Sequence[StatedRule] = ()
         """Rules of the epoch."""
         self.facts_seq = 0
@@ -148,6 +149,10 @@ class LedgerFold:
     def owners(self) -> ChipOwners:
         """Owners of chips; callers do not change them."""
         return self._owners
+
+    def fork(self, settings: Settings) -> "LedgerFold":
+        """A copy with holdings and held places that are changed alone, and other settings; it folds nothing."""
+        return copied(self, holdings=self.holdings.copy(), held=self.held.copy(), settings=settings)
 
     def pods_of(self, holding: Holding) -> list[PodShare]:
         """All that an attempt owns: what its ranks own, in rank order, and then the places reserved for them.

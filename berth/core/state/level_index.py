@@ -7,6 +7,7 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
+from berth.core.copies import copied
 from berth.core.topologies.levels.model import NodePath, Tree, forest, levels_of, node_path
 
 
@@ -24,6 +25,10 @@ class LevelMap:
         self._text = ""
         self._spots: list[NodePath] = []
         """Position of the nodes of each class."""
+
+    def fork(self, table: NodeTable) -> "LevelMap":
+        """The same for a copy of the table."""
+        return copied(self, _table=table, _spots=self._spots[:])
 
     def trees(self, fits: Fits, text: str) -> list[Tree]:
         """Trees with the nodes that fit, sorted by name; trees without such nodes are omitted.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
+from berth.core.copies import copied
 from berth.core.parity import Differences
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import rows_of
@@ -42,7 +43,22 @@ class Occupancy:
         self._reserved: dict[AttemptKey, dict[int, PodShare]] = {}
         """Places of ranks that still leave their old ones; attempts without any are not in it."""
         self._attempts_of: dict[JobKey, dict[AttemptKey, None]] = {}
+        """Replaced when it changes: copies have the same values."""
         self._releasing: dict[AttemptKey, dict[int, bool]] = {}
+
+    def fork(self, fold: LedgerFold, table: NodeTable) -> "Occupancy":
+        """A copy for copies of the fold and of the nodes, which is changed alone."""
+        return copied(
+            self,
+            _fold=fold,
+            table=table,
+            shares=self.shares.fork(table),
+            leaf_occupancy=self.leaf_occupancy.fork(),
+            _owned=self._owned.copy(),
+            _reserved=self._reserved.copy(),
+            _releasing=self._releasing.copy(),
+            _attempts_of=self._attempts_of.copy(),
+        )
 
     def owned(self, key: AttemptKey) -> list[PodShare]:
         """What each rank of a held attempt owns."""
@@ -89,11 +105,9 @@ class Occupancy:
     def take(self, holding: Holding) -> Changes:
         """Give an attempt what its placement contains."""
         found = ChangesBuilder()
-        owned = owned_by(holding) if holding.moves else list(self._fold.pods_of(holding))
-        self._note(holding, owned, holding.reserved())
+        self.remember(holding)
         for pod in self.held_by(holding.key):
             self._hold(pod, holding.placement.share, found)
-        self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         found.add(self.note_leaves(holding.key))
         seen = self.pods_seen(holding)
         if seen is not None:
@@ -105,15 +119,26 @@ class Occupancy:
         found = ChangesBuilder()
         for pod in self.held_by(holding.key):
             self._let_go(pod, holding.placement.share, found)
+        self.forget(holding)
+        found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
+        return found.build()
+
+    def remember(self, holding: Holding) -> None:
+        """Note what an attempt owns, without the columns."""
+        owned = owned_by(holding) if holding.moves else list(self._fold.pods_of(holding))
+        self._note(holding, owned, holding.reserved())
+        name = (holding.namespace, holding.name)
+        self._attempts_of[name] = {**self._attempts_of.get(name, {}), holding.key: None}
+
+    def forget(self, holding: Holding) -> None:
+        """Forget what an attempt owns, without the columns."""
         del self._owned[holding.key]
         self._reserved.pop(holding.key, None)
         self._releasing.pop(holding.key, None)
-        attempts = self._attempts_of[holding.namespace, holding.name]
-        del attempts[holding.key]
-        if not attempts:
-            del self._attempts_of[holding.namespace, holding.name]
-        found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
-        return found.build()
+        attempts = self._attempts_of.pop((holding.namespace, holding.name))
+        if len(attempts) > 1:
+            others = {key: None for key in attempts if key != holding.key}
+            self._attempts_of[holding.namespace, holding.name] = others
 
     def hold(self, held: Held) -> Changes:
         """Keep the places of an attempt that was given back."""

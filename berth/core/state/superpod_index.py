@@ -1,4 +1,4 @@
-"""Index of the SuperPoDs of a node table for the planners of blocks: the nodes of each SuperPoD, and their order.
+"""Inputs of the planners of blocks: the nodes of each SuperPoD of a table, their order, and the nodes of other jobs.
 
 Inside a SuperPoD neighbours are adjacent: nodes are sorted by rack, leaf, position and name. Sub-healthy nodes come
 after the healthy ones when a pool is built.
@@ -6,18 +6,23 @@ after the healthy ones when a pool is built.
 Source: docs/reference/superpods.md, "Order of nodes in a SuperPoD". See decision D-18.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.changes import JobKey
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows, group_key, running
 from berth.core.cluster.node_table import NodeTable
+from berth.core.copies import copied
+from berth.core.state.ledger import LedgerFold, PodShare
 from berth.core.state.level_index import LevelMap
 from berth.core.topologies.blocks.model import CandidatePool, pool_of, rack_number
-from berth.schemas.facts import NodeHealth
+from berth.core.topologies.blocks.placed import service_of
+from berth.schemas.facts import JobSeen, NodeHealth
 
+AttemptKey = tuple[str, int]
 _NO_RACK: Final = -1
 
 
@@ -36,6 +41,10 @@ class SuperpodMap:
         self._pods: Rows = np.empty(0, np.int64)
         self._racks: Rows = np.empty(0, np.int64)
         self._sizes: Rows = np.empty(0, np.int64)
+
+    def fork(self, table: NodeTable) -> "SuperpodMap":
+        """The same for a copy of the table."""
+        return copied(self, _table=table)
 
     @property
     def ids(self) -> list[str]:
@@ -108,6 +117,48 @@ class ColocationIndex(NamedTuple):
     of_service: Callable[[str], list[str]]
     of_labels: Callable[[Mapping[str, str]], list[str]]
     of_job: Callable[[str, str], list[str]] = lambda _namespace, _name: []
+
+
+class JobNodes:
+    """Nodes on which jobs have chips.
+
+    Args:
+        fold: The folded ledger.
+        owned: What each rank of a held attempt owns.
+        jobs: Jobs by name.
+    """
+
+    def __init__(
+        self, fold: LedgerFold, owned: Callable[[AttemptKey], Sequence[PodShare]], jobs: Mapping[JobKey, JobSeen]
+    ) -> None:
+        self._fold = fold
+        self._owned = owned
+        self._jobs = jobs
+
+    def index(self) -> ColocationIndex:
+        """These nodes, for the planners of blocks."""
+        return ColocationIndex(self.of_service, self.of_labels, self.of_job)
+
+    def of_service(self, service: str) -> list[str]:
+        """Nodes of the jobs of an inference service, by name."""
+        held = self._fold.holdings.items()
+        return self._nodes_of(key for key, one in held if service_of(one.placement) == service)
+
+    def of_labels(self, labels: Mapping[str, str]) -> list[str]:
+        """Nodes of the jobs that carry all of some labels, by name."""
+        held = self._fold.holdings.items()
+        jobs = ((key, self._jobs.get((holding.namespace, holding.name))) for key, holding in held)
+        return self._nodes_of(
+            key for key, job in jobs if job and job.request and labels.items() <= job.request.labels.items()
+        )
+
+    def of_job(self, namespace: str, name: str) -> list[str]:
+        """Nodes of the job with a name, by name."""
+        held = self._fold.holdings.items()
+        return self._nodes_of(key for key, one in held if (one.namespace, one.name) == (namespace, name))
+
+    def _nodes_of(self, keys: Iterable[AttemptKey]) -> list[str]:
+        return sorted({pod.node for key in keys for pod in self._owned(key) if pod.mask})
 
 
 class BlockInputs(NamedTuple):

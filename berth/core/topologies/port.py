@@ -49,12 +49,15 @@ class Topology:
         keys: Labels and annotations of a job that it reads.
         label_values: Labels with a fixed set of values; with any other value a job is invalid.
         record_bytes_a_pod: Bytes of a record that each planned pod takes, in the usual case.
+        adopted_as: Name that groups of adopted pods have, whose annotations tell topologies of one family not apart;
+            empty for its own name.
     """
 
     name: str
     keys: tuple[str, ...] = ()
     label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0
+    adopted_as: str = ""
 
     def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
         """Refusal of a job before its product form is chosen."""

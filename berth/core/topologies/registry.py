@@ -12,3 +12,9 @@ from berth.core.topologies.switches.topology import Switches
 
 TOPOLOGIES: Final[tuple[Topology, ...]] = (Switches(), Superpods(), Racks(), Levels())
 BY_NAME: Final[Mapping[str, Topology]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
+
+
+def family_of(name: str) -> str:
+    """Name that groups of a topology have where its family is not told apart."""
+    topology = BY_NAME.get(name)
+    return name if topology is None else topology.adopted_as or name

@@ -17,6 +17,9 @@ from berth.formats.shortened import cut
 
 T = TypeVar("T")
 _ERROR_MAX: Final = 500
+_COMMAS_MAX: Final = 3_000_000
+"""Most commas of a call, and so elements, each of which takes some 60 bytes when it is read: 5,000 whole nodes have
+half of them."""
 _WRONG: Final = re.compile(r"Expected `(?P<wanted>.*?)`, got `(?P<got>.*?)`(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 
 
@@ -104,6 +107,9 @@ def filter_call(data: bytes) -> FilterCall:
     Raises:
         ExtenderError: They are none.
     """
+    commas = data.count(b",")
+    if commas > _COMMAS_MAX:
+        raise ExtenderError(f"ExtenderArgs is of {commas} elements, expected at most {_COMMAS_MAX}")
     found = _decoded(data, _FilterArgs, "ExtenderArgs")
     meta = _pod(found.pod)
     if found.node_names is not None:

@@ -127,7 +127,7 @@ def _minimum(
     owned = facts is not None and facts.kind in _OWN_RULES
     if owned and (spec.min_member or 0) <= 1:
         return _minimum_of_owner(facts, pod, group, has_chips=has_chips)
-    known = _size(facts) if facts is not None else 0
+    known = size_of(facts) if facts is not None else 0
     if spec.min_member is None:  # as Volcano's controllers write 0: they have it from a job without a minimum
         return Minimum(size=known)
     by_task = tuple(sorted((spec.min_task_member or {}).items()))
@@ -137,7 +137,7 @@ def _minimum(
     return Minimum(count=max(spec.min_member, 1), size=known, by_task=by_task, is_elastic=is_elastic)
 
 
-def _size(facts: OwnerFacts) -> int:
+def size_of(facts: OwnerFacts) -> int:
     """Pods that an owner keeps at a time; 0 when unknown."""
     if facts.tasks:
         return sum(task.pods for task in facts.tasks)
@@ -150,7 +150,7 @@ def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None
     """Minimum by the rules of the kind of the owner."""
     if facts is None:
         return _annotated([group, pod], 0) or Minimum()
-    known = _size(facts)
+    known = size_of(facts)
     annotated = _annotated([group, facts, pod], known)
     if annotated is not None:
         return annotated
@@ -186,4 +186,4 @@ def _owner_minimum(key: GangKey, facts: OwnerFacts | None) -> Minimum:
     kind, name = _TOLD[key.kind]
     if facts is None:
         return Minimum(wrong=f"{kind} {key.name} does not exist or cannot be read")
-    return Minimum(count=max(facts.min_count or 0, 1), size=_size(facts), name=name)
+    return Minimum(count=max(facts.min_count or 0, 1), size=size_of(facts), name=name)

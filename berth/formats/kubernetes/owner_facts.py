@@ -38,6 +38,7 @@ from berth.formats.kubernetes.owners import (
 from berth.formats.whole_numbers import whole_number
 
 _VOLCANO_FINAL: Final = frozenset({"Completed", "Failed", "Terminated"})
+_VOLCANO_SUSPENDED: Final = frozenset({"Aborting", "Aborted"})  # its pods are deleted, and made when it is resumed
 """An aborted job may be resumed."""
 _JOB_FINAL: Final = frozenset({"Complete", "Failed"})
 EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -191,10 +192,11 @@ def _indexes_in(text: str) -> int:
 def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
     tasks = owner.spec.tasks or []
     scheduler = next((task.template.scheduler_name for task in tasks if task.template.scheduler_name), "")
-    state = owner.status.state if owner.status is not None else None
+    phase = owner.status.state.phase if owner.status is not None and owner.status.state is not None else ""
     return OwnerFacts(
         kind="VolcanoJob",
-        final=state.phase if state is not None and state.phase in _VOLCANO_FINAL else "",
+        suspended=phase in _VOLCANO_SUSPENDED,
+        final=phase if phase in _VOLCANO_FINAL else "",
         scheduler_name=owner.spec.scheduler_name or scheduler,
         queue=owner.spec.queue,
         min_count=owner.spec.min_available,

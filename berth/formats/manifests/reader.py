@@ -7,11 +7,13 @@ other kinds, such as the ConfigMap and the Service that a job uses, are skipped;
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Final
 
 from berth.formats.manifests import ascend_job, batch_job, job_file, volcano_job
+from berth.formats.manifests.field_names import field_in
 from berth.formats.manifests.gang_request import ManifestError
-from berth.formats.yaml_tree import DocumentError, Tree, nearest, plain_tree, read_documents
+from berth.formats.yaml_tree import MISSING, DocumentError, Tree, nearest, plain_tree, read_documents, without
 from berth.schemas.intake import JobRequest
 
 _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
@@ -21,6 +23,8 @@ _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
     (job_file.API_VERSION, job_file.KIND): job_file.read_job_file,
 }
 _KINDS_SHOWN: Final = 8
+_ERRORS_MAX: Final = 16
+"""Most errors of an object after its first."""
 _LIST: Final = ("v1", "List")
 _CLUSTER: Final = (job_file.API_VERSION, "Cluster")
 
@@ -49,11 +53,19 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Content of a manifest: the valid job requests, the errors of other jobs, one per object, and what is no job."""
+    """Content of a manifest.
+
+    Attributes:
+        jobs: The valid job requests.
+        errors: Errors of other jobs: all that can be told of an object without guesses.
+        skipped: What is no job.
+        names: For each of ``jobs``, what gives a field of it its path in the manifest.
+    """
 
     jobs: list[JobRequest]
     errors: list[ManifestError]
     skipped: list[Skipped]
+    names: list[Callable[[str], str]]
 
 
 def parse_jobs(text: str) -> list[JobRequest]:
@@ -74,12 +86,12 @@ def parse_jobs(text: str) -> list[JobRequest]:
 
 def read_jobs(text: str) -> Reading:
     """As :func:`parse_jobs`, but continues after errors."""
-    reading = Reading([], [], [])
+    reading = Reading([], [], [], [])
     seen: set[tuple[str, str]] = set()
     try:
         documents = read_documents(text, ManifestError)
     except ManifestError as error:
-        return Reading([], [error], [])
+        return Reading([], [error], [], [])
     for document in documents:
         _read_document(document, reading, seen)
     if not reading.jobs and not reading.errors:
@@ -120,10 +132,31 @@ def _read_document(document: Tree, reading: Reading, seen: set[tuple[str, str]])
                 name = tree.need("metadata", "").need("name", "")
                 raise name.wrong(f"another name: {job.namespace}/{job.name} is given twice")
         except ManifestError as error:
-            reading.errors.append(error)
+            reading.errors.extend([error, *_further(tree, error)])
             continue
         seen.add((job.namespace, job.name))
         reading.jobs.append(job)
+        reading.names.append(partial(field_in, tree, job.origin, job.resource))
+
+
+def _further(tree: Tree, error: ManifestError) -> list[ManifestError]:
+    """Errors of an object beside its first: those that are there without the fields of the errors before.
+
+    What is then missing may be so for that reason alone, so the search ends.
+    """
+    found: list[ManifestError] = []
+    while len(found) < _ERRORS_MAX and (rest := without(tree, error.path)) is not None:
+        tree = rest
+        try:
+            _read(tree)
+        except ManifestError as next_error:
+            if next_error.value == MISSING:
+                break
+            error = next_error
+            found.append(error)
+        else:
+            break
+    return found
 
 
 def _objects(document: Tree) -> list[Tree]:

@@ -26,6 +26,8 @@ from berth.formats.recordings.anonymisation_rules import (
     Kind,
     Rule,
     Special,
+    group_kind,
+    has_plain_label,
     plan_of,
 )
 from berth.schemas.chain import chained, link_of, position_of, state_digest
@@ -110,6 +112,10 @@ class _Walk:
             Special.PATH: lambda _, path: self._path(path),
             Special.LABELS: lambda _, labels: {key: see_label(key, value) for key, value in labels.items()},
             Special.BY_KEY: self._by_key,
+            Special.GROUP_NAMES: lambda part, names: [see(group_kind(part.topology), name) for name in names],
+            Special.GROUP_LABEL: lambda part, label: (
+                label if has_plain_label(part.topology) else see(Kind.SERVICE, label)
+            ),
             Special.UIDS: lambda _, numbers: {see(Kind.UID, uid): number for uid, number in numbers.items()},
             Special.WORD: lambda _, text: text if _WORD.fullmatch(text) else see(Kind.REASON, text),
             Special.CAUSE: lambda _, text: self._cause(text),

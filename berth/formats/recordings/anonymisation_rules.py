@@ -13,6 +13,8 @@ from msgspec import inspect
 LINKED: Final = ("leaf-", "superpod-")
 """Beginnings of the names of domains whose nodes are linked, as ``berth.core.cluster.domains`` has them."""
 
+_SWITCHES: Final = "switches"
+
 
 class Kind(StrEnum):
     """Kind of a text. Texts of one kind are replaced together and keep their order; the value is their prefix."""
@@ -64,6 +66,8 @@ class Special(StrEnum):
     WORD = "a word of Berth's own, or a sentence"
     CAUSE = "cause of a recovery: a sentence with the name of a node"
     REFUSED = "value of what was refused, by the field field"
+    GROUP_NAMES = "names of groups, by the field topology"
+    GROUP_LABEL = "value of the label of a topology, by the field topology"
 
 
 Rule = Kind | Special
@@ -235,14 +239,14 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Placement": {"nodes": Special.TABLE, "resource": Kind.KEEP},
     "Run": {},
     "Share": {"policy": Kind.KEEP},
-    "SwitchPart": {
-        "tor_affinity": Kind.KEEP,
+    "Groups": {
+        "topology": Kind.KEEP,
         "policy": Kind.KEEP,
-        "rule": Kind.KEEP,
-        "leaves": Kind.LEAF,
+        "label": Special.GROUP_LABEL,
+        "names": Special.GROUP_NAMES,
+        "rules": Kind.KEEP,
         "warning": Kind.KEEP,
     },
-    "BlockPart": {"variant": Kind.KEEP, "phases": Kind.KEEP, "superpods": Kind.GROUP, "service": Kind.SERVICE},
     "Holding": _OF_JOB | {"ending": Special.WORD, "switched": Kind.UID},
     "Move": {
         "scope": Kind.KEEP,
@@ -382,3 +386,13 @@ def _leaves(kind: inspect.Type) -> Iterator[inspect.Type]:
             return
     for one in inner:
         yield from _leaves(one)
+
+
+def group_kind(topology: str) -> Kind:
+    """Kind of the names of groups of a topology."""
+    return Kind.LEAF if topology == _SWITCHES else Kind.GROUP
+
+
+def has_plain_label(topology: str) -> bool:
+    """Whether the label of groups of a topology is a term of Berth, not the name of a service."""
+    return topology == _SWITCHES

@@ -1,6 +1,8 @@
 """Frames of a recording: consecutive pieces of a file with checksums.
 
-Each has the ``<u4`` length of its packed bytes, their ``<u4`` CRC-32, and the bytes, which are one zstd frame.
+Each has the ``<u4`` length of its packed bytes, their ``<u4`` CRC-32, and the bytes, which are one zstd frame. A frame
+unpacks to at most 4 KiB and 64 times its bytes in the file, so that what a file costs is bounded by its size. Content
+that packs better, which is not that of a cell (4 to 11 times), is stored as it is.
 """
 
 import struct
@@ -11,6 +13,14 @@ from typing import Final
 import zstandard
 
 _FRAME: Final = struct.Struct("<II")
+_FREE_BYTES: Final = 4 << 10
+_RATIO_MAX: Final = 64
+_PLAIN_HEAD: Final = struct.Struct("<IBQ")
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ONE_SEGMENT: Final = 0xE0
+"""Descriptor of a zstd frame without a window, a dictionary and a checksum, whose size has 8 bytes."""
+_BLOCK_BYTES: Final = 128 << 10
+"""Maximum of a block in zstd."""
 
 
 class RecordingError(ValueError):
@@ -48,7 +58,24 @@ class FramePacker:
         if len(content) > most:
             raise ValueError(f"a frame of {len(content)} bytes, at most {most} can be read again")
         packed = self._packer.compress(content)
+        if len(content) > _most_of(len(packed)):
+            packed = _plain(content)
         return _FRAME.pack(len(packed), zlib.crc32(packed)) + packed
+
+
+def _most_of(packed: int) -> int:
+    """Most bytes that so many packed bytes may unpack to."""
+    return _FREE_BYTES + _RATIO_MAX * packed
+
+
+def _plain(content: bytes) -> bytes:
+    """A zstd frame with content that is not packed (RFC 8878, raw blocks)."""
+    parts = [_PLAIN_HEAD.pack(_ZSTD_MAGIC, _ONE_SEGMENT, len(content))]
+    for start in range(0, len(content), _BLOCK_BYTES):
+        block = content[start : start + _BLOCK_BYTES]
+        is_last = start + _BLOCK_BYTES >= len(content)
+        parts += ((len(block) << 3 | is_last).to_bytes(3, "little"), block)
+    return b"".join(parts)
 
 
 class FrameSource:
@@ -106,6 +133,7 @@ class FrameSource:
     def _unpack(self, packed: bytes, most: int) -> bytes:
         try:
             size = zstandard.get_frame_parameters(packed).content_size
+            most = min(most, _most_of(len(packed)))
             # The library reserves the size that a frame claims, whatever limit it gets.
             if size == zstandard.CONTENTSIZE_UNKNOWN or size > most:
                 claimed = "an unknown number of" if size == zstandard.CONTENTSIZE_UNKNOWN else str(size)

@@ -47,6 +47,7 @@ function leader(state) {
 
 function scorers(state) {
   if (!state) return "";
+  if (state.expected === 0) return "none: the dispatcher scores in its own process";
   const expected = state.expected === null || state.expected === undefined ? "" : ` of ${state.expected}`;
   return `${(state.answering ?? []).length}${expected} answer` + (state.missing?.length ? `, missing: ${state.missing.join(", ")}` : "");
 }

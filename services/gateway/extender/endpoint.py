@@ -4,9 +4,12 @@ kube-scheduler takes any status but 200 as a failure of the extender and tries t
 be scheduled by it is therefore answered with 200, no node and the reason, which it shows at the pod.
 """
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from berth.formats.kubernetes.extender import (
     ExtenderError,
@@ -20,13 +23,33 @@ from berth.formats.kubernetes.extender import (
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import Logger, LogLimit
-from berth.services.gateway.application import JSON
-from berth.services.gateway.bodies import json_body
+from berth.services.gateway.application import HELD, JSON
+from berth.services.gateway.bodies import json_body, stated_length
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.extender.decisions import Decisions
 from berth.services.gateway.extender.places import Place, bind_error
 from berth.services.gateway.extender_config import ExtenderConfig
 from berth.services.gateway.metrics import ExtenderMetrics
+from berth.services.gateway.shares import Shares
+
+_CALLER: Final = "kube-scheduler"
+_AT_ONCE: Final = 4
+"""So many of the longest bodies are in memory at once, those that arrive and answers that are not sent included."""
+_SHORT_BYTES: Final = 16_384
+"""A body that is not counted: all connections together hold few of them, and a binding never waits for a filter."""
+_BESIDE_REASON_BYTES: Final = 8
+"""Of each node in an answer, beside its name and the reason."""
+
+
+class _Taken(Response):
+    """An answer that is sent once the client has taken most of it: until then it is in memory."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; the server waits for the client before the part after a part."""
+        del scope, receive
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 class ExtenderRoutes:
@@ -48,6 +71,7 @@ class ExtenderRoutes:
         self._metrics = metrics
         self._log = log
         self._unknown = LogLimit(clock)
+        self._bytes = Shares("bytes in flight", _AT_ONCE * config.body_bytes_max)
 
     def routes(self) -> list[Route]:
         """The routes."""
@@ -73,7 +97,8 @@ class ExtenderRoutes:
         if place.node and place.node not in call.nodes:
             reason = f"{reason}, which kube-scheduler does not offer"
         self._count("filter", place)
-        return Response(filter_answer(call, place.node, reason), media_type=JSON)
+        self._hold(request, len(body) + len(call.nodes) * (len(reason) + _BESIDE_REASON_BYTES))
+        return _Taken(filter_answer(call, place.node, reason), media_type=JSON)
 
     async def bind(self, request: Request) -> Response:
         """Confirm what the binder has bound; nothing is bound here.
@@ -107,7 +132,18 @@ class ExtenderRoutes:
         return Response(preempt_answer(), media_type=JSON)
 
     async def _body(self, request: Request) -> bytes:
-        return await json_body(request, self._config.body_bytes_max)
+        most = self._config.body_bytes_max
+        self._hold(request, stated_length(request, most))
+        return await json_body(request, most)
+
+    def _hold(self, request: Request, count: int) -> None:
+        """Count bytes until the answer is sent.
+
+        Raises:
+            RequestError: All requests together would have too many.
+        """
+        if count > _SHORT_BYTES:
+            request.scope[HELD].enter_context(self._bytes.taken(_CALLER, count))
 
     def _count(self, verb: str, place: Place) -> None:
         self._metrics.answers.labels(verb, place.result).inc()

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from berth.core.requests.waiting_jobs import TOO_MANY
 from berth.formats.ascend.pod_annotations import JOB, JOB_UID
-from berth.formats.kubernetes.gang_minimum import Minimum
+from berth.formats.kubernetes.gang_minimum import Minimum, size_of
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.runtime.backoff import Backoff
 from berth.schemas.intake import JobRequest
@@ -123,7 +123,8 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
 def resized(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> list[tuple[Part, str]]:
     """Withdraw requests that wait, were made for a larger gang, or are first with another minimum; with the reasons.
 
-    A late pod may wait for the size of its gang alone: where that is more than a leaf has nodes.
+    So are those without pods that no pod will take over. A late pod may wait for the size of its gang alone: where that
+    is more than a leaf has nodes.
 
     Args:
         gang: The gang.
@@ -131,7 +132,8 @@ def resized(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> list[tuple[
         least: Pods that must start together now; their number is 0 when it is unknown.
     """
     pods, minimum = chip_pods(gang, facts, least) if least.size else 0, least.count
-    back = _redone(gang, "size", lambda one: max(requested_gang_pods(one, 0), pods), lambda _: pods) if pods else []
+    back = _surplus(gang, facts)
+    back += _redone(gang, "size", lambda one: max(requested_gang_pods(one, 0), pods), lambda _: pods) if pods else []
     for part in list(gang.parts.values()) if minimum else ():
         if not part.is_first or part.phase not in {"", "waiting"} or part.state == "closed":
             continue
@@ -139,6 +141,26 @@ def resized(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> list[tuple[
             back.append((part, f"its minimum is now {minimum}, not {part.minimum}"))
             dissolve(gang, part)
         part.minimum = minimum
+    return back
+
+
+def _surplus(gang: Gang, facts: OwnerFacts | None) -> list[tuple[Part, str]]:
+    """Withdraw the requests that wait without a pod if the owner has all of its pods beside them; with the reasons.
+
+    As long as it has fewer it makes pods again, which take the ranks of those that are gone.
+    """
+    if facts is None:
+        return []
+    size = size_of(facts)
+    is_known = size > 0 or 0 in {facts.replicas, facts.parallelism}
+    free = {member.uid for member in unassigned(gang)}  # one of them may be in place of a pod that is gone
+    there = sum(member.is_live and member.uid not in free for member in gang.members.values())
+    back: list[tuple[Part, str]] = []
+    for part in list(gang.parts.values()) if is_known and there >= size else ():
+        if part.phase in {"", "waiting"} and part.state == "open" and not any(slot.is_live for slot in part.slots):
+            pods = "its pod is" if len(part.slots) == 1 else "its pods are"
+            back.append((part, f"{pods} gone, and no other one will be made"))
+            dissolve(gang, part)
     return back
 
 
@@ -272,7 +294,8 @@ def _end_of_owner(gang: Gang, part: Part) -> str:
         return gang.ended
     if gang.ungrouped and not part.awaits_pods and _ends_with_owner(part):
         return gang.ungrouped
-    return gang.finished if part.awaits_pods else ""
+    waits_for_none = part.phase in {"", "waiting"} and not any(slot.is_live for slot in part.slots)
+    return gang.finished if part.awaits_pods or waits_for_none else ""
 
 
 def _ends_with_owner(part: Part) -> bool:

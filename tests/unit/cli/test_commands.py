@@ -10,7 +10,7 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.cell import cause
-from berth.cli.commands import COMMANDS, Command
+from berth.cli.commands import COMMANDS, GROUPS, Command
 from berth.runtime.errors import TransientError
 from tests.support.command import berth
 
@@ -22,6 +22,14 @@ def test_a_summary_is_the_first_line_of_the_command(command: Command) -> None:
     text = inspect.getdoc(command.load())
     assert text is not None
     assert command.summary == text.splitlines()[0]
+
+
+def test_each_command_is_below_one_title_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(one.name for one in COMMANDS)
+    assert call(["--help"]) == 0
+    out = capsys.readouterr().out
+    places = [out.index(f"─ {title} ─") for title in GROUPS]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

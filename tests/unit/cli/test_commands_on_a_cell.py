@@ -126,10 +126,9 @@ def test_a_check_says_by_its_exit_code_whether_a_cell_is_clean(berth: OwnCommand
 def test_jobs_are_listed_in_the_form_that_is_asked_for(berth: OwnCommand) -> None:
     assert berth("jobs", "-o", "name") == (0, "default/first\ndefault/second\ndefault/third\ndefault/runs\n", "")
     _, out, _ = berth("jobs")
-    assert [line.split()[0] for line in out.splitlines()] == [
-        "JOB",
-        *(f"default/{name}" for name in (*WAITING, "runs")),
-    ]
+    *table, totals = out.splitlines()
+    assert [line.split()[0] for line in table] == ["JOB", *(f"default/{name}" for name in (*WAITING, "runs"))]
+    assert totals.startswith("3 wait for ")
     assert "uid-first" not in out
     _, out, _ = berth("jobs", "-o", "wide")
     assert "uid-first" in out

@@ -66,8 +66,8 @@ def test_a_cancelled_job_is_told_with_its_reason_and_cannot_be_cancelled_again(
     [
         ("runs --for placed", 0, "default/runs is placed on a\n", ""),
         ("default/runs --for placed --timeout 0", 0, "default/runs is placed on a\n", ""),
-        ("waits --for placed --timeout 0", 124, "", "error: default/waits is not placed within 0: default/waits is waiting: "),
-        ("runs --for finished --timeout 0.05", 124, "", "error: default/runs is not finished within 0.05: default/runs is placed on a\n"),
+        ("waits --for placed --timeout 0", 124, "", "error: default/waits was not placed within 0; it is waiting: "),
+        ("runs --for finished --timeout 0.05", 124, "", "error: default/runs was not finished within 0.05; it is placed on a\n"),
         ("ran --for placed", 1, "", "error: no job is named default/ran; near names: default/runs"),
         ("--for placed", 2, "", "error: no job is named, expected one or several\n"),
     ],

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from berth.cli.app import call
-from berth.cli.cluster import dead, drain_list, fault_list, nodes, status, superpods, switches
+from berth.cli.cluster import dead, drain_rows, fault_list, status, superpods, switches
 from berth.cli.jobs.rows import RankRow
 from berth.cli.local import demo
 from berth.cli.local.story import Tale
@@ -65,16 +65,16 @@ def letters() -> Printed:
 
 def drains() -> Printed:
     rows = [
-        drain_list.DrainRow("node", f"node-{number:08}", NOW_MS - 1, 0, "an-operator", WHY, NOW_MS, ["x"] * number, [])
+        drain_rows.DrainRow("node", f"node-{number:08}", NOW_MS - 1, 0, "an-operator", WHY, NOW_MS, ["x"] * number, [])
         for number in (1, 4096)
     ]
-    return lambda: drain_list.show_drains(rows, NOW_MS), [
+    return lambda: drain_rows.show_drains(map(drain_rows.line_of, rows), NOW_MS), [
         {
             "DRAINED": ["node", "node"],
             "NAME": [row.name for row in rows],
             "SINCE": ["2025-10-09 08:53:19.999 UTC"] * 2,
             "BY": [row.by for row in rows],
-            "NODES": [1, 4096],
+            "NODES": [1, "4,096"],
             "JOBS THERE": ["none", "none"],
             "REASON": [WHY, WHY],
         }
@@ -145,24 +145,6 @@ def services() -> Printed:
             "LAST": [98765432109] * 2,
             "REPLICAS": ["led by nats-1; late: nats-2"] * 2,
         },
-    ]
-
-
-def chips() -> Printed:
-    rows = [
-        nodes.NodeRow(f"node-{number:06}", "module910bx16", "r", "d", f"leaf-{number}", str(number), 16, 8,
-                      list(range(number)), list(range(number, 16)), [], [], [], [], "ok", ready=True, cordoned=True, chip_ids=list(range(16)))
-        for number in (3, 12)
-    ]  # fmt: skip
-    return lambda: print_table(nodes.map_of(rows, nodes._PLAIN, NOW_MS)), [
-        {
-            "NODE": [row.name for row in rows],
-            "PRODUCT": [row.product for row in rows],
-            "CHIPS": ["...##### ########", "........ ....####"],
-            "FREE": ["3/16", "12/16"],
-            "WHERE": [f"superpod {row.superpod}, leaf {row.leaf}" for row in rows],
-            "STATE": ["cordoned"] * 2,
-        }
     ]
 
 
@@ -242,7 +224,6 @@ def jobs_of_the_demo() -> Printed:
         drains,
         faults,
         services,
-        chips,
         leaves,
         pods_of_nodes,
     ],

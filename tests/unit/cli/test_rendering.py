@@ -8,16 +8,9 @@ import msgspec
 import pytest
 
 from berth.cli.check_config import starred
-from berth.cli.cluster.nodes import (
-    NodeRow,
-    drawing,
-    group_size,
-    judged_nodes,
-    pod_lines,
-    reasons_of,
-    rows_of,
-    states_of_chips,
-)
+from berth.cli.cluster.folded_nodes import judged_nodes, rows_of
+from berth.cli.cluster.node_map import drawing, pod_lines, reasons_of, states_of_chips
+from berth.cli.cluster.node_rows import NodeRow, group_size
 from berth.cli.cluster.superpods import SuperpodRow
 from berth.cli.cluster.switches import LeafRow
 from berth.cli.jobs.requests import Fault, stamped

@@ -177,6 +177,40 @@ async def test_a_request_that_is_too_long_is_refused_at_once() -> None:
         assert caught.value.code == "too-large"
 
 
+async def test_jobs_are_submitted_a_hundred_at_a_time_and_each_has_its_own_end() -> None:
+    asked: list[list[str]] = []
+
+    def answer(request: dict[str, Any]) -> bytes:
+        asked.append([job["metadata"]["uid"] for job in request["jobs"]])
+        return msgspec.json.encode({"results": [{"ok": True, "uid": uid} for uid in asked[-1]]})
+
+    async with answering(answer, "submit-many") as client:
+        results = await client.submit_many([TRAIN] * 150)
+    assert [len(one) for one in asked] == [100, 50]
+    assert [one.uid for one in results] == asked[0] + asked[1]
+    assert len({one.uid for one in results}) == 150
+
+
+async def test_the_lists_of_a_cell_are_read_to_their_ends() -> None:
+    async with programs(nodes=3) as told:
+        client = client_of(told)
+        good, wrong = await client.submit_many([TRAIN, {"kind": "Job"}])
+        assert (good.ok, good.name, wrong.ok, wrong.code) == (True, "train", False, "invalid-request")
+        assert wrong.error.startswith("jobs[1].apiVersion is missing")
+        await told.turns(3)
+        assert [(one.name, one.phase) for one in await client.jobs(phase="live")] == [("train", "placed")]
+        assert await client.jobs(namespace="nobody") == []
+        told.cell.server.payload_limit_bytes = 1_200
+        assert [one.name for one in await client.nodes(details=True)] == ["n0", "n1", "n2"]
+        assert (await client.usage()).total.used == 16
+        assert (await client.leaves(), await client.superpods(), await client.faults(), await client.drains()) == (
+            [],
+            [],
+            [],
+            [],
+        )
+
+
 async def test_a_wait_ends_in_time_and_for_a_job_that_has_no_place_to_come() -> None:
     async with programs(nodes=1) as told:
         client = client_of(told)
@@ -235,6 +269,17 @@ async def test_events_go_on_after_a_restart_of_the_service_and_at_another_instan
             await client.cancel("train", namespace="team")
             await told.turns(3)
             assert uids(await take(events, 1)) == ["uid-train"]
+
+
+async def test_events_of_a_uid_end_with_the_last_one() -> None:
+    async with programs() as told:
+        await told.lived("one")
+        await told.cell.submit(a_job("one", chips=8, uid="uid-later"))
+        await told.turns(2)
+        async with asyncio.timeout(10 * SLACK):
+            events = [event async for _, event in client_of(told).follow("default", "one", uid="uid-one")]
+        assert {event.uid for event in events} == {"uid-one"}
+        assert [event.phase for event in events][-1:] == ["succeeded"]
 
 
 async def test_events_of_other_names_and_namespaces_are_left_out() -> None:

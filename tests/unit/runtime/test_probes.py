@@ -1,8 +1,9 @@
 """Probes: alive, ready or why not, and the metrics in a form that a reader of Prometheus takes."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 import pytest
@@ -147,6 +148,30 @@ async def test_other_requests_get_an_error_and_hurt_nobody() -> None:
             assert (answer.status, answer.headers["Content-Length"], await answer.text()) == (200, "3", "")
         async with session.get(f"{url}/livez?verbose") as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+class LongPages:
+    reason = ""
+
+    def exposition(self) -> bytes:
+        return bytes(8 << 20)
+
+
+async def test_clients_that_send_and_take_nothing_are_ended_for_those_that_do() -> None:
+    (port,) = free_ports(1)
+    async with serving(ProbeConfig(port=port), LongPages(), DEFAULT_LOG), AsyncExitStack() as stack:
+        slow = [socket.socket() for _ in range(100)]
+        for own in slow:
+            stack.callback(own.close)
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            own.setblocking(False)  # noqa: FBT003  # takes no keyword
+            await asyncio.get_running_loop().sock_connect(own, ("127.0.0.1", port))
+            own.send(b"GET /metrics HTTP/1.1\r\n\r\n" if own is slow[0] else b"GET /liv")
+        assert (await sent(port, b"GET /livez HTTP/1.1\r\n\r\n")).endswith("ok\n")
+        reader, writer = await asyncio.open_connection(sock=slow[0])
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(8 << 20)
+        writer.close()
 
 
 async def test_the_end_waits_for_no_client_that_is_silent() -> None:

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from berth.core.errors import InvariantError
+from berth.core.topologies.registry import family_of
 from berth.schemas.columns import pack, unpack
-from berth.schemas.placement import BlockPart, ClaimVolume, Placement, SwitchPart, placement_of
+from berth.schemas.placement import ClaimVolume, Groups, Placement, placement_of
 from berth.schemas.recovery import How, Scope
 
 T = TypeVar("T")
@@ -67,18 +68,25 @@ class _Rank(NamedTuple):
 
     node: str
     chips: tuple[int, ...]
-    leaf: str
-    """Leaf by which it was placed; empty without."""
+    seats: Mapping[str, "_Seat"]
+    """Its place in each family of topologies of the placement."""
+
+
+class _Seat(NamedTuple):
+    """Place of a rank in a topology: group, empty without one; state; and part, None without one."""
+
+    name: str
     state: int
-    block: int | None
-    """Id of its block; None without."""
-    superpod: str
+    part: int | None
+
+
+_NO_SEAT: Final = _Seat("", 0, None)
 
 
 def merged_placement(base: Placement, places: Mapping[int, tuple[Placement, int]]) -> Placement:
     """A placement with new places of some ranks.
 
-    Columns of switches and blocks are merged too: leaves, blocks and SuperPoDs without a rank go, new ones come last.
+    Groups of topologies are merged too: names and parts without a rank go, new names come last.
     What is about the whole gang stays, such as the rule of the plan.
 
     Args:
@@ -90,68 +98,54 @@ def merged_placement(base: Placement, places: Mapping[int, tuple[Placement, int]
     """
     ranks = _ranks_of(base)
     read: dict[int, list[_Rank]] = {}
-    blocks: list[BlockPart] = []
+    found: list[Groups] = []
     for rank, (placement, place) in sorted(places.items()):
         if id(placement) not in read:
             read[id(placement)] = _ranks_of(placement)
-            blocks += [placement.block] if placement.block is not None else []
+            found += placement.groups
         new = read[id(placement)][place]
         if len(new.chips) != len(ranks[rank].chips):
             raise InvariantError(
                 f"gets {len(new.chips)} chips, it has {len(ranks[rank].chips)}", subject=f"rank {rank}"
             )
         ranks[rank] = new
-    kept = {one.block for rank, one in enumerate(ranks) if rank not in places}
+    staying = [one.seats for rank, one in enumerate(ranks) if rank not in places]
     return placement_of(
         [rank.node for rank in ranks],
         [rank.chips for rank in ranks],
         base.runs,
         resource=base.resource,
         share=base.share,
-        switch=_merged_switch(base.switch, ranks),
-        block=_merged_block(base.block, ranks, blocks, kept),
+        groups=[_merged_groups(part, ranks, found, staying) for part in base.groups],
         claims=_merged_claims(base.claims, places),
     )
 
 
-def _merged_switch(base: SwitchPart | None, ranks: Sequence[_Rank]) -> SwitchPart | None:
-    if base is None:
-        return None
-    leaves = _table(base.leaves, [rank.leaf for rank in ranks if rank.leaf])
-    at = {leaf: place for place, leaf in enumerate(leaves, start=1)}
-    states = bytes(rank.state for rank in ranks)
-    return msgspec.structs.replace(
-        base,
-        leaves=leaves,
-        leaf_index=pack([at.get(rank.leaf, 0) for rank in ranks], _INDEX_BYTES) if leaves else b"",
-        states=states if base.states or any(states) else b"",
-    )
-
-
-def _merged_block(
-    base: BlockPart | None, ranks: Sequence[_Rank], new: Sequence[BlockPart], kept: set[int | None]
-) -> BlockPart | None:
-    """Blocks of all ranks; one with a rank that stays (``kept``) keeps its rule."""
-    if base is None:
-        return None
-    phases = dict(zip(base.blocks, base.phases, strict=True))
+def _merged_groups(
+    base: Groups, ranks: Sequence[_Rank], new: Sequence[Groups], staying: Sequence[Mapping[str, _Seat]]
+) -> Groups:
+    """Groups of all ranks; a part with a rank that stays keeps its rule."""
+    family = family_of(base.topology)
+    seats = [rank.seats.get(family, _NO_SEAT) for rank in ranks]
+    kept = {seats_of.get(family, _NO_SEAT).part for seats_of in staying}
+    rules = dict(zip(base.parts, base.rules, strict=False))
     for part in new:
-        named = zip(part.blocks, part.phases, strict=True)
-        phases.update((block, phase) for block, phase in named if block not in kept or block not in phases)
-    blocks = sorted({rank.block for rank in ranks if rank.block is not None})
-    superpods = _table(base.superpods, [rank.superpod for rank in ranks if rank.superpod])
-    block_at: dict[int | None, int] = {block: place for place, block in enumerate(blocks, start=1)}
-    superpod_at = {superpod: place for place, superpod in enumerate(superpods, start=1)}
-    has_columns = bool(blocks or superpods)
+        if family_of(part.topology) == family:
+            named = zip(part.parts, part.rules, strict=False)
+            rules.update((number, rule) for number, rule in named if number not in kept or number not in rules)
+    names = _table(base.names, [seat.name for seat in seats if seat.name])
+    parts = sorted({seat.part for seat in seats if seat.part is not None})
+    name_at = {name: place for place, name in enumerate(names, start=1)}
+    part_at: dict[int | None, int] = {part: place for place, part in enumerate(parts, start=1)}
+    states = bytes(seat.state for seat in seats)
     return msgspec.structs.replace(
         base,
-        blocks=blocks,
-        phases=[phases[block] for block in blocks],
-        superpods=superpods,
-        block_index=pack([block_at.get(rank.block, 0) for rank in ranks], _INDEX_BYTES) if has_columns else b"",
-        superpod_index=pack([superpod_at.get(rank.superpod, 0) for rank in ranks], _INDEX_BYTES)
-        if has_columns
-        else b"",
+        names=names,
+        name_index=pack([name_at.get(seat.name, 0) for seat in seats], _INDEX_BYTES) if names or parts else b"",
+        parts=parts,
+        rules=[rules[part] for part in parts] if base.parts or parts else base.rules,
+        part_index=pack([part_at.get(seat.part, 0) for seat in seats], _INDEX_BYTES) if parts else b"",
+        states=states if base.states or any(states) else b"",
     )
 
 
@@ -181,14 +175,14 @@ def _by_rank(column: bytes, table: Sequence[T], none: T, count: int) -> list[T]:
 
 def _ranks_of(placement: Placement) -> list[_Rank]:
     names, chips = placement.names(), placement.chips_by_rank()
-    count = len(names)
-    leaves, states = [""] * count, [0] * count
-    if placement.switch is not None:
-        leaves = _by_rank(placement.switch.leaf_index, placement.switch.leaves, "", count)
-        states = list(placement.switch.states or bytes(count))
-    blocks: list[int | None] = [None] * count
-    superpods = [""] * count
-    if placement.block is not None:
-        blocks = _by_rank(placement.block.block_index, [*placement.block.blocks], None, count)
-        superpods = _by_rank(placement.block.superpod_index, placement.block.superpods, "", count)
-    return [_Rank(*row) for row in zip(names, chips, leaves, states, blocks, superpods, strict=True)]
+    seats: list[dict[str, _Seat]] = [{} for _ in names]
+    for part in placement.groups:
+        columns = zip(
+            _by_rank(part.name_index, part.names, "", len(names)),
+            part.states or bytes(len(names)),
+            _by_rank(part.part_index, [*part.parts], None, len(names)),
+            strict=True,
+        )
+        for one, row in zip(seats, columns, strict=True):
+            one[family_of(part.topology)] = _Seat(*row)
+    return [_Rank(*row) for row in zip(names, chips, seats, strict=True)]

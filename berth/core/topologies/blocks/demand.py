@@ -9,7 +9,7 @@ from berth.schemas.offers import Demand
 SUPERPODS: Final = "superpods"
 RACKS: Final = "racks"
 LEVELS: Final = "levels"
-_TOPOLOGY_OF: Final[Mapping[str, str]] = {"a3": SUPERPODS, "850": SUPERPODS, "rack": RACKS, "levels": LEVELS}
+TOPOLOGY_OF: Final[Mapping[str, str]] = {"a3": SUPERPODS, "850": SUPERPODS, "rack": RACKS, "levels": LEVELS}
 """Topology by variant."""
 _SOFT: Final = "soft"
 _MEMORY: Final = "memory"
@@ -64,7 +64,7 @@ class Blocks(NamedTuple):
         options += [(_SERVICE, self.service)] if self.service else []
         uses_network = gang_pods > 1 if self.levels else gang_pods // self.size > 1 and not self.rack_size
         return Demand(
-            topology=_TOPOLOGY_OF[self.variant],
+            topology=TOPOLOGY_OF[self.variant],
             policy=self.variant,
             sizes=self.levels or ((self.rack_size, self.size) if self.variant == "rack" else (self.size,)),
             groups=self.number,
@@ -76,7 +76,7 @@ class Blocks(NamedTuple):
 @functools.lru_cache(maxsize=_KNOWN_MAX)
 def blocks_of(demand: Demand | None) -> Blocks | None:
     """Blocks or groups that a demand states; None for one of another topology."""
-    if demand is None or demand.topology != _TOPOLOGY_OF.get(demand.policy):
+    if demand is None or demand.topology != TOPOLOGY_OF.get(demand.policy):
         return None
     options = dict(demand.options)
     is_levels, is_rack = demand.topology == LEVELS, demand.topology == RACKS

@@ -257,7 +257,19 @@ def _not_whole(request: BlockRequest, reason: Reason, block_chips: int) -> Itera
         if total != block_chips:
             yield _bad_sp_block(request, reason, f"{total}, the chips of the job's only pod")
     elif total < 1 or total % block_chips:
-        yield _bad(reason, "chips", total, f"in all, a multiple of {block_chips}, the chips of a block ({SP_BLOCK})")
+        wanted = f"in all, a multiple of {block_chips}, the chips of a block ({SP_BLOCK})"
+        yield _bad(reason, "chips", total, f"{wanted}{_or_a_divisor(total, block_chips, request.node_chips)}")
+
+
+def _or_a_divisor(total: int, block_chips: int, node_chips: int) -> str:
+    """A smaller block that would do for a job of so many chips, in words; empty if there is none."""
+    nodes, rest = divmod(total, node_chips)
+    if rest or nodes < 1:
+        return ""
+    most = min(block_chips // node_chips, nodes)
+    fits = next((size for size in range(most, 0, -1) if nodes % size == 0), 0)
+    such = fits * node_chips
+    return f"; or set annotation {SP_BLOCK} to a divisor of {total}, such as {such}" if fits else ""
 
 
 def _not_whole_nodes(request: BlockRequest, reason: Reason) -> Iterator[BadBlocks]:

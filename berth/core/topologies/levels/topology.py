@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from berth.core.topologies.blocks.demand import LEVELS, Blocks
+from berth.core.topologies.blocks.demand import LEVELS, SUPERPODS, Blocks
 from berth.core.topologies.blocks.request import BLOCK_BYTES_A_POD, of_part
 from berth.core.topologies.levels.model import (
     AFFINITY_CONFIG,
@@ -25,6 +25,7 @@ class Levels(Topology):
     name = LEVELS
     keys = (AFFINITY_CONFIG,)
     record_bytes_a_pod = BLOCK_BYTES_A_POD
+    adopted_as = SUPERPODS
 
     def demand(
         self,

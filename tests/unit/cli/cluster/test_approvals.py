@@ -8,7 +8,8 @@ from berth.cli.cluster.approvals import (
     see_wish,
     withdrawn_rows,
 )
-from berth.cli.cluster.fault_list import NO_FAULTS, faults_now, listing_of, show
+from berth.cli.cluster.cell_lists import NO_FAULTS
+from berth.cli.cluster.fault_list import faults_now, listing_of, show
 from berth.cli.cluster.held_restarts import ApprovalRow, approvals_of, held_of
 from berth.cli.output import FAILED, CommandError
 from berth.schemas.envelope import encode

@@ -12,9 +12,11 @@ from berth.cli.cluster.drain import (
     since_of,
     still_drained,
 )
-from berth.cli.cluster.drain_list import DrainedJobRow, DrainRow, drains_of, known_names, row_of, show_drains
+from berth.cli.cluster.drain_list import drains_of, known_names, row_of
+from berth.cli.cluster.drain_rows import DrainedJobRow, DrainRow, line_of, show_drains
 from berth.cli.cluster.fault_list import FaultsRow, show
-from berth.cli.cluster.nodes import rows_of, show_map
+from berth.cli.cluster.folded_nodes import rows_of
+from berth.cli.cluster.node_map import show_map
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.core.state.cell import State
 from berth.schemas.envelope import encode
@@ -132,7 +134,7 @@ async def test_a_drain_is_listed_with_its_nodes_and_the_jobs_there(capsys: pytes
     assert planned[0].endswith(" on; until then only jobs start there that are expected to end in time")
     assert planned[1] == "no job is there"
     capsys.readouterr()
-    show_drains([first, second], now_ms)
+    show_drains(map(line_of, [first, second]), now_ms)
     out = capsys.readouterr().out
     assert "leaf switch  leaf0" in out
     assert "default/llm (ranks 0, 1)" in out
@@ -211,7 +213,7 @@ async def test_a_pod_that_a_budget_holds_back_is_listed(capsys: pytest.CaptureFi
     (row,) = drains_of(cell.dispatcher.state)
     assert [(one.rank, one.reason) for one in row.jobs[0].held] == [(1, "a disruption budget [keep]")]
     capsys.readouterr()
-    show_drains([row], cell.clock.now_ms())
+    show_drains([line_of(row)], cell.clock.now_ms())
     assert "default/llm (rank 1), rank 1 is held back: a disruption budget [keep]" in capsys.readouterr().out
     await cell.close()
 

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from berth.cli.cluster.fault_list import NO_FAULTS, FaultsRow, faults_now, row_of, show
+from berth.cli.cluster.cell_lists import NO_FAULTS
+from berth.cli.cluster.fault_list import FaultsRow, faults_now, row_of, show
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import NodeHealth, PodMarks, PodPhase, PodsSeen

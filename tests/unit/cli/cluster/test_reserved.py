@@ -1,11 +1,11 @@
 """Chips that are reserved for jobs that recover, as the commands show them."""
 
-from berth.cli.cluster.nodes import drawing, reserved_lines, rows_of
+from berth.cli.cluster.folded_nodes import rows_of
+from berth.cli.cluster.node_map import drawing, reserved_lines
 from berth.cli.output import moment
-from berth.core.explain.evidence import Holder
+from berth.core.explain.evidence import Holder, Reserved
 from berth.core.explain.explainer import explain_now
 from berth.core.explain.job_status import status_of
-from berth.core.explain.reserved_places import Reserved
 from berth.schemas.ledger import Verdict
 from tests.support.cells import a_job, a_node
 from tests.support.fault_cells import GRACE, FaultCell

@@ -29,33 +29,54 @@ def _jobs() -> list[JobStatus]:
     return [*waits, runs]
 
 
+HEADERS = ["JOB", "PHASE", "PODS", "CHIPS", "AGE", "POS", "WHERE, OR WHY NOT"]
 WIDE: dict[str, list[object]] = {
     "JOB": ["team/job-5", "team/job-12345", "team/runs"],
     "PHASE": ["waiting", "waiting", "running"],
-    "POSITION": [1, 2, "-"],
+    "PODS": [5, "12,345", 2],
+    "CHIPS": [80, "197,520", 18],
+    "AGE": ["5m", "9d", "2h"],
+    "POS": [1, 2, "-"],
     "PRIORITY": [-5, -12345, 0],
-    "PODS": [5, 12345, 2],
-    "CHIPS": [80, 197520, 18],
-    "AGE": ["5 min", "9 d", "2 h"],
     "IN PHASE": ["5 s", "3 h", "30 s"],
     "ATTEMPT": ["-", "-", 17],
     "QUEUE": ["-", "-", "research"],
     "UID": ["uid-5", "uid-12345", "uid-1"],
     "WHERE, OR WHY NOT": [f"{WHY} 5", f"{WHY} 12345", "node-00007:0-15, node-01234:3,5"],
 }
-ONLY_WIDE = ("IN PHASE", "ATTEMPT", "QUEUE", "UID")
-USUAL = {header: cells for header, cells in WIDE.items() if header not in ONLY_WIDE}
-USUAL["WHERE, OR WHY NOT"] = [f"{WHY} 5", f"{WHY} 12345", "node-00007, node-01234"]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("is_wide", [False, True])
-def test_every_word_of_every_column_is_read_back(width: int, monkeypatch: pytest.MonkeyPatch, *, is_wide: bool) -> None:
-    table = WIDE if is_wide else USUAL
+def test_every_word_of_every_column_of_the_wide_form_is_read_back(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = _jobs()
     terminal = open_terminal(monkeypatch, width)
-    print_table(job_table(shown, positions(shown), NOW_MS, is_wide=is_wide))
+    print_table(job_table(shown, positions(shown), NOW_MS, is_wide=True))
     lines = terminal.lines
     assert max(map(len, lines)) <= width
-    found = columns_in(lines, list(table))
-    assert found == {header: words_of(cells) for header, cells in table.items()}
+    found = columns_in(lines, list(WIDE))
+    assert found == {header: words_of(cells) for header, cells in WIDE.items()}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_job_is_a_line_with_all_numbers_and_the_begin_of_its_reason(
+    width: int, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = _jobs()
+    terminal = open_terminal(monkeypatch, width)
+    monkeypatch.setattr(terminal, "encoding", encoding, raising=False)
+    print_table(job_table(shown, positions(shown), NOW_MS))
+    head, *lines = terminal.lines
+    assert len(lines) == len(shown)
+    assert max(map(len, lines)) <= width
+    mark = "…" if encoding == "utf-8" else "~"
+    wholes = zip(*(WIDE[header] for header in HEADERS[:-1]), strict=True)
+    for line, (name, *others), where in zip(
+        lines, wholes, [f"{WHY} 5", f"{WHY} 12345", "node-00007, node-01234"], strict=True
+    ):
+        first, *cells, last = line.split(maxsplit=len(HEADERS) - 1)
+        assert cells == [str(other) for other in others]
+        assert str(name).endswith(first.removeprefix(mark)), "its end tells it from others"
+        assert where == last or (last.endswith(mark) and where.startswith(f"{last.removesuffix(mark)}")), last
+        assert len(last) >= 10
+    assert head.split()[:6] == HEADERS[:6]

@@ -99,7 +99,7 @@ def test_without_waiting_the_code_says_whether_the_job_has_ended_badly_already(
 def test_a_rejected_request_is_an_error_that_names_its_field(words: tuple[str, ...], submit: Berth) -> None:
     code, out, err = submit(*words)
     assert (code, out) == (1, "")
-    assert err == "error: ml/sent: tasks[0].chips: is 3, expected 1, 2, 4 or 8\n"
+    assert err == "error: ml/sent: spec.chips: is 3, expected 1, 2, 4 or 8\n"
 
 
 @pytest.mark.parametrize(

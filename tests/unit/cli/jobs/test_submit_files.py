@@ -60,17 +60,63 @@ def test_a_job_that_mixes_pods_with_and_without_chips_is_valid_without_a_cell(tm
 def test_a_job_is_refused_before_a_cell_is_known_by_the_rules_of_this_release(tmp_path: Path) -> None:
     text = OWN.replace("chips: 8", "chips: 3").replace("module-910b-8", "module")
     (fault,) = reading_of(tmp_path, text).faults
-    assert (fault.code, fault.field) == ("invalid-request", "tasks[1].chips")
+    assert (fault.code, fault.field) == ("invalid-request", "spec.tasks[1].chips")
 
 
 def test_a_job_above_a_bound_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     annotations = "".join(f"    key-{number}: x\n" for number in range(300))
     text = OWN.replace("metadata: {name: mixed}", f"metadata:\n  name: mixed\n  annotations:\n{annotations}")
     (fault,) = reading_of(tmp_path, text).faults
-    assert (fault.code, fault.field, fault.value) == ("too-large", "annotations", "300 annotations")
+    assert (fault.code, fault.field, fault.value) == ("too-large", "metadata.annotations", "300 annotations")
     tasks = "".join(f"    - {{name: t{number}, cpu: 1}}\n" for number in range(5_000))
     (fault,) = reading_of(tmp_path, OWN.partition("    - ")[0] + tasks).faults
     assert (fault.field, fault.value, fault.expected) == ("spec.tasks", "a list of 5000", "at most 4096 tasks of a job")
+
+
+def test_all_errors_of_a_document_are_told_with_the_fields_of_the_file(tmp_path: Path) -> None:
+    unread = "apiVersion: berth/v1\nkind: Job\nmetadata: {name: y, nme: z}\nspec: {product: module910bx8, replica: 2, chips: 8, priority: high, cpus: 3}\n"
+    assert [fault.field for fault in reading_of(tmp_path, unread).faults] == [
+        "metadata.nme", "spec.replica", "spec.cpus", "spec.priority",
+    ]  # fmt: skip
+    refused = "apiVersion: berth/v1\nkind: Job\nmetadata: {name: x, labels: {tor-affinity: abc}}\nspec: {product: module910bx8, replicas: 2, chips: 9}\n"
+    assert [fault.field for fault in reading_of(tmp_path, refused).faults] == [
+        "metadata.labels.tor-affinity", "spec.chips",
+    ]  # fmt: skip
+
+
+def test_what_may_be_missing_because_of_an_error_before_is_not_told(tmp_path: Path) -> None:
+    text = "apiVersion: berth/v1\nkind: Job\nmetadata: {name: y}\nspec: {product: modul, chips: 8}\n"
+    assert [fault.field for fault in reading_of(tmp_path, text).faults] == ["spec.product"]
+
+
+VOLCANO = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: v}
+spec:
+  minAvailable: 9
+  tasks:
+  - {name: none, replicas: 0, template: {spec: {containers: [{name: c, image: i}]}}}
+  - name: a
+    replicas: 2
+    template:
+      metadata: {labels: {tor-affinity: qqq}}
+      spec:
+        nodeSelector: {accelerator-type: module-910b-8}
+        containers:
+        - {name: side, image: i}
+        - {name: c, image: i, resources: {limits: {huawei.com/Ascend910: 9}, requests: {huawei.com/Ascend910: 9}}}
+"""
+
+
+def test_fields_of_a_volcano_job_are_those_of_its_tasks(tmp_path: Path) -> None:
+    faults = reading_of(tmp_path, VOLCANO).faults
+    assert [fault.field for fault in faults] == [
+        "spec.minAvailable", "spec.tasks[1].template.metadata.labels.tor-affinity",
+    ]  # fmt: skip
+    faults = reading_of(tmp_path, VOLCANO.replace("minAvailable: 9", "minAvailable: 2").replace("qqq", "'null'")).faults
+    place = "spec.tasks[1].template.spec.containers[1].resources.limits['huawei.com/Ascend910']"
+    assert [fault.field for fault in faults] == [place]
 
 
 def test_virtual_npus_are_refused_as_such(tmp_path: Path) -> None:

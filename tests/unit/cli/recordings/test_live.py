@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from berth.cli.output import CommandError
-from berth.cli.recordings.record import Live
+from berth.cli.recordings.log import Live
 from berth.formats.shown import Shown, shown
 from berth.schemas.chain import encode_record, stored_digest
 from berth.schemas.envelope import encode, open_envelope

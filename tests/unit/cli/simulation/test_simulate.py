@@ -1,6 +1,7 @@
 """``berth simulate``: tables, JSON, folders, recordings, and what is said of wrong input."""
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -80,6 +81,19 @@ def test_without_a_cluster_one_that_fits_is_taken_and_said(trace: Path, capsys: 
     out = capsys.readouterr().out
     assert "fits the trace; --cluster names another" in out
     assert "rejected:" not in out
+
+
+def test_a_packed_line_without_an_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = tmp_path / "trace.csv.gz"
+    packed.write_bytes(gzip.compress(b"at_s,run_s,chips\n" + bytes(1 << 24)))
+    tracemalloc.start()
+    try:
+        assert simulate("--trace", packed) == WRONG_USE
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "line 2: is 1048576 characters or more, expected a row of CSV" in capsys.readouterr().err
+    assert peak < 1 << 23
 
 
 def test_a_folder_gets_the_page_the_pictures_and_the_figures(trace: Path, tmp_path: Path) -> None:

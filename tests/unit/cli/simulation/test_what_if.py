@@ -7,7 +7,14 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.output import OK, WRONG_USE
-from berth.core.simulation.cluster_changes import last_names, nodes_of, with_nodes, without_nodes
+from berth.core.simulation.cluster_changes import (
+    UnknownNodeError,
+    last_names,
+    model_of,
+    nodes_of,
+    with_nodes,
+    without_nodes,
+)
 from berth.core.simulation.recorded_timeline import timeline_of_recording
 from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
 from berth.core.simulation.simulator import Simulation, SimulationPlan
@@ -160,6 +167,15 @@ def test_added_nodes_are_like_the_others_below_leaves_and_in_superpods_of_their_
     assert timeline.leaves.count("added-leaf-00") == 2
 
 
+def test_the_node_that_is_copied_is_named_or_of_a_product_that_is() -> None:
+    nodes = [NodeDescription(name, product, "r", allocatable=free) for name, product, free in (
+        ("a0", "a", 7), ("a1", "a", 8), ("a2", "a", 8), ("b0", "b", 4),
+    )]  # fmt: skip
+    assert [model_of(nodes, like).name for like in ("", "a", "b", "a0")] == ["a1", "a1", "b0", "a0"]
+    with pytest.raises(UnknownNodeError):
+        model_of(nodes, "c")
+
+
 def what_if(*words: str | Path) -> int:
     return call(["what-if", *map(str, words)])
 
@@ -175,6 +191,7 @@ def test_the_record_the_control_and_the_change_stand_side_by_side(
     recorded_, control, changed = found["figures"]
     assert recorded_["wait"] == control["wait"]
     assert changed["wait"]["mean_ms"] < control["wait"]["mean_ms"]
+    assert found["notes"][0] == "added: 2 nodes of module910bx8 like node-00, 16 chips"
     assert found["notes"][-1].endswith("half of them within 0 s of the recorded moment, 95 % within 0 s")
 
 
@@ -198,6 +215,11 @@ def test_the_table_is_for_people_and_the_folder_for_keeping(
         (["--set", "reserve_chps=3"], "'reserve_chps' is not a setting, expected 'reserve_chips'?"),
         (["--set", "queue_policy=best"], "queue_policy is 'best': expected one of fifo, skip, easy, conservative"),
         (["--nodes", "-2"], "--nodes is -2, expected a number from 1 to 1: the recording has 2 nodes"),
+        (
+            ["--nodes", "+2:modul910bx8"],
+            "--nodes: no node and no product is named modul910bx8, expected such as module910bx8",
+        ),
+        (["--nodes", "-1:node-00"], "--nodes is -1:node-00, expected -1, or names of nodes to remove"),
         (["--nodes", "+0"], "--nodes is +0, expected a number from 1 to 100000"),
         (["--nodes", "+9999999"], "--nodes is +9999999, expected a number from 1 to 100000"),
         (

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, OwnUse, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share import OwnUse, ShareColumns, evaluate_share, pick_share
 from berth.core.chips.soft_share_table import memory_of
+from berth.core.cluster.shared_use import CHIP_IDS, POLICY_NUMBERS
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
 from berth.schemas.refusal import NodeReason

@@ -1,6 +1,7 @@
 """Chips that more than one live pod names, by node, with the pods."""
 
-from berth.core.explain.chips_twice import NamedTwice, named_twice
+from berth.core.explain.chips_twice import named_twice
+from berth.core.explain.evidence import NamedTwice
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from tests.support.cells import a_node

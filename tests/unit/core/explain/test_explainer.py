@@ -11,7 +11,7 @@ from berth.core.explain.request import QueuePlace, RequestSummary, TaskSummary, 
 from berth.core.requests.job_validation import validate
 from berth.runtime.history import state_at, state_now, verdict_on
 from berth.schemas.envelope import body_of, open_envelope
-from berth.schemas.facts import PodPhase
+from berth.schemas.facts import NodeHealth, PodPhase
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.nodes import NodeCondition
@@ -48,6 +48,7 @@ async def test_a_placed_gang_shows_each_rank_and_its_runner_up(cell: Cell) -> No
     await cell.turns(2)
     found = await told(cell, "job")
     assert found.outcome == "placed"
+    assert all_sentences(found, is_over=True)[0].startswith("Rank 0 (worker) was on a, ")
     assert found.is_confirmed
     assert [(choice.rank, choice.node, choice.chips) for choice in found.choices] == [
         (0, "a", list(range(8))),
@@ -60,7 +61,7 @@ async def test_a_placed_gang_shows_each_rank_and_its_runner_up(cell: Cell) -> No
         "Product form module910bx8 (A2, 8 chips in one full mesh), because node selector accelerator-type is module-910b-8."
     )
     assert "Runner-up b: score 792" in words[1]
-    assert words[1].endswith("equal score, and its name comes later; rank 1 takes it.")
+    assert words[1].endswith("equal; the first by name won; rank 1 takes it.")
 
 
 async def test_what_was_asked_is_told_with_the_jobs_that_waited_before_it(cell: Cell) -> None:
@@ -116,8 +117,22 @@ async def test_the_best_nodes_are_told_with_the_part_of_the_score_that_lost(cell
     (choice,) = (await told(cell, "next")).choices
     (other,) = choice.candidates
     assert (other.node, other.score, other.part) == ("d", 693, "unhealthy")
-    assert other.parts == {"affinity": 0, "health": 0, "unhealthy": -100, "free": -7}
+    assert other.parts == {
+        "base": 800, "affinity": 0, "health": 0, "unhealthy": -100, "free": -7, "preferred": 0, "sub-health": 0,
+    }  # fmt: skip
     assert other.words(choice.score) == "its score is lower by 104: more unhealthy chips"
+
+
+async def test_a_node_is_not_said_to_be_worse_in_what_is_equal(cell: Cell) -> None:
+    await cell.nodes([a_node(name) for name in "ab"])
+    await cell.health("bucket-all", [NodeCondition("a", level=NodeHealth.SUB_HEALTHY)])
+    await cell.submit(a_job("job", chips=2, labels={"subHealthyStrategy": "ignore"}))
+    await cell.turns(2)
+    (choice,) = (await told(cell, "job")).choices
+    (other,) = choice.candidates
+    assert sum(other.parts.values()) == other.score
+    assert (other.node, other.part) == ("a", "sub-health")
+    assert other.words(choice.score) == "its score is lower by 1: it is sub-healthy"
 
 
 async def test_nodes_that_others_of_the_round_took_are_named_with_who_did(cell: Cell) -> None:

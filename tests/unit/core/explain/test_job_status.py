@@ -5,12 +5,13 @@ import pytest
 
 from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import State
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection
 from berth.schemas.ledger import Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
-from berth.schemas.placement import Placement, Run, SwitchPart, placement_of
+from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 from tests.support.cells import a_job
@@ -106,7 +107,7 @@ def test_a_warning_of_the_verdict_is_in_the_status_in_every_phase() -> None:
     told = ExplainResult(warnings=[words])
     assert told.status.warning == words
     part = SwitchPart("normal-schema", 2, policy="2.0", rule="best-fit", warning="it is so")
-    told.place(placement=msgspec.structs.replace(PLACEMENT, switch=part))
+    told.place(placement=msgspec.structs.replace(PLACEMENT, groups=[part.groups]))
     assert told.status.warning == f"it is so; {words}"
     told.release("succeeded")
     assert told.status.warning == words
@@ -121,7 +122,7 @@ def test_a_placed_job_outside_what_switch_affinity_supports_is_warned_of_while_i
     told = ExplainResult()
     words = "switch affinity 2.0 is meant for PyTorch, not for MindSpore"
     part = SwitchPart("normal-schema", 2, policy="2.0", rule="best-fit", warning=words)
-    told.place(placement=msgspec.structs.replace(PLACEMENT, switch=part))
+    told.place(placement=msgspec.structs.replace(PLACEMENT, groups=[part.groups]))
     assert told.brief == ("placed", "")
     assert told.status.warning == words
     told.pods(PodPhase.RUNNING)

@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from berth.core.explain.current_reasons import reason_of
+from berth.core.explain.obstacles import Namer
 from berth.core.explain.text import cause_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import CoreCell
 
@@ -110,6 +112,12 @@ def test_taints_are_named_and_a_tolerated_one_is_not() -> None:
     assert said(nodes, job) == f"0 of 2 nodes fit: {words}"
 
 
+def test_of_a_job_that_is_too_large_for_free_nodes_it_is_not_said_that_no_node_has_its_chips() -> None:
+    nodes = [a_node("n0"), a_node("x0", product="module910a3x16"), a_node("y0", product="310p")]
+    words = said(nodes, wants(replicas=2))
+    assert words.startswith("larger than the cluster: tasks[0].replicas is 2; the job asks for 16 chips"), words
+
+
 def test_a_job_that_is_too_large_for_the_nodes_that_it_selects_names_the_label() -> None:
     nodes = [with_labels("n0", zone="a"), with_labels("n1", zone="b"), with_labels("n2", zone="b")]
     assert said(nodes, wants({"zone": "a"}, replicas=2)) == (
@@ -129,6 +137,21 @@ def test_unhealthy_chips_are_named_where_they_are_why() -> None:
     assert said(nodes, wants(), *broken) == (
         "0 of 2 nodes fit: 1 is faulty or takes no new work, 1 has fewer than 8 free chips beside unhealthy ones"
     )
+
+
+def test_chips_that_break_and_heal_later_are_followed() -> None:
+    cell = CoreCell([a_node("n0"), a_node("n1")], needs_health=False)
+    job = wants(replicas=2)
+    cell.ask(job)
+    gang = cell.scheduler.gang(cell.state.jobs[job.namespace, job.name], job, 1)
+    namer, found = Namer(cell.scheduler.scorer), list[str]()
+    for broken in ([], ["n1"], ["n0", "n1"], ["n0"], []):
+        cell.conditions = {name: NodeCondition(name, unhealthy=1) for name in broken}
+        cell.publish()
+        nodes = Refusal(code="no-room", nodes_total=2, counts=[ReasonCount(NodeReason.SHORTAGE, 2)])
+        found.append(namer.sentence(nodes, gang))
+    words = "1 has fewer than 8 free chips beside unhealthy ones"
+    assert [words in said for said in found] == [False, True, False, True, False], found
 
 
 def test_a_network_fault_does_not_keep_a_single_pod_away_and_is_not_named_for_it() -> None:

@@ -11,6 +11,7 @@ from berth.core.explain.explainer import explain, explain_now
 from berth.core.explain.model import Explanation, sentences
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.superpod_text import lack_words
+from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.requests.gangs import gang_of
@@ -22,6 +23,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.refusal import BlockLack
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.placed_parts import the_block
 from tests.unit.core.explain.test_explainer import told
 from tests.unit.services.dispatcher.test_superpods import A3, a_cell, in_blocks, nodes_of
 
@@ -254,8 +256,8 @@ async def test_a_job_of_more_levels_than_any_tree_has_is_told_both_numbers() -> 
     job = state.jobs["default", "job"]
     assert job.request is not None
     gang = gang_of(job, job.request, attempt=1, settings=state.fold.settings)
-    turn = BlockRound(Scorer(state.table, state.shares, state.fold.settings), state.blocks)
-    lack = turn.plan(gang, np.ones(len(state.table), np.bool_), {})
+    turn = BlockRound(RoundNodes(Scorer(state.table, state.shares, state.fold.settings)), state.blocks)
+    lack = turn.plan(gang, np.ones(len(state.table), np.bool_))
     assert isinstance(lack, BlockLack)
     assert lack_words(lack) == "needs a tree of 3 levels; the highest one has 2"
     await cell.close()
@@ -349,12 +351,11 @@ async def test_another_placement_than_that_of_the_plan_is_not_confirmed() -> Non
     placed = kept.verdict.placement
     assert placed is not None
     assert placed.names() == ["p0-n00", "p0-n01"]
-    assert placed.block is not None
     state = await state_at(cell.user, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)
     assert state is not None
     for turned in (
         msgspec.structs.replace(placed, node_index=pack([1, 0], 4)),
-        msgspec.structs.replace(placed, block=msgspec.structs.replace(placed.block, phases=["reserve"])),
+        msgspec.structs.replace(placed, groups=[msgspec.structs.replace(the_block(placed), phases=["reserve"]).groups]),
     ):
         verdicts = [msgspec.structs.replace(kept.verdict, placement=turned)]
         record = msgspec.structs.replace(kept.record, verdicts=verdicts)

@@ -18,9 +18,9 @@ from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import Recovery
 
-SETTINGS = Settings()
+SETTINGS = Settings(plan_before_delete=False)
 PARITY = Settings(reference_parity=True)
-PLANNED = Settings(plan_before_delete=True)
+PLANNED = Settings()
 PLAIN = GangShape(8)
 A3 = GangShape(8, superpods=(0, 0, 0, 0, 1, 1, 1, 1))
 RA_1 = GangShape(8, rank_block=1, superpods=(0, 0, 0, 0, 1, 1, 1, 1), is_rack=True)

@@ -4,6 +4,7 @@ from berth.core.cluster.node_packing import pack_nodes
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from tests.support.cells import a_node
+from tests.support.placed_parts import the_block
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 
 A3 = "superpod910a3x16"
@@ -33,8 +34,7 @@ def test_pods_on_a_node_that_is_gone_are_in_no_superpod() -> None:
     record = seat.round()
     assert record is not None
     (adoption,) = record.adoptions
-    assert adoption.placement.block is not None
-    assert adoption.placement.block.superpods == []
+    assert the_block(adoption.placement).superpods == []
     assert other.round() == record
 
 

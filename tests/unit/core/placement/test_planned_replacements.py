@@ -20,6 +20,7 @@ from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import Placement, Run, placement_of
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell, nodes_in_superpods
+from tests.support.placed_parts import the_block, the_switch
 from tests.support.replacements import holding_of, leaving_of, replaced, round_of
 
 LARGE = {"tor-affinity": "large-model-schema"}
@@ -89,14 +90,12 @@ def levels(level1: int, level2: int, pods: int) -> dict[str, object]:
 
 
 def superpods_of(placement: Placement) -> list[str]:
-    assert placement.block is not None
-    part = placement.block
+    part = the_block(placement)
     return [part.superpods[index - 1] for index in unpack(part.superpod_index, 2)]
 
 
 def blocks_of(placement: Placement) -> list[int]:
-    assert placement.block is not None
-    part = placement.block
+    part = the_block(placement)
     return [part.blocks[index - 1] for index in unpack(part.block_index, 2)]
 
 
@@ -106,8 +105,11 @@ def test_a_faulty_pod_of_a_gang_below_one_leaf_stays_below_it() -> None:
     assert names_of(cell) == ["b0", "b1"]
     found = placed(replaced(cell, leaving_of(cell, "j", [0])))
     assert found.names() == ["b2"]
-    assert found.switch is not None
-    assert (found.switch.leaves, unpack(found.switch.leaf_index, 2), found.switch.states) == (["b"], [1], b"\0")
+    assert (the_switch(found).leaves, unpack(the_switch(found).leaf_index, 2), the_switch(found).states) == (
+        ["b"],
+        [1],
+        b"\0",
+    )
     break_nodes(cell, "b0", "b2", "b3")
     none = refused(replaced(cell, leaving_of(cell, "j", [0])))
     assert (none.refusal.code, none.refusal.pods_need) == ("no-leaves", 1)
@@ -135,13 +137,11 @@ def test_a_pod_without_a_fault_returns_to_its_leaf_and_keeps_its_state() -> None
     cell = below_leaves(nslb_version="2.0")
     cell.place(a_job("j", chips=8, replicas=6, labels=LARGE))
     before = holding_of(cell.state, "j").placement
-    assert before.switch is not None
-    assert any(before.switch.states)
+    assert any(the_switch(before).states)
     leaving = leaving_of(cell, "j", [0, 5], faulty=[0])
     found = placed(replaced(cell, leaving))
     assert found.names()[1] == before.names()[5]
-    assert found.switch is not None
-    assert found.switch.states[1] == before.switch.states[5]
+    assert the_switch(found).states[1] == the_switch(before).states[5]
     assert found.names()[0] not in before.names()
 
 
@@ -163,13 +163,11 @@ def test_states_that_only_leaving_pods_report_do_not_count() -> None:
     cell.place(a_job("j", chips=8, replicas=6, labels=LARGE))
     before = holding_of(cell.state, "j").placement
     assert before.names() == ["a0", "a1", "a2", "b0", "b1", "b2"]
-    assert before.switch is not None
-    assert [state & STATE for state in before.switch.states] == [EXCLUSIVE] * 6
+    assert [state & STATE for state in the_switch(before).states] == [EXCLUSIVE] * 6
     # Leaf b is exclusive because of pods that leave, so it is open to them.
     found = placed(replaced(cell, leaving_of(cell, "j", [3, 4, 5])))
     assert found.names() == ["b0", "b1", "b2"]
-    assert found.switch is not None
-    assert [state & STATE for state in found.switch.states] == [EXCLUSIVE] * 3
+    assert [state & STATE for state in the_switch(found).states] == [EXCLUSIVE] * 3
 
 
 def test_new_places_count_for_gangs_that_come_behind_them_in_the_round() -> None:
@@ -179,15 +177,14 @@ def test_new_places_count_for_gangs_that_come_behind_them_in_the_round() -> None
     leaving = leaving_of(cell, "j", [0])
     parts = round_of(cell.state, cell.scheduler.scorer, [leaving]).parts()
     found = placed(plan_replacements(parts, leaving))
-    assert found.switch is not None
     assert found.names() == ["c0"]
     parts.begin_gang()
     occupancy = parts.planned.leaves.occupancy()
     job = occupancy.job(("uid-j", 1))
     assert job is not None
     assert job.nodes == [*names_of(cell), "c0"]
-    assert job.states[-1:] == found.switch.states
-    assert occupancy.bits()[2] & STATE == found.switch.states[0] & STATE == SHARED
+    assert job.states[-1:] == the_switch(found).states
+    assert occupancy.bits()[2] & STATE == the_switch(found).states[0] & STATE == SHARED
 
 
 def test_places_that_are_taken_back_do_not_count() -> None:
@@ -219,8 +216,7 @@ def test_a_block_with_pods_that_stay_gets_nodes_of_its_superpod(product: str) ->
     assert names_of(cell) == ["0-0", "0-1", "0-2", "0-3"]
     found = placed(replaced(cell, leaving_of(cell, "j", [2])))
     assert (found.names(), superpods_of(found), blocks_of(found)) == (["0-4"], ["0"], [0])
-    assert found.block is not None
-    assert found.block.phases == ["replaced"]
+    assert the_block(found).phases == ["replaced"]
 
 
 def test_a_block_that_lacks_nodes_in_its_superpod_names_the_ranks_that_would_have_to_leave() -> None:
@@ -332,8 +328,7 @@ def test_a_faulty_pod_of_a_level_stays_in_its_group_or_names_the_part_that_would
     part = leaving_of(cell, "j", [0, 1], faulty=[0], scope="level", steps=1)
     found = placed(replaced(cell, part))
     assert (found.names(), superpods_of(found), blocks_of(found)) == (["0-4", "0-5"], ["r0-1"] * 2, [0, 0])
-    assert found.block is not None
-    assert found.block.phases == ["level"]
+    assert the_block(found).phases == ["level"]
 
 
 def test_a_group_with_a_free_node_keeps_the_other_pods_of_a_level() -> None:
@@ -396,8 +391,7 @@ def test_a_pod_without_chips_of_a_planned_gang_goes_near_it() -> None:
     found = placed(replaced(cell, leaving_of(cell, "j", [0, 1], faulty=[0, 1])))
     assert found.names()[0] in before[1:] or found.names()[0].startswith("0-")
     assert found.names()[0] != before[0]
-    assert found.block is not None
-    assert unpack(found.block.block_index, 2)[0] == 0
+    assert unpack(the_block(found).block_index, 2)[0] == 0
 
 
 KINDS: dict[str, tuple[CoreCell, dict[str, object]]] = {
@@ -416,7 +410,7 @@ def test_a_gang_that_was_found_without_its_blocks_gets_the_places_that_it_would_
     cell, _ = KINDS[kind]
     placement = holding_of(cell.state, "j").placement
     pods = range(placement.pods())
-    bare = msgspec.structs.replace(placement, block=None)
+    bare = msgspec.structs.replace(placement, groups=[])
     for scope, ranks, ended in (("pod", [1], False), ("job", list(pods), False), ("job", list(pods), True)):
         leaving = leaving_of(cell, "j", ranks, faulty=[1], scope=scope, have_ended=ended)
         found = [replaced(cell, leaving._replace(placement=one)) for one in (placement, bare)]
@@ -443,8 +437,7 @@ def test_a_rank_that_was_lost_has_no_place_to_return_to(kind: str, lost: list[in
     names, chips, count = placement.names(), placement.chips_by_rank(), placement.pods()
     live = next(name for rank, name in enumerate(names) if rank not in lost)
     runs = [Run(1, 0) if rank in lost else Run(1, len(chips[rank])) for rank in range(count)]
-    assert placement.block is not None
-    part = placement.block
+    part = the_block(placement)
     index, superpods = (
         pack([0 if rank in lost else one for rank, one in enumerate(unpack(column, 2))], 2)
         for column in (part.block_index, part.superpod_index)
@@ -454,7 +447,7 @@ def test_a_rank_that_was_lost_has_no_place_to_return_to(kind: str, lost: list[in
         [() if rank in lost else one for rank, one in enumerate(chips)],
         runs,
         resource=placement.resource,
-        block=None if is_bare else msgspec.structs.replace(part, block_index=index, superpod_index=superpods),
+        groups=[] if is_bare else [msgspec.structs.replace(part, block_index=index, superpod_index=superpods).groups],
     )
     leaving = leaving_of(cell, "j", range(count), faulty=[], scope="job")
     again = placed(replaced(cell, leaving._replace(placement=found, released=lost)))

@@ -5,10 +5,11 @@ import random
 import pytest
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.view import RowState
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.round_nodes import RoundNodes
-from berth.core.placement.scoring import Reasons, RowState, Scorer, Scores
+from berth.core.placement.scoring import Reasons, Scorer, Scores
 from berth.core.requests.gangs import Gang
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import Task
@@ -54,9 +55,9 @@ def test_rows_at_once_are_scored_as_one_by_one(product: str, seed: int) -> None:
         shape, row = dice.choice(shapes), dice.randrange(60)
         state = nodes.states.get(row) or scorer.row_state(row)
         if not scorer.evaluate_one(shape, row, state)[0]:
-            nodes.take(row, shape)
+            nodes.place(row, shape)
         if step % 17 == 0:
-            nodes.roll_back()
+            nodes.roll_back_gang()
             nodes.begin_gang()
         if step % 29 == 0:
             nodes.begin_gang()

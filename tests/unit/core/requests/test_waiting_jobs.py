@@ -51,7 +51,7 @@ def test_jobs_that_are_few_and_large_are_refused_by_their_bytes() -> None:
     assert jobs.refusal_of(large("b"), most) is None, "in place of the one that waits"
     refusal = jobs.refusal_of(large("c"), most)
     assert refusal is not None
-    assert (refusal.code, refusal.value) == ("too-many", f"one with {2 * size} bytes of waiting jobs")
+    assert (refusal.code, refusal.value) == ("too-many", f"one with {2 * size} bytes of jobs that wait or are kept")
     assert refusal.expected.startswith(f"at most {2 * BYTES.most} with this one")
     assert jobs.refusal_of(large("c", "other"), most) is None
 
@@ -98,3 +98,29 @@ def test_all_jobs_gone_leave_nothing() -> None:
     jobs = waiting(a_job("a", submitted_by="portal"))
     jobs.note(("default", "a"), None, "")
     assert (jobs._jobs, jobs._amounts) == ({}, {})
+
+
+@pytest.mark.parametrize(("state", "phase"), [("rejected", ""), ("cancelled", ""), ("accepted", "succeeded")])
+def test_large_jobs_that_are_over_count_until_their_names_are_free(state: JobState, phase: str) -> None:
+    jobs, size = waiting(), len(msgspec.msgpack.encode(large("0")))
+    most = Settings(waiting_jobs_max=2 * BYTES.most // BYTES_A_JOB)
+    for number in range(5):
+        assert jobs.refusal_of(large("c"), most) is None
+        jobs.note(("default", str(number)), seen(large(str(number)), state), phase)
+    assert jobs.refusal_of(a_job("small"), most) is None
+    refusal = jobs.refusal_of(large("c"), most)
+    assert refusal is not None
+    counted = 5 * ((size - BYTES_A_JOB) // 4)
+    assert (refusal.code, refusal.value) == ("too-many", f"one with {counted} bytes of jobs that wait or are kept")
+    assert jobs.refusal_of(large("c", "other"), most) is None
+    for number in range(5):
+        jobs.note(("default", str(number)), None, "")
+    assert jobs.refusal_of(large("c"), most) is None
+    assert (jobs._jobs, jobs._amounts) == ({}, {})
+
+
+def test_large_jobs_that_run_do_not_count() -> None:
+    jobs = waiting(*(large(str(number)) for number in range(8)))
+    for number in range(8):
+        jobs.note(("default", str(number)), seen(large(str(number))), "placed")
+    assert jobs.refusal_of(large("c"), TWO) is None

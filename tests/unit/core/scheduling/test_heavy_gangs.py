@@ -7,7 +7,7 @@ from berth.core.placement.round_demand import ROUND_WORK_MAX, NeedMoreError, fir
 from berth.core.scheduling.following import opening_for
 from berth.core.scheduling.turn import Opening
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import Round, Verdict
+from berth.schemas.ledger import Epoch, Round, Verdict
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import CoreCell
 
@@ -161,3 +161,20 @@ def test_of_many_shapes_few_candidates_are_asked_for_at_first_and_then_more_of_a
     assert all(more[one] == min(4 * count, 2_000) for one, count in asked.items())
     whole = dict(needs)
     assert more_counts(whole, needs, NeedMoreError(shape, 4_001)) == whole | {shape: 4_001}
+
+
+def test_a_pause_that_is_over_when_a_leader_resumes_is_over_for_all_who_follow() -> None:
+    """As for a reader that begins there."""
+    cell = a_cell()
+    cell.ask(many_tasks("many"))
+    opening = opened(cell)
+    decided(cell, cell.scheduler.leave_out(opening, ["uid-many"]))
+    cell.scheduler.sync()
+    assert not len(cell.scheduler.queue)
+    fold = cell.state.fold
+    epoch = Epoch(
+        2, fold.head, cell.state.facts_seq, cell.now_ms + 1_000, "b", fold.settings, resumes=True, rules=[*fold.rules]
+    )
+    cell.scheduler.begin(cell.folded(epoch).changes, resumes=True)
+    cell.scheduler.sync()
+    assert [gang.name for gang in cell.scheduler.queue.gangs()] == ["many"]

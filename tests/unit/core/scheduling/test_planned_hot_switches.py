@@ -5,6 +5,7 @@ import pytest
 from berth.schemas.recovery import Recovery
 from tests.support.cells import a_job
 from tests.support.fault_cells import FaultCell, Pod
+from tests.support.placed_parts import the_block
 from tests.support.replacements import holding_of
 from tests.unit.core.scheduling.test_planned_recoveries import (
     below_leaves,
@@ -58,8 +59,7 @@ def test_in_a_superpod_the_book_of_the_block_changes_from_the_old_node_to_the_ne
     assert node.partition("-")[0] == before[3].partition("-")[0], "the SuperPoD of its block"
     placement = holding_of(cell.state, "j").placement
     assert blocks_of(placement) == blocks
-    assert placement.block is not None
-    assert placement.block.superpods == sorted({name.partition("-")[0] for name in names_of(cell)})
+    assert the_block(placement).superpods == sorted({name.partition("-")[0] for name in names_of(cell)})
 
 
 def test_without_room_in_its_superpod_it_waits_and_no_other_pod_moves() -> None:

@@ -10,6 +10,7 @@ from berth.schemas.recovery import Recovery
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, nodes_in_superpods
 from tests.support.fault_cells import FaultCell
+from tests.support.placed_parts import the_block
 from tests.support.replacements import holding_of
 
 CONFIG = '{"default": {"level1": {"label": "rack"}, "level2": {"label": "row"}}}'
@@ -54,8 +55,7 @@ def of_levels(level1: int, level2: int, pods: int) -> dict[str, object]:
 
 
 def blocks_of(placement: Placement) -> list[int]:
-    assert placement.block is not None
-    return [placement.block.blocks[index - 1] for index in unpack(placement.block.block_index, 2)]
+    return [the_block(placement).blocks[index - 1] for index in unpack(the_block(placement).block_index, 2)]
 
 
 def names_of(cell: FaultCell) -> list[str]:

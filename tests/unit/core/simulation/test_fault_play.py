@@ -46,7 +46,7 @@ def only(cluster: str, node: str, strategy: Strategy, *, from_s: int = 7_200, **
 
 
 def figures_of(job: PlannedJob, cluster: str, faults: FaultPlan) -> tuple[Timeline, FaultFigures]:
-    plan = a_plan(job, cluster=cluster, settings=Settings(), faults=faults)
+    plan = a_plan(job, cluster=cluster, settings=Settings(plan_before_delete=False), faults=faults)
     timeline = run_of(plan)[1]
     figures = statistics_of(timeline).faults
     assert figures is not None

@@ -11,7 +11,7 @@ from berth.core.simulation.statistics import OUT, statistics_of
 from berth.formats.clusters.cluster_text import read_cluster
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
-from berth.schemas.ledger import RELEASE, Settings
+from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recording import BEGINNING
 from berth.schemas.subjects import Subjects
@@ -84,7 +84,7 @@ def test_a_job_larger_than_the_cluster_is_turned_away_and_the_rest_goes_on() -> 
         assert (jobs_of(timeline)["huge"].refused, jobs_of(timeline)["huge"].left_ms) == ("larger-than-cluster", 1000)
 
 
-@pytest.mark.parametrize("settings", [Settings(), RELEASE, FIFO], ids=["skip", "release", "fifo"])
+@pytest.mark.parametrize("settings", [Settings(), FIFO], ids=["skip", "fifo"])
 def test_jobs_larger_than_the_cluster_run_once_it_has_grown(settings: Settings) -> None:
     """Only the first of two equal jobs is tried when the node comes; it runs, and the other one after it."""
     later = [fact._replace(at_ms=50_000) for fact in cluster_facts("nodes=2,leaf=1")]

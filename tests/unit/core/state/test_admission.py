@@ -188,3 +188,11 @@ def test_of_a_long_reason_of_a_cancellation_the_beginning_is_kept() -> None:
     job = cancel(JobCancel("default", "j", reason="x" * 50_000), LATER, Holder(accepted(), is_over=False))
     assert job is not None
     assert job.reason == "x" * 1_000
+
+
+def test_a_request_that_is_refused_is_not_kept_where_there_is_no_room_for_it() -> None:
+    wrong, full = a_job("j", chips=9), Refusal(code="too-many")
+    kept, dropped = (admit(wrong, LATER, Holder(), SETTINGS, other) for other in (None, full))
+    assert kept.refusal == dropped.refusal
+    assert kept.refusal is not None
+    assert (kept.request, dropped.request) == (wrong, None)

@@ -9,12 +9,13 @@ from berth.core.cluster.node_packing import pack_nodes
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.lifecycle import Due, examine
+from berth.core.topologies.blocks.placed import BlockPart, block_of
+from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.ledger import Correction, Release, Round
 from berth.schemas.nodes import NodeDescription
-from berth.schemas.placement import BlockPart, SwitchPart
 from berth.schemas.status import SnapshotBody
 from tests.support.gang_lifecycle import Life
 
@@ -51,12 +52,12 @@ def foreign(
     )
 
 
-def block_of(life: Life, uid: str) -> BlockPart | None:
-    return life.state.fold.holdings[uid, 0].placement.block
+def blocks_of(life: Life, uid: str) -> BlockPart | None:
+    return block_of(life.state.fold.holdings[uid, 0].placement)
 
 
 def switches_of(life: Life, uid: str) -> SwitchPart | None:
-    return life.state.fold.holdings[uid, 0].placement.switch
+    return switch_of(life.state.fold.holdings[uid, 0].placement)
 
 
 def test_pods_of_another_scheduler_are_adopted_and_released() -> None:
@@ -250,7 +251,7 @@ def test_adopted_pods_keep_their_blocks_in_the_superpods_of_their_nodes_and_thei
     ]
     life.fact(foreign("alien", *pods, service="llama", blocks=[8, 1, 1, 2, 1, 1, 0]), "pod.other.alien")
     life.carry_out()
-    assert block_of(life, "alien") == BlockPart(
+    assert blocks_of(life, "alien") == BlockPart(
         variant="",
         size=0,
         blocks=[0, 7],
@@ -272,11 +273,11 @@ def test_pods_without_word_of_blocks_or_service_have_no_such_part() -> None:
     life.fact(foreign("served", ("c", 0b10, P.RUNNING), service="llama"), "pod.other.served")
     life.fact(foreign("short", ("a", 0b1, P.RUNNING), service="llama", blocks=[1]), "pod.other.short")
     life.carry_out()
-    assert block_of(life, "plain") is None
-    assert block_of(life, "served") == BlockPart(
+    assert blocks_of(life, "plain") is None
+    assert blocks_of(life, "served") == BlockPart(
         "", 0, block_index=pack([0], 2), superpod_index=pack([0], 2), service="llama"
     )
-    assert block_of(life, "short") is None, "its chip is somebody else's"
+    assert blocks_of(life, "short") is None, "its chip is somebody else's"
 
 
 def test_pods_that_say_something_else_of_their_block_or_service_are_adopted_anew_in_one_record() -> None:
@@ -288,7 +289,7 @@ def test_pods_that_say_something_else_of_their_block_or_service_are_adopted_anew
         life.fact(foreign("alien", ("c", 0b1, P.RUNNING), service=service, blocks=blocks), "pod.other.alien")
         found = life.carry_out()
         assert (len(found.releases), len(found.adoptions)) == (1, 1)
-        part = block_of(life, "alien")
+        part = blocks_of(life, "alien")
         assert part is not None
         assert (part.service, part.blocks) == (service, [number - 1 for number in blocks])
         assert not life.due()
@@ -305,7 +306,7 @@ def test_a_node_that_moves_is_no_reason_to_adopt_its_pods_anew() -> None:
     in_superpods(life, c="2")
     life.fact(msgspec.structs.replace(fact, at_ms=7), "pod.other.alien")
     assert not life.due()
-    part = block_of(life, "alien")
+    part = blocks_of(life, "alien")
     assert part is not None
     assert part.superpods == ["1"]
 

@@ -14,11 +14,12 @@ from berth.core.changes import Changes
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.cluster.view import RowState
 from berth.core.errors import InvariantError
 from berth.core.explain.model import all_sentences
 from berth.core.explain.refusal_text import sentence
 from berth.core.placement.offers import candidates_of, merge, offer_of
-from berth.core.placement.scoring import Candidates, Reasons, RowState, Scorer, Scores
+from berth.core.placement.scoring import Candidates, Reasons, Scorer, Scores
 from berth.core.replay.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY

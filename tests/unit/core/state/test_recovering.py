@@ -6,10 +6,13 @@ import pytest
 from berth.core.errors import InvariantError
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Holding
+from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.switches.placed import switch_of
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
 from berth.schemas.ledger import Adoption, Eviction, Recovery, Release
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How
+from tests.support.placed_parts import the_block, the_switch
 from tests.support.recovering_gangs import RESOURCE, Job, Place, RecoveringGangs, places_of
 from tests.support.recovering_job import Recovering
 
@@ -316,11 +319,11 @@ def test_columns_of_affinity_follow_the_ranks(affinity: str) -> None:
     world.round(releases=[Release("uid-j", 1, "fault", ranks=[1])])
     placement = world.state.fold.holdings[job.key].placement
     assert [place[0] for place in places_of(placement)] == ["n0", "n4", "n1"]
-    if placement.switch is not None:
-        assert (placement.switch.leaves, placement.switch.rule) == (["l0", "l2"], "best-fit")
-        assert placement.switch.leaf_index == bytes([1, 0, 2, 0, 1, 0])
+    if switch_of(placement) is not None:
+        assert (the_switch(placement).leaves, the_switch(placement).rule) == (["l0", "l2"], "best-fit")
+        assert the_switch(placement).leaf_index == bytes([1, 0, 2, 0, 1, 0])
     else:
-        part = placement.block
+        part = block_of(placement)
         assert part is not None
         assert (part.blocks, part.superpods, part.phases) == ([0, 1], ["0", "1"], ["rule-0", "rule-4"])
         assert part.block_index == part.superpod_index == bytes([1, 0, 2, 0, 1, 0])
@@ -335,10 +338,10 @@ def test_leaves_and_blocks_without_a_rank_are_left_out() -> None:
         world.round(releases=[Release("uid-j", 1, "fault", ranks=[0, 1])])
         placement = world.state.fold.holdings[job.key].placement
         assert [place[0] for place in places_of(placement)] == ["n4", "n5"]
-        if placement.switch is not None:
-            assert (placement.switch.leaves, placement.switch.leaf_index) == (["l2"], bytes([1, 0, 1, 0]))
-        elif placement.block is not None:
-            assert (placement.block.blocks, placement.block.phases) == ([1], ["rule-4"])
+        if switch_of(placement) is not None:
+            assert (the_switch(placement).leaves, the_switch(placement).leaf_index) == (["l2"], bytes([1, 0, 1, 0]))
+        elif block_of(placement) is not None:
+            assert (the_block(placement).blocks, the_block(placement).phases) == ([1], ["rule-4"])
 
 
 def test_a_leaf_is_used_from_the_record_on_that_reserves_a_place_below_it() -> None:
@@ -366,7 +369,7 @@ def test_a_block_that_is_placed_anew_has_the_rule_of_its_new_place() -> None:
         placement = world.placement_at(job, places, seed)
         world.round(recoveries=[step(number, ranks=ranks, placement=placement)])
         world.round(releases=[Release("uid-j", 1, "fault", ranks=list(ranks))])
-        part = world.state.fold.holdings[job.key].placement.block
+        part = block_of(world.state.fold.holdings[job.key].placement)
         assert part is not None
         return part.phases
 

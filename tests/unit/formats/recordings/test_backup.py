@@ -1,13 +1,19 @@
 """The form of backups: what is written is read, and nothing else is."""
 
+import struct
+import tracemalloc
+import zlib
 from collections.abc import Sequence
 
+import msgspec
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.formats.recordings.backup import FORMAT, MAGIC, BackupFrames, BackupReading, RecordingError, Stored
-from berth.schemas.recording import BackupHead, BackupStream, Entry
+from berth.schemas.envelope import encode
+from berth.schemas.recording import BackupHead, BackupPart, BackupStream, Entry
 
 HEAD = BackupHead("0.5.0", "cell", 1, [BackupStream("A", 1, 9), BackupStream("B", 1, 9), BackupStream("C", 1, 0)])
 ENTRIES = st.builds(Entry, st.integers(1, 1 << 40), st.binary(max_size=200), st.text(max_size=20))
@@ -92,3 +98,62 @@ def test_another_file_is_refused_with_the_reason(data: bytes, reason: str) -> No
 def test_large_contents_are_several_frames() -> None:
     messages = [Stored("A", Entry(number, bytes([number % 251]) * 5_000, "s")) for number in range(1, 60)]
     assert read(written(messages)) == messages
+
+
+def framed(content: bytes) -> bytes:
+    packed = zstandard.compress(content)
+    return struct.pack("<II", len(packed), zlib.crc32(packed)) + packed
+
+
+def message(kind: str, version: int, *fields: bytes) -> bytes:
+    body = msgspec.Raw(bytes([0x90 + len(fields)]) + b"".join(fields))
+    return msgspec.msgpack.encode((kind, version, body))
+
+
+def many(element: bytes) -> bytes:
+    """An array of a million."""
+    return b"\xdd" + struct.pack(">I", 1_000_000) + element * 1_000_000
+
+
+BEGIN = MAGIC + bytes([FORMAT])
+STREAM = msgspec.msgpack.encode(BackupStream("", 1, 0))
+TINY = msgspec.msgpack.encode(Entry(1, b"", "s"))
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [message("backup.part", 1, b"\xa1A", many(TINY))],
+        [message("backup.end", 1, many(b"\x01"), b"\xc4\x00")],
+        [encode(BackupPart("A", [Entry(number, bytes(1 << 20), "s")])) for number in range(1, 20)],
+    ],
+    ids=["entries", "counts", "messages"],
+)
+def test_a_small_file_costs_little_memory(frames: list[bytes]) -> None:
+    data = b"".join([BEGIN, framed(encode(HEAD)), *(framed(content) for content in frames)])
+    assert_cheap(data)
+
+
+def test_a_small_head_costs_little_memory() -> None:
+    fields = [b"\xa0", b"\xa0", b"\x00", many(STREAM)]
+    assert_cheap(BEGIN + framed(message("backup.head", BackupHead.VERSION, *fields)))
+
+
+def assert_cheap(data: bytes) -> None:
+    """Check that a hostile file is refused for at most 64 times its bytes and what a small frame takes."""
+    kept: list[Stored] = []
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordingError, match="it unpacks to"):
+            kept.extend(BackupReading([data]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * len(data) + (64 << 10)
+
+
+@pytest.mark.parametrize("size", [4_000, 5_000, 131_072, 131_073, 300_000])
+def test_messages_that_pack_too_well_are_written_so_that_they_are_read(size: int) -> None:
+    """A tenant chooses the text of its requests: it cannot choose one that makes a backup useless."""
+    messages = [Stored("A", Entry(number, bytes(size), "s")) for number in (1, 2)]
+    assert read(written(messages), 100_000) == messages

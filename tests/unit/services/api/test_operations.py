@@ -1,4 +1,7 @@
-"""Every operation of the service for programs: its replies, and what it says of wrong requests."""
+"""Every operation of the service for programs: its replies, and what it says of wrong requests.
+
+Longer than 400 lines because every operation is asked here, of one service.
+"""
 
 import re
 from collections.abc import Callable
@@ -385,3 +388,49 @@ async def test_a_status_that_does_not_decode_is_no_job() -> None:
         await told.bus.publish(told.bus.subjects.status("team", "odd"), b"junk")
         await told.bus.publish(told.bus.subjects.intake_request("team", "odd"), encode(JobCancel("team", "odd")))
         assert (await told.ask("status", {"namespace": "team", "name": "odd"}))["code"] == "not-found"
+
+
+async def test_a_job_that_is_over_has_the_ranks_that_it_had_last() -> None:
+    async with programs() as told:
+        await told.lived("one")
+        job = (await told.ask("status", {"namespace": "default", "name": "one"}))["job"]
+        assert (job["phase"], [(one["rank"], one["chips"]) for one in job["ranks"]]) == (
+            "succeeded",
+            [(0, list(range(8)))],
+        )
+
+
+async def test_the_last_ranks_are_not_those_of_an_earlier_job_of_the_name() -> None:
+    async with programs(nodes=1) as told:
+        await told.lived("one")
+        other = job_file("one", namespace="default", uid="u-2", product="module910bx8", chips=8, replicas=2)
+        assert (await told.ask("submit", {"job": other}))["ok"]
+        await told.turns(2)
+        await told.ask("cancel", {"namespace": "default", "name": "one"})
+        await told.turns(2)
+        job = (await told.ask("status", {"namespace": "default", "name": "one"}))["job"]
+        assert (job["uid"], job["phase"], job["ranks"]) == ("u-2", "cancelled", [])
+
+
+async def test_a_job_that_was_cancelled_while_it_waited_has_no_ranks() -> None:
+    async with programs(nodes=1) as told:
+        await told.submit(product="module910bx8", chips=8, replicas=2)
+        await told.turns(2)
+        await told.ask("cancel", {"namespace": "team", "name": "train"})
+        await told.turns(2)
+        job = (await told.ask("status", {"namespace": "team", "name": "train"}))["job"]
+        assert (job["phase"], job["ranks"]) == ("cancelled", [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"product": "module910bx8", "chips": 9}, "job-shape"),
+        ({"product": "modul910bx8", "chips": 8}, "invalid-request"),
+        ({"product": "module910bx8", "chip": 8}, "invalid-request"),
+        ({"product": "module910bx8", "chips": 8, "minAvailable": 5}, "invalid-request"),
+    ],
+)
+async def test_the_code_tells_a_typo_from_a_shape_that_can_never_fit(spec: dict[str, Any], code: str) -> None:
+    async with programs() as told:
+        assert (await told.submit(**spec))["code"] == code

@@ -6,14 +6,17 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.formats.ascend.block_annotations import block_annotations, block_of
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
-from berth.schemas.placement import BlockPart, Run, SwitchPart, placement_of
+from berth.schemas.placement import Run, placement_of
 from berth.services.binder.cluster import Gang
 from berth.services.binder.topology_annotations import block_annotations_of
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
+from tests.support.placed_parts import groups_of
 
 PODS: Final = "/api/v1/namespaces/ns/pods"
 NAMES: Final = ("super-pod-id", "super-pod-rank")
@@ -34,7 +37,7 @@ SWITCH: Final = SwitchPart(
 
 def placed(part: BlockPart | None = PART, switch: SwitchPart | None = None) -> Gang:
     gang = a_gang("job", ["n0", "n1", "n1"], [(0,), (0,), (1,)])
-    return replace(gang, placement=msgspec.structs.replace(gang.placement, block=part, switch=switch))
+    return replace(gang, placement=msgspec.structs.replace(gang.placement, groups=groups_of(switch, part)))
 
 
 def test_each_rank_has_its_block_and_the_blocks_superpod() -> None:
@@ -51,7 +54,9 @@ def test_nothing_is_written_for_other_jobs_for_pods_without_chips_or_block_and_w
         block_annotations_of(placed(silent).placement) == block_annotations_of(placed(None).placement) == [{}, {}, {}]
     )
     plain = msgspec.structs.replace(PART, block_index=pack([0, 1, 2], 2), superpod_index=pack([0, 1, 2], 2))
-    mixed = placement_of(["n0", "n1", "n1"], [(), (), (3,)], [Run(2, 0), Run(1, 1)], resource=RESOURCE, block=plain)
+    mixed = placement_of(
+        ["n0", "n1", "n1"], [(), (), (3,)], [Run(2, 0), Run(1, 1)], resource=RESOURCE, groups=[plain.groups]
+    )
     assert block_annotations_of(mixed) == [{}, {}, {"super-pod-id": "3", "super-pod-rank": "7"}]
 
 

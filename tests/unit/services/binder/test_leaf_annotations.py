@@ -6,13 +6,15 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
-from berth.schemas.placement import Run, SwitchPart, placement_of
+from berth.schemas.placement import Run, placement_of
 from berth.services.binder.cluster import Gang
 from berth.services.binder.topology_annotations import leaf_annotations_of
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
+from tests.support.placed_parts import groups_of
 
 PODS: Final = "/api/v1/namespaces/ns/pods"
 NAMES: Final = ("isSharedTor", "isHealthy", "sharedTorIp")
@@ -30,7 +32,7 @@ PART: Final = SwitchPart(
 
 def placed(part: SwitchPart | None = PART) -> Gang:
     gang = a_gang("job", ["n0", "n1", "n1"], [(0,), (0,), (1,)])
-    return replace(gang, placement=msgspec.structs.replace(gang.placement, switch=part))
+    return replace(gang, placement=msgspec.structs.replace(gang.placement, groups=groups_of(part)))
 
 
 def test_each_rank_has_the_state_of_its_leaf_and_the_leafs_name_where_it_is_shared() -> None:
@@ -45,10 +47,10 @@ def test_nothing_is_written_for_other_jobs_for_pods_without_chips_and_where_the_
     silent = msgspec.structs.replace(PART, annotated=False)
     assert leaf_annotations_of(placed(silent).placement) == leaf_annotations_of(placed(None).placement) == [{}, {}, {}]
     plain = msgspec.structs.replace(PART, leaf_index=pack([0, 1], 2), states=bytes([0, 0]))
-    mixed = placement_of(["n0", "n1"], [(), (3,)], [Run(1, 0), Run(1, 1)], resource=RESOURCE, switch=plain)
+    mixed = placement_of(["n0", "n1"], [(), (3,)], [Run(1, 0), Run(1, 1)], resource=RESOURCE, groups=[plain.groups])
     assert leaf_annotations_of(mixed) == [{}, {"isSharedTor": "0", "isHealthy": "0"}]
     assert leaf_annotations_of(
-        msgspec.structs.replace(mixed, switch=msgspec.structs.replace(plain, leaf_index=pack([1, 1], 2)))
+        msgspec.structs.replace(mixed, groups=[msgspec.structs.replace(plain, leaf_index=pack([1, 1], 2)).groups])
     ) == [
         {},
         {"isSharedTor": "0", "isHealthy": "0"},

@@ -4,7 +4,8 @@ Longer than 400 lines because rules and writer share their jobs.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -376,7 +377,7 @@ async def test_the_event_is_of_the_podgroup_for_which_the_request_was_made(uid: 
     world.members(podgroup="pg", podgroup_uid=uid)
     async with world.writing():
         world.say("waiting", "no room")
-        await until(lambda: world.conditions("p1") and len(world.events()) >= 2, deadline_s=5, what="events")
+        await until(lambda: len(world.events()) == 2 + of_group, deadline_s=5, what="events")
     about = {(kind, name) for kind, name, *_ in world.events()}
     assert about == {("Pod", "p0"), ("Pod", "p1")} | ({("PodGroup", "pg")} if of_group else set())
 
@@ -510,6 +511,44 @@ def test_causes_are_written_before_numbers_and_the_one_that_waits_longest_first(
     while (write := book.notices.next(book.now_s)) is not None:
         rest.append((write.job[1], write.notice.sentence))
     assert rest == [("c", "drained")] * 2 + [("b", "drained")] * 2 + [("a", "6 of 8")] * 2
+
+
+def told(book: Notices, now_s: float) -> Iterator[tuple[str, str]]:
+    """Writes about pods, each of which succeeds: what it is, and the pod."""
+    while (write := book.next(now_s)) is not None:
+        if write.is_condition:
+            book.told(write)
+        if write.pod:
+            yield "condition" if write.is_condition else "event", write.pod
+
+
+def test_conditions_of_all_pods_come_before_their_events() -> None:
+    book = Book()
+    book.notices.take_members(msgspec.structs.replace(members_of(a_gang("b", ["n0"], [(0,)]), [(0, "q", "v")])), 0)
+    book.say("waiting", "no room")
+    book.notices.take_status(msgspec.structs.replace(status("waiting", "no room"), name="b", uid="uid-b"), 0)
+    kinds = [kind for kind, _ in told(book.notices, 0)]
+    assert kinds == ["condition"] * 3 + ["event"] * 3
+
+
+def test_events_of_pods_are_written_though_conditions_are_always_due() -> None:
+    book = Book()
+    pods = [(rank, f"p{rank}", f"u{rank}") for rank in range(8)]
+    book.notices.take_members(members_of(GANG, pods), 0)
+    found: list[str] = []
+    for turn in range(20):
+        book.say("waiting", ("no room", "nodes are faulty")[turn % 2])
+        found += [kind for kind, _ in itertools.islice(told(book.notices, 0), 8)]
+    assert found.count("event") >= 10
+
+
+def test_a_pod_that_is_placed_after_its_condition_gets_no_event_that_it_waits() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    writes = told(book.notices, 0)
+    assert [next(writes), next(writes)] == [("condition", "p0"), ("condition", "p1")]
+    book.notices.suppress(("ns", "job"))
+    assert list(writes) == []
 
 
 def test_a_gang_whose_cause_changes_while_it_is_written_does_not_hold_up_others() -> None:

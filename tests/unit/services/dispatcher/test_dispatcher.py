@@ -12,7 +12,7 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import RELEASE, Epoch, Round, Verdict
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.status import DeadLetter, JobStatus
 from berth.schemas.subjects import StreamName
@@ -618,7 +618,7 @@ async def test_a_job_larger_than_all_nodes_that_it_may_use_is_told_how_many_chip
 
 
 def test_settings_without_configuration_are_those_of_the_release() -> None:
-    assert DispatcherConfig().to_settings() == RELEASE
+    assert DispatcherConfig().to_settings() == Settings()
 
 
 async def test_of_many_small_jobs_those_beyond_the_bound_of_their_namespace_are_rejected_and_no_other() -> None:

@@ -6,7 +6,7 @@ from berth.schemas.columns import pack
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.facts import HealthSource, PodPhase
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, GroupSeen, ReplacementsSeen
-from berth.schemas.ledger import RELEASE, Round
+from berth.schemas.ledger import Round, Settings
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recovery import BackupWaiting, Recovery
 from berth.services.dispatcher.config import FaultsConfig
@@ -137,7 +137,7 @@ def test_steps_that_do_not_follow_one_another_are_refused(fields: dict[str, int]
 async def test_settings_of_faults_are_those_of_the_epoch() -> None:
     found = Cell(faults=FaultsConfig(fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
     assert (found.fault_wait_ms, found.restarts_at_once) == (7, 3)
-    assert Cell().config.to_settings() == RELEASE
+    assert Cell().config.to_settings() == Settings()
 
 
 async def test_restarts_that_are_held_back_are_in_the_statuses_and_counted() -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from berth.core.cluster.node_packing import SWITCHES
 from berth.core.replay.replay import replayed
-from berth.schemas.envelope import body_of, open_envelope
-from berth.schemas.facts import PodPhase
+from berth.schemas.envelope import body_of, encode, open_envelope
+from berth.schemas.facts import Leaf, PodPhase, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
 from berth.schemas.recording import BEGINNING
@@ -13,6 +14,7 @@ from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
+from tests.support.placed_parts import the_switch
 from tests.support.replays import entries_of
 
 TASKS = 400
@@ -124,6 +126,25 @@ async def test_a_gang_that_takes_longer_than_a_round_is_placed_in_the_end_and_ot
     await cell.close()
 
 
+async def test_a_gang_with_switch_affinity_that_takes_longer_than_a_round_is_placed_in_the_end() -> None:
+    cell, clock = await a_slow_cell()
+    leaves = [Leaf(f"leaf-{n}", "", [f"node-{m:03}" for m in range(n * 20, n * 20 + 20)]) for n in range(10)]
+    topology = TopologySeen(SWITCHES, leaves, level="double_layer", places=20)
+    await cell.nodes([a_node(name, leaf=leaf.name) for leaf in leaves for name in leaf.nodes])
+    await cell.user.publish(cell.user.subjects.fact_topology(SWITCHES), encode(topology))
+    clock.advance(10.1)
+    await cell.turns(2)
+    tasks = [Task(f"t{n}", 1, 8, cpu_milli=n + 1) for n in range(150)]
+    await cell.submit(a_job("many", tasks=tasks, labels={"tor-affinity": "large-model-schema"}))
+    await cell.turns(2)
+    assert 1 < await tries_of(cell, "many") < 20
+    many = await cell.status("many")
+    assert many is not None
+    assert the_switch(many.placement).pods == 150
+    assert await replay_differs(cell) == 0
+    await cell.close()
+
+
 async def test_no_shard_is_asked_for_the_shapes_of_a_gang_with_many_tasks() -> None:
     cell = await a_cell(shards=2)
     await cell.submit(many_tasks("many"), a_job("other"))
@@ -195,6 +216,28 @@ async def test_a_gang_waits_for_one_that_was_cancelled_no_longer_than_that_may_c
     assert await refusal_of(cell, "second") == "late"
     assert await tries_of(cell, "second") < 20
     assert await replay_differs(cell) == 0
+    await cell.close()
+
+
+async def test_what_was_scored_for_a_gang_that_was_cancelled_beside_another_is_forgotten(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def kept() -> int:
+        return int(capsys.readouterr().out.rpartition("scored=")[2].split()[0])
+
+    cell, clock = await a_slow_cell()
+    clock.step_s = 0.0015
+    await cell.submit(many_tasks("first"), many_tasks("second", first=1_000))
+    await cell.turns(2)
+    while (scored := kept()) <= TASKS:
+        clock.advance(10.1)
+        await cell.turns(2)
+    assert scored < 2 * TASKS
+    await cell.cancel("first")
+    clock.step_s = 0.02
+    clock.advance(10.1)
+    await cell.turns(2)
+    assert 0 < kept() < TASKS
     await cell.close()
 
 

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 import pytest
 from structlog.testing import capture_logs
 
+from berth.core.topologies.blocks.placed import BlockPart
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition, NodeDescription
-from berth.schemas.placement import BlockPart
 from berth.schemas.refusal import NodeReason
 from berth.services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.job_verdicts import placement, refusal, told
+from tests.support.placed_parts import the_block
 
 A3 = "superpod910a3x16"
 
@@ -42,9 +43,7 @@ def in_blocks(name: str, replicas: int, block: int, *, soft: bool = False, **cha
 
 
 async def part(cell: Cell, name: str) -> BlockPart:
-    found = (await placement(cell, name)).block
-    assert found is not None
-    return found
+    return the_block(await placement(cell, name))
 
 
 async def superpods(cell: Cell, name: str) -> list[str]:

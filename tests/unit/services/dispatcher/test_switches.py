@@ -5,14 +5,15 @@ import pytest
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, PodPhase, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.placement import SwitchPart
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.job_verdicts import placement, refusal, told
+from tests.support.placed_parts import the_switch
 
 PLACES = 4
 LARGE = "large-model-schema"
@@ -59,9 +60,7 @@ def by_leaf(name: str, replicas: int, label: str = LARGE, **changes: object) -> 
 
 
 async def part(cell: Cell, name: str) -> SwitchPart:
-    found = (await placement(cell, name)).switch
-    assert found is not None
-    return found
+    return the_switch(await placement(cell, name))
 
 
 async def test_a_small_job_goes_below_one_leaf_in_the_order_of_positions() -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from berth.schemas.constraints import Taint
+from berth.schemas.intake import Task
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
@@ -96,6 +97,16 @@ async def test_labels_are_named_in_the_status_and_not_in_the_record() -> None:
     assert not [data for data in await cell.ledger() if b"host-arch" in data]
     await later(cell)
     assert await said(cell, "typo") == [words]
+    await cell.close()
+
+
+async def test_a_taint_is_named_though_the_gang_is_heavy_and_not_tried_for_a_while() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node(f"n{number:02}", taints=[Taint("team", "blue", "NoSchedule")]) for number in range(50)])
+    await cell.submit(a_job("job", tasks=[Task(f"t{number}", 1, 1, cpu_milli=number + 1) for number in range(400)]))
+    await cell.turns(2)
+    (words,) = await said(cell, "job")
+    assert words.endswith("50 have the taint team=blue:NoSchedule, which the job does not tolerate")
     await cell.close()
 
 

@@ -16,8 +16,8 @@ from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.programs.replies import ErrorReply, RightsReply
 from berth.schemas.programs.shape import Reply
 from berth.schemas.subjects import StreamName
-from berth.services.gateway.bodies import is_short
-from berth.services.gateway.cell_requests import LONG_BYTES, CellRequests
+from berth.services.gateway.bodies import stated_length
+from berth.services.gateway.cell_requests import CellRequests
 from berth.services.gateway.cell_routes import CellRoutes
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
@@ -241,11 +241,11 @@ async def test_a_long_body_is_not_read_while_the_caller_is_told_to_wait() -> Non
 
 @pytest.mark.parametrize(
     ("length", "expected"),
-    [("100", True), ("8192", True), ("8193", False), ("9" * 19, False), ("many", False), ("", False)],
+    [("100", 100), ("9000", 9000), ("9001", 9000), ("9" * 19, 9000), ("many", 9000), ("", 9000)],
 )
-def test_a_body_is_short_if_the_client_says_so(length: str, *, expected: bool) -> None:
+def test_a_body_has_the_length_that_the_client_says(length: str, expected: int) -> None:
     headers = [(b"content-length", length.encode())] if length else []
-    assert is_short(Request({"type": "http", "headers": headers}), LONG_BYTES) == expected
+    assert stated_length(Request({"type": "http", "headers": headers}), 9000) == expected
 
 
 EVENTS = 600

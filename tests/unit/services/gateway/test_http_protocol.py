@@ -1,6 +1,7 @@
 """Connections of the gateway: refused, and ended while the application works on their requests."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -21,9 +22,11 @@ async def serving(
     *,
     timeout_s: float = TIMEOUT_S,
     connections_max: int = 10,
+    write_timeout_s: float = 10,
     scopes: list[Scope] | None = None,
+    note: Callable[[int], None] = lambda _: None,
 ) -> AsyncIterator[int]:
-    """A server whose application answers like this; gives its port."""
+    """A server whose application answers like this, with small buffers of the system; gives its port."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scopes is not None:
@@ -33,9 +36,10 @@ async def serving(
     def pass_over(*_: object) -> None:
         """Nobody looks."""
 
-    bounds = Bounds(connections_max, timeout_s, 10, pass_over, Shares("open connections", 10), pass_over)
+    bounds = Bounds(connections_max, timeout_s, write_timeout_s, note, Shares("open connections", 10), pass_over)
     server: Server = server_of(app, bounds, Tls(None, None))
     own = listen("127.0.0.1", 0)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
     async with asyncio.TaskGroup() as group:
         group.create_task(server.serve([own]), name="server")
         yield own.getsockname()[1]
@@ -220,3 +224,20 @@ async def test_a_request_behind_the_last_one_of_a_connection_is_not_begun() -> N
         writer.close()
     assert found.count(b"HTTP/1.1 ") == 1
     assert [scope["path"] for scope in scopes] == ["/first"]
+
+
+async def test_a_client_that_never_takes_the_end_of_an_answer_does_not_keep_the_connection() -> None:
+    """What is left is less than what makes the server wait for a client."""
+    open_now: list[int] = []
+
+    async def answer(_: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"30000")]})
+        await send({"type": "http.response.body", "body": bytes(30_000)})
+
+    async with serving(answer, write_timeout_s=0.1, note=open_now.append) as port:
+        ours = socket.socket()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        ours.connect(("127.0.0.1", port))
+        ours.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        await until(lambda: open_now == [1, 0], deadline_s=10, what="the connection is cut")
+        ours.close()

@@ -14,7 +14,8 @@ from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import Subjects
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.event_hub import EventHub, job_event_chunk
-from berth.services.gateway.event_streams import KEEPALIVE, Reader, Streams, event_chunk
+from berth.services.gateway.event_routes import _of_job
+from berth.services.gateway.event_streams import KEEPALIVE, RETRY, Reader, Streams, event_chunk
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.stream_limits import OpenStreams, StreamLimits
 from tests.support.clock import ManualClock
@@ -267,3 +268,28 @@ def test_an_event_with_line_breaks_stays_one_event() -> None:
     assert chunk.count(b"\n") == 3
     assert msgspec.json.decode(chunk.partition(b"data: ")[2]) == {"a": 1}
     assert event_chunk(b"1", name="view") == b"event: view\ndata: 1\n\n"
+
+
+async def test_a_stream_of_a_uid_ends_after_its_last_event() -> None:
+    def said(position: int, uid: str, *, final: bool = False) -> bytes:
+        return event_chunk(msgspec.json.encode({"uid": uid, "final": final}), position=position)
+
+    sent = [RETRY, said(1, "old", final=True), said(2, "u"), KEEPALIVE, said(3, "u", final=True), said(4, "u")]
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for one in sent:
+            yield one
+
+    *found, last = [chunk async for chunk in _of_job(chunks(), "u")]
+    assert found == [sent[0], sent[2], sent[3], sent[4]]
+    assert last.startswith(b"event: end\n")
+    assert b'"code":"over"' in last
+
+
+async def test_a_stream_of_a_uid_ends_when_the_stream_does() -> None:
+    ending = event_chunk(b"{}", name="end")
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        yield ending
+
+    assert [chunk async for chunk in _of_job(chunks(), "u")] == [ending]

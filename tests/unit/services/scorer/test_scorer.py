@@ -10,7 +10,7 @@ from berth.runtime.errors import PoisonError
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, TimerSeen
-from berth.schemas.ledger import RELEASE
+from berth.schemas.ledger import Settings
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
 from berth.services.scorer.loop import Shard
 from tests.support.cells import Cell, a_job, a_node
@@ -146,7 +146,7 @@ async def test_settings_of_a_new_epoch_are_those_of_the_next_answer() -> None:
     await cell.turns()
     shard = cell.shards[0]
     assert (await ask(shard, 1, cell.dispatcher.state.fold.head)).ready
-    assert shard.scorer.settings == msgspec.structs.replace(RELEASE, health_first=True)
+    assert shard.scorer.settings == Settings(health_first=True)
     await cell.close()
 
 

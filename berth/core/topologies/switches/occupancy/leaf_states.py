@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.copies import copied
 from berth.core.parity import OWN, Differences
 from berth.core.topologies.switches.occupancy.leaf_bits import (
     CROSS,
@@ -119,12 +120,9 @@ class LeafOccupancy:
         """Whether the progress of pods decides what counts (without the decision busy-from-decision)."""
         return not self.differs.busy_from_decision
 
-    def copy(self) -> "LeafOccupancy":
-        """Independent copy."""
-        other = LeafOccupancy(self.table, self.differs)
-        other._counts = self._counts.copy()
-        other._jobs = dict(self._jobs)
-        return other
+    def fork(self) -> "LeafOccupancy":
+        """A copy that is changed alone."""
+        return copied(self, _counts=self._counts.copy(), _jobs=self._jobs.copy())
 
     def put(self, key: tuple[str, int], job: LeafJob) -> bool:
         """Add or update a job; returns whether some leaf may be open to more jobs than before."""
@@ -139,6 +137,10 @@ class LeafOccupancy:
         """Remove a job; returns whether some leaf may be open to more jobs than before."""
         known = self._jobs.pop(key, None)
         return known is not None and self._exchange(known[1], _NOTHING)
+
+    def set(self, key: tuple[str, int], job: LeafJob | None) -> bool:
+        """As :meth:`put`, or as :meth:`drop` for None."""
+        return self.drop(key) if job is None else self.put(key, job)
 
     def _exchange(self, old: _Parts, new: _Parts) -> bool:
         """Replace the contribution ``old`` of a job by ``new``; returns whether some leaf may be open to more jobs."""
@@ -167,7 +169,7 @@ class LeafOccupancy:
         """All recorded jobs."""
         return {key: job for key, (job, _) in self._jobs.items()}
 
-    def bits(self, *, without: tuple[str, int] | None = None) -> Bits:
+    def bits(self, *, without: tuple[str, int] | None = None, instead: LeafJob | None = None) -> Bits:
         """State byte of each leaf: ``uint8[leaves]``.
 
         ``STATE`` (0 free, 1 shared, 2 exclusive), ``UNHEALTHY``, ``CROSS`` (a job is here and on another leaf),
@@ -176,12 +178,17 @@ class LeafOccupancy:
 
         Args:
             without: Job whose presence is not counted; the states that it reports still count.
+            instead: What this job is taken to be; None for what it is.
         """
         known = self._jobs.get(without) if without is not None else None
         if known is None:
             return self._bits(self._counts)
         counts = self._counts.copy()
         leaves, amounts = _columns(known[1])
+        if instead is not None:
+            counts[:, leaves] -= amounts
+            leaves, amounts = _columns(self._parts(instead))
+            counts[:, leaves] += amounts
         rows = slice(_Count.CROSS, _Count.LARGE_CROSS + 1)
         counts[rows, leaves] -= amounts[rows]
         return self._bits(counts)

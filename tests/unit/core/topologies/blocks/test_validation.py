@@ -74,6 +74,7 @@ RA = "Parameter ra-block is invalid."
         (a3("32", Pods(1, 32)), RESOURCE, "chips", "32", "1, or an even number up to 16"),
         (a3("16", Pods(1, 8)), RESOURCE, "sp-block", "16", "8, the chips of the job's only pod"),
         (a3("32", Pods(3, 16)), RESOURCE, "chips", "48", "a multiple of 32, the chips of a block"),
+        (a3("512", Pods(48, 16)), RESOURCE, "chips", "768", "set annotation sp-block to a divisor of 768, such as 384"),
         (a3("32", Pods(4, 8)), RESOURCE, "chips", "8", "16 in every pod"),
         (a3("32", Pods(4, 16), Pods(1, 0)), RESOURCE, "chips", "0", "16 in every pod"),
         (on_850("0", Pods(1, 8)), SP_850, "sp-block", "0", "1 or more"),

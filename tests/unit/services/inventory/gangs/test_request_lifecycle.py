@@ -326,5 +326,6 @@ def test_a_late_pod_is_requested_anew_when_its_gang_has_shrunk() -> None:
     world.gangs.drop_pod("uid-w-4")
     settle(4)
     assert settle(4) == ["5", "5", "4"]
-    assert {why for _, _, why in world.withdrawn} == {"its size is now 4, not 5"}
+    gone = "its pod is gone, and no other one will be made"
+    assert {why for _, _, why in world.withdrawn} == {"its size is now 4, not 5", gone}
     assert world.standing(world.published[-1].name) == {0: "w-3"}

@@ -148,9 +148,22 @@ def test_a_job_of_one_pod_opens_its_leaf_when_it_was_the_last_that_is_not_common
     assert occupancy.bits()[0] == 0
 
 
+@pytest.mark.parametrize("states", [b"", bytes([1, 2])])
+def test_states_with_another_job_instead_are_those_of_a_copy_that_has_it(states: bytes) -> None:
+    others = LeafJob(LARGE, 4, ["n01", "n21"], states=bytes([2, 1])), LeafJob("", 1, ["n10"])
+    occupancy = an_occupancy(LeafJob(NORMAL, 2, ["n00", "n20"], states=bytes([1, 4])), *others)
+    instead = LeafJob(LARGE, 4, ["n11", "n20"], states=states)
+    copy = occupancy.fork()
+    copy.put(("job0", 1), instead)
+    before = occupancy.bits().tolist()
+    found = occupancy.bits(without=("job0", 1), instead=instead)
+    assert found.tolist() == copy.bits(without=("job0", 1)).tolist()
+    assert occupancy.bits().tolist() == before
+
+
 def test_a_copy_goes_its_own_way() -> None:
     occupancy = an_occupancy(LeafJob(LARGE, 4, ["n00", "n11"]))
-    copy = occupancy.copy()
+    copy = occupancy.fork()
     copy.drop(("job0", 1))
     copy.put(("job1", 1), LeafJob(NORMAL, 2, ["n20", "n00"]))
     assert occupancy.bits().tolist() == [NOT_NORMAL | CROSS | LARGE_CROSS] * 2 + [0]

@@ -1,0 +1,1 @@
+"""``berth queues``: queues, what they mean, and what is wrong with them."""

@@ -1,0 +1,87 @@
+"""``berth queues check``: what is wrong with queues, and who may use which."""
+
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from berth.cli.cell import run
+from berth.cli.output import FAILED, OK, complain, emit, print_result, warn
+from berth.cli.queues.files import read_file
+from berth.core.explain.text import pluralize
+from berth.core.queues.tree import State, Tree
+from berth.core.queues.validity import warnings_of
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """Result of ``berth queues check --json``."""
+
+    queues: int
+    """Queues that are declared."""
+    faults: list[str]
+    """What makes queues not valid, and what of the file cannot be read."""
+    warnings: list[str]
+    namespace: str = ""
+    usable: list[str] = []
+    """Queues that jobs of the namespace may name."""
+    closed: list[str] = []
+    """Those of them that let no job in now."""
+
+
+def check_queues(
+    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    namespace: str = "",
+    /,
+    *,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Check queues of a file: what is wrong with them, and which a namespace may use. Nothing is changed.
+
+    Args:
+        file: Queues of Volcano or of Berth in YAML or JSON, such as from kubectl get queues -o yaml; - for stdin.
+        namespace: Say which queues jobs of this namespace may use.
+        json: Print JSON instead of text.
+    """
+
+    async def work() -> int:
+        found = read_file(file)
+        checked = Checked(
+            queues=len(found.tree.declared),
+            faults=found.faults,
+            warnings=_warnings(found.tree, found.skipped),
+            namespace=namespace,
+            usable=_usable(found.tree, namespace) if namespace else [],
+            closed=_closed(found.tree, namespace) if namespace else [],
+        )
+        if json:
+            emit(checked)
+        else:
+            _show(checked, found.tree)
+        return FAILED if checked.faults else OK
+
+    return run(work)
+
+
+def _warnings(tree: Tree, skipped: list[str]) -> list[str]:
+    found = [f"{what} is no queue; it is skipped" for what in skipped]
+    return found + [f"queue {name}: {text}" for name, queue in tree.queues.items() for text in warnings_of(queue)]
+
+
+def _usable(tree: Tree, namespace: str) -> list[str]:
+    allowed = {name: tree.namespaces(name) for name in tree.leaves()}
+    return [name for name, namespaces in allowed.items() if namespaces is None or namespace in namespaces]
+
+
+def _closed(tree: Tree, namespace: str) -> list[str]:
+    return [name for name in _usable(tree, namespace) if tree.states[name] is not State.OPEN]
+
+
+def _show(checked: Checked, tree: Tree) -> None:
+    complain(checked.faults)
+    warn(checked.warnings)
+    if checked.namespace:
+        names = [f"{name} (closed)" if name in checked.closed else name for name in checked.usable]
+        print_result(f"jobs of namespace {checked.namespace} may use: {', '.join(names) or 'no queue'}")
+    broken = len(tree.declared & tree.broken.keys())
+    words = "all are valid" if not broken else f"{broken} of them not valid; all others work on"
+    print_result(f"{pluralize(checked.queues, 'queue')}, {words}")

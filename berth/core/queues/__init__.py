@@ -1,0 +1,1 @@
+"""Queues: the tree, limits, entitlements, order and admission. Arithmetic over what is given; nothing is stored."""

@@ -1,0 +1,148 @@
+"""What gangs count for, and what queues hold: sums over charges, taken along the tree."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from berth.core.queues.amounts import add
+from berth.core.queues.tree import Tree
+from berth.schemas.queues.queue import CHIP, CPU, MEMORY, Amounts
+
+
+class PodRequest(NamedTuple):
+    """What a pod requests.
+
+    Attributes:
+        cpu_milli: Thousandths of a CPU.
+        memory_mib: Mebibytes.
+        resource: Name of the resource of its chips; empty without chips.
+        chips: Number of chips.
+        quota: Hundredths of one chip that it shares with others, whatever number it requests; 0: whole chips.
+    """
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    resource: str = ""
+    chips: int = 0
+    quota: int = 0
+
+
+def charge_of(pods: Iterable[tuple[PodRequest, int]]) -> Amounts:
+    """Charge of a gang: requests of its ranks that are held, with and without chips.
+
+    Args:
+        pods: Requests, and how many ranks have each.
+    """
+    charge: Amounts = {}
+    for request, ranks in pods:
+        chips = request.quota or request.chips * CHIP
+        parts = {CPU: request.cpu_milli, MEMORY: request.memory_mib, request.resource: chips}
+        add(charge, {dimension: amount for dimension, amount in parts.items() if dimension and amount}, ranks)
+    return {dimension: charge[dimension] for dimension in sorted(charge)}
+
+
+def ranks_of_minimum(roles: Sequence[str], least: int, by_role: Mapping[str, int]) -> list[int]:
+    """Ranks that a gang needs at least: of each role as many as it declares, then the first ones up to ``least``.
+
+    Args:
+        roles: Role of each rank.
+        least: Number of ranks; 0, or more than there are, for all.
+        by_role: Number of ranks of roles; empty where none is declared.
+    """
+    if not 0 < least < len(roles):
+        return list(range(len(roles)))
+    left = dict(by_role)
+    found = []
+    for rank, role in enumerate(roles):
+        if left.get(role, 0) > 0:
+            left[role] -= 1
+            found.append(rank)
+    taken = set(found)
+    others = [rank for rank in range(len(roles)) if rank not in taken]
+    return sorted(found + others[: max(0, least - len(found))])
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """A gang that holds something.
+
+    Attributes:
+        uid: Its uid.
+        queue: Its queue, which its placement names.
+        charge: What it counts for.
+        minimum: What its minimum counts for; None: all of its charge.
+        namespace: Its namespace.
+        priority: Its priority.
+        start: Order of its start among gangs of its priority.
+        is_leaving: It was told to leave.
+        is_preemptable: Others may displace it.
+        is_critical: None may displace it.
+    """
+
+    uid: str
+    queue: str
+    charge: Amounts
+    minimum: Amounts | None = None
+    namespace: str = ""
+    priority: int = 0
+    start: int = 0
+    is_leaving: bool = False
+    is_preemptable: bool = True
+    is_critical: bool = False
+
+
+class Usage:
+    """What each queue of a tree holds with those below it: exact sums, whatever their size.
+
+    Attributes:
+        tree: The queues.
+    """
+
+    def __init__(self, tree: Tree, gangs: Iterable[Holding] = ()) -> None:
+        """What gangs hold.
+
+        Args:
+            tree: The queues.
+            gangs: The gangs, in any order.
+        """
+        self.tree = tree
+        self._held: dict[str, Amounts] = {}
+        self._leaving: dict[str, Amounts] = {}
+        self._by_namespace: dict[tuple[str, str], Amounts] = {}
+        for gang in gangs:
+            self.charge(gang.queue, gang.charge, namespace=gang.namespace, is_leaving=gang.is_leaving)
+
+    def charge(
+        self, queue: str, charge: Mapping[str, int], *, namespace: str = "", is_leaving: bool = False, times: int = 1
+    ) -> None:
+        """Charge a queue and those above it.
+
+        Args:
+            queue: The queue; one that does not exist is the root.
+            charge: The amounts.
+            namespace: Namespace of the gang.
+            is_leaving: Whether the gang was told to leave.
+            times: 1, or -1 to take a charge back.
+        """
+        sums = self._leaving if is_leaving else self._held
+        for step in self.tree.charged(queue):
+            _count(sums.setdefault(step, {}), charge, times)
+            if step in self.tree.queues and self.tree.queues[step].per_namespace:
+                _count(self._by_namespace.setdefault((step, namespace), {}), charge, times)
+
+    def held(self, queue: str, dimension: str) -> int:
+        """What a queue holds of a dimension, without gangs that are leaving."""
+        return self._held.get(queue, {}).get(dimension, 0)
+
+    def leaving(self, queue: str, dimension: str) -> int:
+        """What gangs of a queue that are leaving still hold of a dimension."""
+        return self._leaving.get(queue, {}).get(dimension, 0)
+
+    def of_namespace(self, queue: str, namespace: str, dimension: str) -> int:
+        """What gangs of a namespace hold in a queue that limits namespaces, leaving ones included."""
+        return self._by_namespace.get((queue, namespace), {}).get(dimension, 0)
+
+
+def _count(sums: Amounts, charge: Mapping[str, int], times: int) -> None:
+    for dimension, amount in charge.items():
+        sums[dimension] = sums.get(dimension, 0) + amount * times

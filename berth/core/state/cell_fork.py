@@ -1,0 +1,95 @@
+"""A copy of a cell for what-if: attempts end or begin in it, nodes are healed or added, and it is thrown away.
+
+What changes it are the methods by which a cell follows a record, so a plan on the copy is a plan on a cell in which it
+had happened. It folds no facts and no records, and the cell must fold none while the copy is used.
+"""
+
+from collections.abc import Iterable
+from typing import Never
+
+from berth.core.cluster.node_fork import NodeFork
+from berth.core.errors import InvariantError
+from berth.core.state.cell import State
+from berth.core.state.holdings.held_places import Held
+from berth.core.state.ledger import Holding
+from berth.core.state.superpod_index import BlockInputs, JobNodes
+from berth.schemas.facts import NodesSeen
+from berth.schemas.ledger import Settings
+
+
+class CellFork(State):
+    """A copy of a cell.
+
+    Args:
+        state: The cell.
+        settings: Settings of the copy; None for those of the cell.
+        facts: Nodes can be healed and added, which copies all that facts say of them.
+        nodes: A copy of its nodes that is changed elsewhere; None makes one.
+
+    Attributes:
+        nodes: Its nodes, as ``table``.
+    """
+
+    def __init__(
+        self, state: State, *, settings: Settings | None = None, facts: bool = False, nodes: NodeFork | None = None
+    ) -> None:
+        self.__dict__.update(vars(state))
+        self.fold = state.fold.fork(settings or state.fold.settings)
+        self.nodes = NodeFork(state.table, facts=facts) if nodes is None else nodes
+        self._occupancy = self._occupancy.fork(self.fold, self.nodes)
+        self.table, self.shares = self.nodes, self._occupancy.shares
+        self.blocks = BlockInputs(
+            self.blocks.superpods.fork(self.table),
+            self.blocks.levels.fork(self.table),
+            JobNodes(self.fold, self._occupancy.owned, self.jobs).index(),
+        )
+        self.constraints = self.constraints.fork(self.fold, self._occupancy)
+
+    def lift(self, holding: Holding | Held) -> None:
+        """Remove a holding, or held places, as if they had been given back."""
+        if isinstance(holding, Held):
+            del self.fold.held[holding.uid]
+            self._occupancy.unhold(holding)
+            return
+        del self.fold.holdings[holding.key]
+        self._occupancy.give_back(holding)
+        self.constraints.note(holding.key)
+
+    def lay(self, holding: Holding) -> None:
+        """Add a holding, as if a record had given it."""
+        self.fold.holdings[holding.key] = holding
+        self._occupancy.take(holding)
+        self.constraints.note(holding.key)
+
+    def become(self, change: Holding | tuple[str, int]) -> None:
+        """Let an attempt hold what is given, or nothing (key), for all but the columns and the leaf switches.
+
+        Many attempts change these faster at once.
+        """
+        key, holding = (change.key, change) if isinstance(change, Holding) else (change, None)
+        before = self.fold.holdings.pop(key, None)
+        if before is not None:
+            self._occupancy.forget(before)
+        if holding is not None:
+            self.fold.holdings[key] = holding
+            self._occupancy.remember(holding)
+        if before is not None or holding is not None:
+            self.constraints.note(key)
+
+    def heal(self, rows: Iterable[int]) -> None:
+        """Let nodes be healthy, ready and schedulable; only for a copy with facts."""
+        self.nodes.heal(rows)
+
+    def add(self, fact: NodesSeen) -> None:
+        """Add the nodes of a domain that is unknown, healthy ones; only for a copy with facts."""
+        self.shares.learn(self.nodes.add(fact))
+
+    def apply_fact(self, *_: object, **__: object) -> Never:
+        """Not for a copy.
+
+        Raises:
+            InvariantError: Always.
+        """
+        raise InvariantError("a copy for what-if folds neither facts nor records", subject="cell")
+
+    apply_link = apply_fact

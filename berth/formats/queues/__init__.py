@@ -1,0 +1,1 @@
+"""Queues from files and objects: those of Volcano, and Berth's own."""

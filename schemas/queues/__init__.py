@@ -1,0 +1,1 @@
+"""Queues: how a cell is divided among those that share it."""

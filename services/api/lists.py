@@ -1,0 +1,277 @@
+"""Lists of the cell in pages: jobs, nodes, places, faults and drains. Pages of a state are made once."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from berth.core.overview.chip_use import CellUse, cell_use, is_whole_free
+from berth.core.overview.drain_list import drain_of, known_drains
+from berth.core.overview.node_list import NodeList
+from berth.core.overview.wanted_products import Wanted, wanted_of, wanted_product
+from berth.core.state.cell import JobKey
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.schemas.facts import JobSeen
+from berth.schemas.programs.lists import (
+    PAGE_MAX,
+    Drain,
+    DrainsReply,
+    DrainsRequest,
+    FaultGroup,
+    FaultsReply,
+    FaultsRequest,
+    JobsReply,
+    JobsRequest,
+    PlacesReply,
+    PlacesRequest,
+    PlaceUse,
+    UsageReply,
+    UsageRequest,
+)
+from berth.schemas.programs.replies import NodesReply
+from berth.schemas.programs.requests import NodesRequest
+from berth.schemas.programs.shape import Reply, Request
+from berth.services.api.access import Access
+from berth.services.api.config import EVERY
+from berth.services.api.loop import Loop
+from berth.services.api.request_errors import decoded
+
+_BYTES_MAX: Final = 500_000
+"""Longest page, if it has several entries ..."""
+_FRAME_BYTES: Final = 600
+"""... and what may surround them."""
+_LOOKED_AT_MAX: Final = 5_000
+"""Most entries that are looked at for a page."""
+_KEPT_MAX: Final = 256
+"""Most pages of a state that are kept."""
+_MADE_A_TOKEN: Final = 8
+_LINES_A_TOKEN: Final = 100
+"""Entries of a page that cost a token: those that are made for it, and those that are there."""
+_LOOKED_AT_A_TOKEN: Final = 500
+"""Entries that are looked at for a page."""
+_NODES_A_TOKEN: Final = 1_000
+"""Nodes of the cell, where their chips are counted."""
+_FAULTY_A_TOKEN: Final = 100
+"""Nodes with faults, where these are put into groups."""
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Request)
+
+
+class Page(NamedTuple):
+    """A reply as JSON, and what it costs."""
+
+    data: bytes
+    tokens: int
+
+
+class _Reader(NamedTuple):
+    """Namespaces that a caller may read; ``*`` for all."""
+
+    namespaces: tuple[str, ...]
+
+    @property
+    def sees_all(self) -> bool:
+        return EVERY in self.namespaces
+
+    def may(self, namespace: str) -> bool:
+        return self.sees_all or namespace in self.namespaces
+
+
+class Lists:
+    """Answers the operations that list what the cell has.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        loop: Keeps the state of the cell, its jobs and faults.
+        access: Who may do what.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, loop: Loop, access: Access) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._state = loop.state
+        self._jobs = loop.jobs
+        self._faults = loop.faults
+        self._nodes = NodeList(loop.state, loop.faults)
+        self._access = access
+        self._version: tuple[int, ...] = ()
+        self._pages: dict[tuple[str, bytes, _Reader], Page] = {}
+        self._wanted: dict[JobKey, tuple[JobSeen, Wanted]] = {}
+        """What tells the products of jobs that wait, so that it is looked for once a job."""
+        self._use: tuple[tuple[int, int], CellUse] | None = None
+        """Revision of the nodes and how many drains had begun, and how full the cell was."""
+
+    def steps(self) -> Mapping[str, Callable[[bytes, str], Awaitable[Page]]]:
+        """The operations."""
+        return {
+            "jobs": self._step("jobs", JobsRequest, self._list_jobs),
+            "nodes": self._step("nodes", NodesRequest, self._list_nodes),
+            "usage": self._step("usage", UsageRequest, self._usage),
+            "leaves": self._step("leaves", PlacesRequest, self._list_leaves),
+            "superpods": self._step("superpods", PlacesRequest, self._list_superpods),
+            "faults": self._step("faults", FaultsRequest, self._list_faults),
+            "drains": self._step("drains", DrainsRequest, self._list_drains),
+        }
+
+    def _step(
+        self, verb: str, kind: type[R], make: Callable[[R, _Reader], tuple[Reply, int]]
+    ) -> Callable[[bytes, str], Awaitable[Page]]:
+        async def step(data: bytes, identity: str) -> Page:
+            asked = decoded(data, kind)
+            namespace = asked.namespace if isinstance(asked, JobsRequest) else EVERY
+            self._access.check(identity, "read", "" if namespace == EVERY else namespace)
+            reader = _Reader(tuple(self._access.namespaces(identity, "read")))
+            at = (self._state.facts_seq, self._state.fold.head, self._jobs.revision)
+            version = (*at, self._begun_drains(), self._bus.payload_limit_bytes)
+            if version != self._version:
+                self._version = version
+                self._pages.clear()
+            page = self._pages.get((verb, data, reader))
+            if page is None:
+                reply, tokens = make(asked, reader)
+                page = Page(msgspec.json.encode(reply), tokens)
+                if len(self._pages) < _KEPT_MAX:
+                    self._pages[verb, data, reader] = page
+            return page
+
+        return step
+
+    def _list_jobs(self, asked: JobsRequest, reader: _Reader) -> tuple[Reply, int]:
+        jobs, after, looked_at = self._page(self._jobs.entries(asked, reader.namespaces), asked.limit)
+        reply = JobsReply(
+            jobs=jobs,
+            next=after,
+            waiting=self._jobs.waiting,
+            facts_seq=self._state.facts_seq,
+            ledger_seq=self._state.fold.head,
+        )
+        return reply, len(jobs) // _LINES_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
+
+    def _list_nodes(self, asked: NodesRequest, reader: _Reader) -> tuple[Reply, int]:
+        entries = self._nodes.entries(asked, reader.may)
+        nodes, after, looked_at = self._page(entries, asked.limit)
+        reply = NodesReply(nodes=nodes, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
+        return reply, len(nodes) // _MADE_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
+
+    def _usage(self, asked: UsageRequest, reader: _Reader) -> tuple[Reply, int]:
+        del asked  # it says nothing
+        use = self._cell_use()
+        jobs, _, jobs_waiting, waiting = self._jobs.totals()
+        namespaces = self._jobs.uses(reader.namespaces, PAGE_MAX)
+        reply = UsageReply(
+            total=use.total,
+            products=self._with_waiting(use.products),
+            namespaces=namespaces,
+            jobs=jobs,
+            jobs_waiting=jobs_waiting,
+            waiting=waiting,
+            leaves_free=sum(map(is_whole_free, use.leaves)),
+            superpods_free=sum(map(is_whole_free, use.superpods)),
+            facts_seq=self._state.facts_seq,
+            ledger_seq=self._state.fold.head,
+        )
+        looked_at = self._jobs.waiting // _LOOKED_AT_A_TOKEN
+        return reply, len(namespaces) // _LINES_A_TOKEN + use.total.nodes // _NODES_A_TOKEN + looked_at
+
+    def _with_waiting(self, products: Iterable[PlaceUse]) -> list[PlaceUse]:
+        """Products with the chips that jobs wait for."""
+        known, self._wanted = self._wanted, {}
+        wanted: Counter[Wanted | None] = Counter()
+        for key, chips in self._jobs.waiting_jobs():
+            job = self._state.jobs.get(key)
+            if job is None or job.request is None:
+                wanted[None] += chips
+                continue
+            one = known.get(key)
+            if one is None or one[0] is not job:
+                one = (job, wanted_of(job.request))
+            self._wanted[key] = one
+            wanted[one[1]] += chips
+        waiting: Counter[str] = Counter()
+        for asked, chips in wanted.items():
+            waiting[wanted_product(asked) if asked is not None else ""] += chips
+        found = {one.name: msgspec.structs.replace(one, waiting=waiting.pop(one.name, 0)) for one in products}
+        found |= {name: PlaceUse(name=name, waiting=chips) for name, chips in waiting.items()}
+        return [found[name] for name in sorted(found)]
+
+    def _list_leaves(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
+        return self._places(asked, self._cell_use().leaves)
+
+    def _list_superpods(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
+        return self._places(asked, self._cell_use().superpods)
+
+    def _places(self, asked: PlacesRequest, places: Iterable[PlaceUse]) -> tuple[Reply, int]:
+        named = frozenset(asked.names)
+        chosen = ((one.name, one) for one in places if one.name > asked.after and (not named or one.name in named))
+        found, after, _ = self._page(chosen, asked.limit)
+        reply = PlacesReply(places=found, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
+        return reply, len(found) // _LINES_A_TOKEN + self._cell_use().total.nodes // _NODES_A_TOKEN
+
+    def _list_faults(self, asked: FaultsRequest, reader: _Reader) -> tuple[Reply, int]:
+        places = self._faults.places()
+
+        def entries() -> Iterable[tuple[str, FaultGroup]]:
+            for place in places:
+                if place.id > asked.after:
+                    yield place.id, self._faults.group(place, reader.may)
+
+        groups, after, _ = self._page(entries(), asked.limit)
+        reply = FaultsReply(
+            groups=groups,
+            next=after,
+            total=len(places),
+            nodes=len(self._faults),
+            facts_seq=self._state.facts_seq,
+            ledger_seq=self._state.fold.head,
+        )
+        return reply, len(groups) // _MADE_A_TOKEN + len(self._faults) // _FAULTY_A_TOKEN
+
+    def _list_drains(self, asked: DrainsRequest, reader: _Reader) -> tuple[Reply, int]:
+        def entries() -> Iterable[tuple[str, Drain]]:
+            for cursor, one in known_drains(self._state).items():
+                if cursor > asked.after:
+                    yield cursor, drain_of(self._state, one, reader.may, with_author=reader.sees_all)
+
+        drains, after, _ = self._page(entries(), asked.limit)
+        reply = DrainsReply(
+            drains=drains, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head
+        )
+        return reply, len(drains) // _MADE_A_TOKEN
+
+    def _cell_use(self) -> CellUse:
+        revision = (self._state.table.revision, self._begun_drains())
+        if self._use is None or self._use[0] != revision:
+            self._use = (revision, cell_use(self._state.table, self._clock.now_ms()))
+        return self._use[1]
+
+    def _begun_drains(self) -> int:
+        """Nodes that are drained by now."""
+        return len(self._state.table.drained_rows(self._clock.now_ms()))
+
+    def _page(self, entries: Iterable[tuple[str, T | None]], limit: int) -> tuple[list[T], str, int]:
+        """Entries of a page, the cursor after which the next one begins (empty at the end), and how many it looked at.
+
+        Args:
+            entries: In their order, each with the cursor after it; None for one that is not asked for.
+            limit: Most of them.
+        """
+        found: list[T] = []
+        size, size_max = 0, min(_BYTES_MAX, self._bus.payload_limit_bytes - _FRAME_BYTES)
+        last, looked_at = "", 0
+        for cursor, entry in entries:
+            looked_at += 1
+            if entry is not None:
+                if len(found) == limit:
+                    return found, last, looked_at
+                size += len(msgspec.json.encode(entry)) + 1
+                if found and size > size_max:
+                    return found, last, looked_at
+                found.append(entry)
+            last = cursor
+            if looked_at == _LOOKED_AT_MAX:
+                return found, last, looked_at
+        return found, "", looked_at

@@ -1,0 +1,84 @@
+"""``berth usage``: chip-time of jobs and of products, counted by hand."""
+
+import asyncio
+import json
+
+import pytest
+
+from berth.cli.cluster.usage import account_of, hours
+from berth.core.overview.chip_account import ProductTime, UserTime
+from berth.schemas.facts import PodPhase
+from tests.support.cells import Cell, a_job, a_node
+from tests.support.own_command import OwnCommand
+
+HOUR_MS = 3_600_000
+A2 = "module910bx8"
+
+
+async def a_cell() -> tuple[Cell, int]:
+    """Two nodes of 8 chips; a job of 8 chips for an hour, then another of 4 for two; and when they began."""
+    cell = await Cell().open()
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.turns()
+    begin_ms = cell.clock.now_ms()
+    await cell.submit(a_job("one", chips=8))
+    await cell.turns(2)
+    await cell.pods("one", PodPhase.RUNNING)
+    await cell.turns()
+    cell.clock.advance(HOUR_MS / 1000)
+    await cell.pods("one", PodPhase.SUCCEEDED)
+    await cell.submit(a_job("two", chips=4, namespace="ml"))
+    await cell.turns(2)
+    cell.clock.advance(2 * HOUR_MS / 1000)
+    return cell, begin_ms
+
+
+async def test_used_and_idle_chips_are_counted_by_hand() -> None:
+    cell, begin_ms = await a_cell()
+    began_ms, account = await account_of(cell.user, begin_ms, cell.clock.now_ms())
+    assert began_ms == begin_ms
+    spent = {key: round(time.used_ms / HOUR_MS) for key, time in account.users.items()}
+    assert spent == {("default", "one", A2): 8, ("ml", "two", A2): 8}
+    total = account.products[A2]
+    parts = [round(part / HOUR_MS) for part in total]
+    assert parts == [48, 16, 32, 0, 0]
+    assert account.by(["product"])[A2,].jobs == 2
+    await cell.close()
+
+
+async def test_a_later_begin_counts_what_is_after_it() -> None:
+    cell, begin_ms = await a_cell()
+    _, account = await account_of(cell.user, begin_ms + 2 * HOUR_MS, cell.clock.now_ms())
+    assert {key: round(time.used_ms / HOUR_MS) for key, time in account.users.items()} == {("ml", "two", A2): 4}
+    await cell.close()
+
+
+def test_the_command_prints_what_it_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def stored() -> Cell:
+        cell, _ = await a_cell()
+        await cell.close()
+        return cell
+
+    berth = OwnCommand(monkeypatch, capsys, asyncio.run(stored()).server)
+    code, out, err = berth("usage", "--since", "9000d", "--by", "namespace,product")
+    assert code == 0, err
+    assert [line.split()[:3] for line in out.splitlines() if line.startswith(("default", "ml "))] == [
+        ["default", A2, "1"], ["ml", A2, "1"],
+    ]  # fmt: skip
+    found = json.loads(berth("usage", "--since", "9000d", "--json")[1])
+    assert [row["of"] for row in found["users"]] == [{"namespace": "default"}, {"namespace": "ml"}]
+    assert berth("usage", "--by", "name")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("chip_ms", "text"), [(0, "0.0"), (HOUR_MS // 2, "0.5"), (99 * HOUR_MS, "99.0"), (HOUR_MS * 1234, "1,234")]
+)
+def test_hours_have_a_decimal_where_they_are_few(chip_ms: int, text: str) -> None:
+    assert hours(chip_ms) == text
+
+
+def test_the_columns_are_those_that_are_summed() -> None:
+    assert UserTime._fields[0] == "jobs"
+    assert ProductTime._fields[0] == "chips_ms"
