@@ -23,6 +23,7 @@ from berth.schemas.envelope import (
     see_not_older,
 )
 from berth.schemas.ledger import RECORDS, Epoch, RecordHead, Round, head_of, see_readable
+from berth.schemas.rules import see_rules
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
@@ -145,6 +146,7 @@ def _link(position: Position, sequence: int, envelope: Envelope) -> Link:
 
     Raises:
         DecodeError: It does not decode.
+        UnknownRuleError: It begins an epoch with a rule that this release lacks.
     """
     head = head_of(envelope)
     epoch = body_of(envelope, Epoch) if envelope.kind == Epoch.KIND else None
@@ -155,6 +157,8 @@ def _link(position: Position, sequence: int, envelope: Envelope) -> Link:
         void = OTHER_BASE
     if void:
         return Link(sequence, position.digest, void, envelope, head, epoch)
+    if epoch is not None:
+        see_rules(epoch.rules, sequence=sequence)
     return Link(sequence, envelope.chain, "", envelope, head, epoch, head.facts_seq)
 
 

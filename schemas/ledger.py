@@ -10,6 +10,7 @@ from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import Refusal
+from berth.schemas.rules import StatedRule
 from berth.schemas.units import Sequence, UnixMs
 
 
@@ -108,8 +109,10 @@ class Epoch(Message, frozen=True):
     holder: str
     settings: Settings
     resumes: bool = False
-    """The leader followed the history before, and has the settings of the epoch before: gangs wait as they did, and
-    those that were refused are not tried again for the epoch alone."""
+    """The leader followed the history before, and has the settings and rules of the epoch before: gangs wait as they
+    did, and those that were refused are not tried again for the epoch alone."""
+    rules: list[StatedRule] = []
+    """Rules of the queue, in the order in which they are asked; none: each gang gets what it finds."""
 
 
 class Verdict(Part, frozen=True):
@@ -301,6 +304,7 @@ __all__ = [
     "Release",
     "Round",
     "Settings",
+    "StatedRule",
     "Verdict",
     "facts_known",
     "head_of",

@@ -127,7 +127,10 @@ Code = Literal[
     "late",
     "too-large",
     "too-many",
+    "rule",
 ]
+RULE: Final[Code] = "rule"
+"""A rule of the queue refuses the gang, in the words of its template."""
 LATE: Final[Code] = "late"
 """Scoring the gang alone took longer than a round waits: others go on without it."""
 INTERNAL: Final[Code] = "internal"
@@ -263,3 +266,10 @@ class Refusal(Part, frozen=True):
     """It is not tried again before this time, whatever changes, because a try takes much work; 0: it may be."""
     shapes: int = 0
     """``late``: different tasks of the gang, each of which is scored on its own."""
+    rule: str = ""
+    """Rule of the epoch that refuses the gang; empty if none does."""
+    template: str = ""
+    """Sentence of that rule, with ``{name}`` in place of each of its numbers and of ``ahead``; empty where the code
+    has words of its own. So a reader of other releases tells it, too."""
+    numbers: dict[str, int] = {}
+    """Numbers of the template, by name."""

@@ -77,6 +77,8 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     """Facts and records that these changes come from, those without any change left out."""
     constraints: ConstraintChanges = _NO_CONSTRAINTS
     """What constraints of pods depend on."""
+    woken: Mapping[str, None] = _EMPTY
+    """Keys of rules that wake: gangs that sleep under one of them are tried again."""
 
 
 NO_CHANGES: Final = Changes()
@@ -97,6 +99,7 @@ class ChangesBuilder:
         self.gangs_to_examine: dict[str, None] = {}
         self.applied = 0
         self.constraints = _NO_CONSTRAINTS
+        self.woken: dict[str, None] = {}
 
     def add(self, changes: Changes) -> None:
         """Merge changes in."""
@@ -114,6 +117,8 @@ class ChangesBuilder:
         self.applied += changes.applied
         if changes.constraints is not _NO_CONSTRAINTS:
             self.constraints = _both(self.constraints, changes.constraints)
+        if changes.woken:
+            self.woken.update(changes.woken)
 
     def _add_nodes(self, changes: Changes) -> None:
         self.nodes_changed |= changes.nodes_changed
@@ -148,6 +153,7 @@ class ChangesBuilder:
             or self.gangs_to_examine
             or self.applied
             or self.constraints is not _NO_CONSTRAINTS
+            or self.woken
         ):
             return NO_CHANGES
         return Changes(
@@ -163,6 +169,7 @@ class ChangesBuilder:
             self.gangs_to_examine,
             self.applied + applied,
             self.constraints,
+            self.woken,
         )
 
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from berth.core.scheduling.following import follow_record
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -156,7 +157,7 @@ class Standby:
         raise FencedError("another dispatcher appends records")
 
     async def _append_epoch(self, settings: Settings) -> None:
-        fold = self._state.fold
+        fold, rules = self._state.fold, rules_of(settings)
         record = Epoch(
             epoch=fold.epoch + 1,
             base_seq=fold.base_seq,
@@ -164,7 +165,8 @@ class Standby:
             at_ms=self._clock.now_ms(),
             holder=self._holder,
             settings=settings,
-            resumes=self.is_exact and settings == fold.settings,
+            resumes=self.is_exact and fold.has_terms(settings, rules),
+            rules=rules,
         )
         data = fold.encoded(record)
         self._faults.hit("epoch.before")

@@ -62,6 +62,7 @@ from berth.schemas.recording import (
 )
 from berth.schemas.recovery import BackupWaiting, HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from berth.schemas.rules import StatedRule
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
     DeadLetter,
@@ -173,6 +174,9 @@ def _refusal() -> Refusal:
         yields=True,
         retry_ms=_AT_MS + 4_000,
         shapes=300,
+        rule="tides",
+        template="it holds {held} of {most} chips, after {ahead}",
+        numbers={"held": 12, "most": 16},
     )
 
 
@@ -646,6 +650,7 @@ def _ledger() -> tuple[Message, ...]:
             holder="dispatcher-0",
             settings=_settings(),
             resumes=True,
+            rules=[StatedRule("conservative", {"reserve_chips": 32, "reserve_depth": 8}), StatedRule("plain-pods")],
         ),
         Round(
             epoch=3,

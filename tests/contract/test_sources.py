@@ -195,6 +195,7 @@ def test_each_index_of_a_folder_lists_its_pages() -> None:
 QUESTIONS: Final = (
     "ring order (HCCS)",
     "EASY reservation",
+    "rules of the queue",
     "shared leaf states",
     "`huawei.com/Ascend910` annotation",
     "tentative placements and what-if",

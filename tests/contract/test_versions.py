@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.core.state.ledger import LedgerFold
+from berth.core.state.ledger import LedgerFold, dump_of
 from berth.schemas.catalogue import MESSAGES
 from berth.schemas.chain import chained
 from berth.schemas.envelope import (
@@ -19,6 +19,7 @@ from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings, facts_known, record_head
 from berth.schemas.message import BASELINE, Message
 from berth.schemas.recording import BackupHead, RecordingHead
+from berth.schemas.rules import StatedRule, UnknownRuleError
 from berth.schemas.status import SnapshotBody
 
 MUST_READ = [message for message in MESSAGES if message.MUST_READ]
@@ -68,6 +69,33 @@ def test_a_fold_stops_at_a_record_that_it_does_not_know(kind: str, version: int)
     with pytest.raises(NewerVersionError, match=r"record 2: ledger\..* of version \d+ needs Berth 9\.7"):
         fold.apply(2, data)
     assert msgspec.to_builtins(fold.dump()) == before
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (
+            StatedRule("tides", {"high": 3}),
+            "record 2: rule 'tides' is unknown here: a newer release of Berth is needed",
+        ),
+        (StatedRule("easy", {"reserve_chips": 8, "depth": 2}), "record 2: rule 'easy' has other parameters than here"),
+        (StatedRule("easy"), "record 2: rule 'easy' has other parameters than here"),
+    ],
+)
+def test_a_fold_stops_at_an_epoch_with_a_rule_that_it_lacks(rule: StatedRule, sentence: str) -> None:
+    fold = LedgerFold()
+    fold.apply(1, fold.encoded(Epoch(1, 0, 0, 0, "a", Settings(), rules=[StatedRule("fifo")])))
+    before = fold.dump()
+    epoch = Epoch(2, 1, 0, 0, "a", Settings(), rules=[StatedRule("fifo"), rule])
+    with pytest.raises(UnknownRuleError) as caught:
+        fold.apply(2, fold.encoded(epoch))
+    assert str(caught.value).startswith(sentence)
+    assert fold.dump() == before
+    snapshot = msgspec.structs.replace(before, rules=epoch.rules)
+    with pytest.raises(UnknownRuleError, match=f"rule '{rule.name}'"):
+        dump_of(msgspec.msgpack.encode(snapshot))
+    fold.apply(2, fold.encoded(msgspec.structs.replace(epoch, epoch=1)))  # of an epoch that is past: void
+    assert fold.voided == 1
 
 
 @pytest.mark.parametrize("kind", [Epoch.KIND, Round.KIND])

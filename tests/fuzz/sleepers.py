@@ -33,7 +33,7 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
     anew = Seat.loaded(seat.snapshot())
     fold = anew.state.fold
     settings = msgspec.structs.replace(fold.settings, round_gangs_max=_GANGS_MAX, round_bytes_max=_BYTES_MAX)
-    epoch = Epoch(fold.epoch + 1, fold.base_seq, anew.state.facts_seq, at_ms, "anew", settings)
+    epoch = Epoch(fold.epoch + 1, fold.base_seq, anew.state.facts_seq, at_ms, "anew", settings, rules=[*fold.rules])
     anew.stored(fold.head + 1, anew.encoded(epoch))
     rounds = 0
     while (record := anew.decided(at_ms, MissingShards())) is not None:

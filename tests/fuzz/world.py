@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.turn import MissingShards, Recorded
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.state.internal_errors import SetAside
@@ -208,7 +209,8 @@ class World:
         self._epochs += 1
         tally.note_settings(self._count, settings)
         resumes = self._epochs % 3 > 0
-        epoch = Epoch(fold.epoch + 1, fold.base_seq, self.seat.state.facts_seq, self.now_ms, "d", settings, resumes)
+        number, facts_seq, rules = fold.epoch + 1, self.seat.state.facts_seq, rules_of(settings)
+        epoch = Epoch(number, fold.base_seq, facts_seq, self.now_ms, "d", settings, resumes, rules)
         self._record(self.seat.encoded(epoch), None)
 
     # Requests and verdicts on them.

@@ -67,7 +67,15 @@ class Life:
 
     def epoch(self) -> None:
         fold = self.cell.state.fold
-        record = Epoch(fold.epoch + 1, fold.head, self.cell.state.facts_seq, self.cell.now_ms, "test", fold.settings)
+        record = Epoch(
+            fold.epoch + 1,
+            fold.head,
+            self.cell.state.facts_seq,
+            self.cell.now_ms,
+            "test",
+            fold.settings,
+            rules=[*fold.rules],
+        )
         self.history.follow(record)
         self.cell.scheduler.begin(self.cell.folded(record).changes)
 

@@ -171,7 +171,9 @@ class History:
         """
         state, scheduler = self.copied()
         fold = state.fold
-        epoch = Epoch(fold.epoch + 1, fold.head, state.facts_seq, self.ground.now_ms, "test", fold.settings)
+        epoch = Epoch(
+            fold.epoch + 1, fold.head, state.facts_seq, self.ground.now_ms, "test", fold.settings, rules=[*fold.rules]
+        )
         scheduler.begin(state.apply_record(fold.head + 1, state.fold.encoded(epoch)).changes)
         for _ in range(TURNS_MAX):
             opening = scheduler.open(self.ground.now_ms).opening

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from berth.core.cluster.node_packing import pack_health
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.formats.kubernetes.objects import Node, Pod
@@ -121,7 +122,7 @@ class AllowedNodes:
         return self._holds.get(f"pod.{pod}", "")
 
     def _begin(self) -> None:
-        epoch = Epoch(1, 0, 0, self._now_ms, "test", self._settings)
+        epoch = Epoch(1, 0, 0, self._now_ms, "test", self._settings, rules=rules_of(self._settings))
         self._scheduler.begin(self._state.apply_record(1, self._state.fold.encoded(epoch)).changes)
 
     def _hear(self, subject: str, data: bytes) -> None:

@@ -9,6 +9,7 @@ from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.explain.evidence import Event, Unblocking
 from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.requests.gangs import gang_of
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
@@ -39,7 +40,8 @@ class CoreCell:
         self.requests = 0
         self.now_ms = 1_000
         self.scheduler = Scheduler(self.state)
-        epoch = Epoch(1, 0, 0, self.now_ms, "test", Settings(**{**AT_ONCE, **changes}))  # type: ignore[arg-type]  # fields of the settings
+        settings = Settings(**{**AT_ONCE, **changes})  # type: ignore[arg-type]  # fields of the settings
+        epoch = Epoch(1, 0, 0, self.now_ms, "test", settings, rules=rules_of(settings))
         self.scheduler.begin(self.folded(epoch).changes)
         self.publish()
 

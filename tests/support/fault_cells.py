@@ -7,6 +7,7 @@ import msgspec
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
@@ -55,8 +56,8 @@ class FaultCell(CoreCell):
     def begin(self, **settings: object) -> None:
         """Begin another epoch."""
         fold = self.state.fold
-        begun = Settings(**{**AT_ONCE, **settings})  # type: ignore[arg-type]  # fields of the settings
-        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, self.now_ms, "d", begun)
+        new = Settings(**{**AT_ONCE, **settings})  # type: ignore[arg-type]  # fields of the settings
+        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, self.now_ms, "d", new, rules=rules_of(new))
         self.scheduler.begin(self.folded(record).changes)
 
     def turn(self, missing_shards: MissingShards | None = None) -> Round | None:

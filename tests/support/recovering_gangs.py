@@ -14,6 +14,7 @@ import msgspec
 
 from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.state.cell import State
 from berth.core.state.holdings.pod_phases import ENDED
 from berth.core.state.invariants import check
@@ -104,7 +105,7 @@ class RecoveringGangs:
         labels = {ENABLE_LABEL: "true", MEMORY_LABEL: "32G"}
         chips = (1 << CHIPS) - 1
         nodes = [a_node(f"n{number}", chips=chips, allocatable=CHIPS, labels=labels) for number in range(NODES)]
-        self.append(Epoch(1, 0, 0, 0, "h", self.settings))
+        self.append(Epoch(1, 0, 0, 0, "h", self.settings, rules=rules_of(self.settings)))
         self.fact(pack_nodes("all", nodes), "node.all")
         leaves = [Leaf(f"l{at}", f"l{at}", [f"n{2 * at}", f"n{2 * at + 1}"]) for at in range(NODES // 2)]
         self.fact(TopologySeen(SWITCHES, leaves), f"topology.{SWITCHES}")

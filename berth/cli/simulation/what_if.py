@@ -94,6 +94,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             workload=logged.workload,
             facts=logged.facts,
             settings=logged.settings,
+            more_rules=logged.more_rules,
             title=CONTROL,
             words=words | result,
             cell=logged.cell,

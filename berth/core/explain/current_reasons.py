@@ -22,26 +22,26 @@ from berth.core.explain.job_status import Reason
 from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence, with_start, without_past
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom
 from berth.core.placement.round_demand import NeedMoreError, candidate_counts, is_heavy
 from berth.core.placement.round_refusals import with_reservation
+from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.scheduling.drained_gangs import DrainedGangs
-from berth.core.scheduling.queue_policies import behind
+from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import Recovery
-from berth.schemas.refusal import INTERNAL, LATE, Code, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, RULE, Code, Refusal
 
 SOON_MS: Final = 2_000
 """A start that is expected within this time is not shown: it would have passed when somebody reads it."""
-_OF_GANG: Final[frozenset[Code]] = frozenset({RESERVED, "behind", INTERNAL, LATE, "bind-failed", "product-support"})
+_OF_GANG: Final[frozenset[Code]] = frozenset(
+    {RESERVED, "behind", RULE, INTERNAL, LATE, "bind-failed", "product-support"}
+)
 """Refusals that say nothing of the other gangs of the class."""
-_KEPT: Final[frozenset[Code]] = frozenset({INTERNAL, LATE, "bind-failed", "product-support"})
+_KEPT: Final[frozenset[Code]] = frozenset({RULE, INTERNAL, LATE, "bind-failed", "product-support"})
 """Refusals that do not follow from the nodes: they stay as they were given."""
 _CANDIDATES_MAX: Final = 1_000_000
 """Candidates of all shapes of a gang that is judged, unless it may need more; and those that are kept for the next."""
@@ -133,7 +133,7 @@ class CurrentReasons:
         moved = [uid for uid in {**self._starts, **starts} if self._starts.get(uid) != starts.get(uid)]
         is_other = names != self._starts_by_name
         self._starts, self._starts_by_name = starts, names
-        head = queue.head() if state.fold.settings.queue_policy == "fifo" else None
+        head = queue.head() if queue.is_strict else None
         has_moved = (head and head.uid) != (self._head and self._head.uid)
         self._head = head
         if is_other:
@@ -238,16 +238,16 @@ class CurrentReasons:
 
     def _groups(self, at_ms: int) -> dict[_Group, str]:
         """Groups of gangs that had a verdict, those first that were never judged, with a gang of each."""
-        drained = DrainedGangs(self._scheduler.state, at_ms)
+        terms = self._scheduler.rules.terms(self._scheduler.state, at_ms)
         found: dict[_Group, str] = {}
-        for gang in self._scheduler.queue.representatives(one_each=drained.are_alike):
-            found.setdefault((gang.request_class, drained.last_ms(gang)), gang.uid)
+        for gang in self._scheduler.queue.representatives(one_each=terms.are_alike):
+            found.setdefault((gang.request_class, terms.last_ms(gang)), gang.uid)
         return found
 
     def _group(self, gang: Gang, at_ms: int) -> _Group:
         if not self._scheduler.state.table.drains:
             return gang.request_class, 0
-        return gang.request_class, DrainedGangs(self._scheduler.state, at_ms).last_ms(gang)
+        return gang.request_class, self._scheduler.rules.terms(self._scheduler.state, at_ms).last_ms(gang)
 
     def _see_scorer(self) -> None:
         """Begin anew where an epoch has brought another queue."""
@@ -263,8 +263,8 @@ class CurrentReasons:
 
     def _look(self, group: _Group, gang: Gang) -> None:
         """Judge a group by one of its gangs."""
-        drained = DrainedGangs(self._scheduler.state, self._scheduler.state.fold.at_ms).applied(gang)
-        verdict = self._judge.verdict(drained)
+        state = self._scheduler.state
+        verdict = self._judge.verdict(self._scheduler.rules.terms(state, state.fold.at_ms).applied(gang))
         known = self._known.get(group)
         if verdict is None or (verdict.refusal is not None and verdict.refusal.code in _KEPT):
             return
@@ -320,7 +320,7 @@ def reason_of(state: State, scorer: Scorer, gang: Gang, said: Refusal, *, at_ms:
     Args:
         state: The cell.
         scorer: Scoring on it.
-        gang: The gang, as :meth:`DrainedGangs.applied` gives it.
+        gang: The gang, as :meth:`GangTerms.applied` gives it.
         said: What its status says, or its last refusal; what follows from the queue is taken from it.
         at_ms: The time.
     """
@@ -372,7 +372,7 @@ class _Judge:
             {shape: views[shape][1] for shape in counts},
             leaves=(state.leaves, state.leaf_occupancy),
             blocks=state.blocks,
-            policy=_NO_START,
+            rules=_NO_START,
             constraints=state.constraints.view,
         )
 
@@ -385,36 +385,14 @@ class _Judge:
         return guarded(decided, lambda _: None)
 
 
-class _NoStart:
-    """A queue policy under which nothing starts."""
+class _NoStart(RuleRound):
+    """A rule under which no gang with chips starts."""
 
-    is_strict = False
+    lane = "chips"
 
-    def should_skip(self, gang: Gang) -> Refusal | None:  # noqa: ARG002  # the protocol has it
-        """Every gang is tried."""
-        return None
-
-    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # the protocol has it
+    def allow(self, entry: Entry, placement: Placement) -> Refusal | None:  # noqa: ARG002  # the port has it
         """No gang starts."""
         return Refusal(code=RESERVED)
 
-    def refused(self, gang: Gang, refusal: Refusal) -> Refusal:  # noqa: ARG002  # the protocol has it
-        """Nothing is added."""
-        return refusal
 
-    def kept_from(self, gang: Gang) -> KeptRoom:  # noqa: ARG002  # the protocol has it
-        """Nothing is kept."""
-        return NOTHING_KEPT
-
-    def note_start(self, gang: Gang, placement: Placement) -> None:
-        """The round ends with it."""
-
-    def note_step(self, gang: Gang, recovery: Recovery) -> None:
-        """There are no steps."""
-
-    def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:  # noqa: ARG002  # the protocol has it
-        """Every refusal is wanted."""
-        return True
-
-
-_NO_START: Final = _NoStart()
+_NO_START: Final = Rules([_NoStart()])

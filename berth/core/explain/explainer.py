@@ -28,6 +28,7 @@ from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons
 from berth.core.requests.gangs import Gang, placing_order
+from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
@@ -41,7 +42,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.refusal import INTERNAL, LATE, NodeReason, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, RULE, NodeReason, Refusal
 
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
 """How a refusal names the setting that causes it."""
@@ -210,7 +211,7 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         beaten = any(
             choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in explanation.choices
         )
-        is_drawn = _leaves_room(gang, snapshot.scorer.settings) or _seeks_home(gang)
+        is_drawn = _leaves_room(gang, snapshot.state) or _seeks_home(gang)
         is_best = (is_same and (not beaten or is_drawn)) or bool(basis.missing_shards)
         explanation.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
@@ -224,8 +225,8 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
     explanation.sentence, explanation.code = Namer(snapshot.scorer).sentence(refusal, gang), refusal.code
     explanation.field, explanation.value, explanation.expected = refusal.field, refusal.value, refusal.expected
     explanation.ahead, explanation.start_ms = refusal.ahead, refusal.start_ms
-    if refusal.code in {INTERNAL, LATE}:
-        return  # to plan it again would end with the same error, or take as long
+    if refusal.code in {INTERNAL, LATE, RULE}:
+        return  # to plan it again would end with the same error, or take as long; room is not what a rule is about
     index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
     shape = gang.request_class[index][0]
     explanation.task, explanation.chips = gang.tasks[index], shape.chips
@@ -292,7 +293,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
         row = snapshot.table.row(pod.node)
         do_fit = do_fit and evaluation.reasons[row] == _FITS
         is_free = not (leaves[rank] or seat)
-        better: LostBy = "reserved" if _leaves_room(gang, settings) else "better"
+        better: LostBy = "reserved" if _leaves_room(gang, snapshot.state) else "better"
         alternatives = alternatives_of(snapshot, evaluation, row, ranks=ranks_on, better=better) if is_free else []
         choices.append(
             Choice(
@@ -321,9 +322,9 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
 
 
-def _leaves_room(gang: Gang, settings: Settings) -> bool:
-    """Whether a gang leaves room to reservations, so that its nodes need not be the best."""
-    return gang.is_plain and settings.queue_policy in {"easy", "conservative"}
+def _leaves_room(gang: Gang, state: State) -> bool:
+    """Whether a gang leaves room that rules keep, so that its nodes need not be the best."""
+    return gang.is_plain and built(state.fold.rules).keeps_room
 
 
 def _seeks_home(gang: Gang) -> bool:

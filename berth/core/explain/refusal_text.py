@@ -60,6 +60,7 @@ _SINGULAR: Final = (
     ("lack ", "lacks "),
     ("belong to ", "belongs to "),
 )
+_PLACE: Final = re.compile(r"\{(\w+)\}")
 _ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
 _COUNTED: Final = frozenset({"too-large", "too-many"})
 """Refusals whose value is a count in words."""
@@ -81,12 +82,20 @@ def sentence(refusal: Refusal, parts: Parts = NO_PARTS) -> str:
         refusal: The refusal.
         parts: Nodes of a reason that have words of their own: their number, and the end of a sentence about several.
     """
+    if refusal.template:
+        return _by_template(refusal)
     if refusal.code == "behind":
         return f"waits behind {refusal.ahead}, which was first in the queue (queue_policy fifo)"
     if refusal.code == "reserved":
         since = f" from {moment(refusal.start_ms)} on" if refusal.start_ms else ""
         return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead}{since}, and this job would delay it"
     return with_start(_words(refusal, parts), refusal)
+
+
+def _by_template(refusal: Refusal) -> str:
+    """The sentence of a rule, with its numbers; what is no number of it stays as it is."""
+    values = {"ahead": refusal.ahead} | {name: str(number) for name, number in refusal.numbers.items()}
+    return _singular(_PLACE.sub(lambda place: values.get(place[1], place[0]), refusal.template))
 
 
 def without_past(refusal: Refusal, at_ms: int) -> Refusal:

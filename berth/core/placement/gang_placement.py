@@ -5,15 +5,15 @@ A gang goes through these steps; each is in the module of its name:
 1. ``planned_pods``: one plan for all pods with chips of a gang with switch or SuperPoD affinity;
 2. ``single_pods``: the best node for each other pod, or ``near_pods`` for pods without chips beside pods with chips;
    ``round_nodes`` keeps what the pods take;
-3. the queue policy (``queue_policy``) allows the start or refuses it;
+3. the rules (``rules``) allow the start or refuse it;
 4. ``round_refusals``: a gang that does not fit whole is refused, and everything that its pods took is returned.
 
 Pods of placed gangs that need new places come before the gangs: ``replacements``.
 
-Longer than 400 lines because the queue policy has a verdict at each of the steps.
+Longer than 400 lines because rules have a say at each of the steps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,10 +26,10 @@ from berth.core.parity import differs
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
-from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals, unsupported_product, with_reservation
+from berth.core.placement.rules import NO_RULES, NOTHING_KEPT, RESERVED, Entry, KeptRoom, Lane, NotPlaced, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.gangs import ClassKey, Gang, tasks_in_order
@@ -46,12 +46,17 @@ from berth.schemas.refusal import INTERNAL, Refusal
 _NO_LEAVES: Final = LeafTable()
 
 
-class NotPlaced(NamedTuple):
-    """Why a gang has no placement."""
+class _OfClass(msgspec.Struct):
+    """What a round has found out about a class."""
 
-    task: int
-    """Index of the task that found no room."""
-    refusal: Refusal
+    rules: Lane
+    """Rules that are asked about its gangs."""
+    refused: NotPlaced | None = None
+    """Why it found no room."""
+    room: Refusal | None = None
+    """Nodes by reason, where a rule kept a gang of it from places that it found."""
+    kept_out: dict[int, NotPlaced] = {}
+    """Why gangs of it get no room that is kept for others, by declared run time (ms)."""
 
 
 class Verdicts(NamedTuple):
@@ -71,7 +76,7 @@ class PlacementRound:
         counts: How many candidates were asked for, by shape.
         leaves: Leaf switches and the jobs on them; None when no leaf switches are known.
         blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
-        policy: Queue policy; None lets every gang start that finds room.
+        rules: Rules of the round; without any, each gang starts that finds room.
         constraints: Constraints of pods; None where there are none.
         counted: Nodes by reason for a shape, as offers would have them; None: all nodes are offered.
     """
@@ -84,14 +89,14 @@ class PlacementRound:
         *,
         leaves: tuple[LeafTable, LeafOccupancy] | None = None,
         blocks: BlockInputs | None = None,
-        policy: QueuePolicy | None = None,
+        rules: Rules = NO_RULES,
         constraints: ConstraintView | None = None,
         counted: Callable[[Shape], Candidates] | None = None,
     ) -> None:
         self._scorer = scorer
         self._views = views
         self._counts = counts
-        self._policy = policy
+        self._rules = rules
         self._nodes = RoundNodes(scorer)
         self._constraints = ConstraintRound(constraints or no_constraints(scorer.table), self._nodes)
         marked = self._marked = ConstrainedPods(self._nodes, views, self._constraints)
@@ -109,12 +114,7 @@ class PlacementRound:
             blocks=blocks,
             by_name=marked.by_name,
         )
-        self._refused: dict[ClassKey, Refusal] = {}
-        self._failed_task: dict[ClassKey, int] = {}
-        self._reserved: dict[ClassKey, Refusal] = {}
-        """Nodes by reason, for classes that found nodes which are reserved."""
-        self._kept_out: dict[tuple[ClassKey, int], Refusal] = {}
-        """Refusals of gangs without chips whose room reservations count, by class and declared run time."""
+        self._classes: dict[ClassKey, _OfClass] = {}
         self._errors: list[SetAside] = []
         self._avoided: frozenset[int] = frozenset()
         """Rows that the current gang leaves out, and ..."""
@@ -135,12 +135,10 @@ class PlacementRound:
             NeedMoreError: The candidates end before the round is decided.
         """
         verdicts: list[Verdict] = []
-        is_asked = self._scorer.settings.strict_product_support or self._policy is not None
         for gang in gangs:
-            known = self._refused.get(gang.request_class)
-            if known is not None and not (gang.fresh or is_asked or gang.invalid):
-                continue
-            verdicts.extend(self._guarded(gang, known, missing))
+            entry = self._decided(gang, missing)
+            if entry is not None and entry.is_news:
+                verdicts.append(_verdict(entry))
         return Verdicts(verdicts, self._errors)
 
     def parts(self) -> RoundParts:
@@ -158,14 +156,25 @@ class PlacementRound:
             self._returned,
         )
 
-    def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
-        """As :meth:`_verdicts`; an error refuses the gang."""
+    def _decided(self, gang: Gang, missing: Sequence[int]) -> Entry | None:
+        """A gang with what it comes to; None if its class is refused, and that is nothing new for it."""
+        of_class = self._classes.get(gang.request_class)
+        if of_class is None:
+            rules = self._rules.plain if gang.is_plain else self._rules.chips
+            of_class = self._classes[gang.request_class] = _OfClass(rules)
+        known, rules = of_class.refused, of_class.rules
+        is_asked = gang.fresh or rules.asks_again or gang.invalid or self._scorer.settings.strict_product_support
+        if known is not None and not is_asked:
+            return None
+        entry = Entry(gang, known)
+
+        def failed(error: Exception) -> None:
+            entry.placement, entry.refusal, entry.is_news = None, self._returned(gang, error), True
+            of_class.refused = NotPlaced(0, entry.refusal)
+
         self._nodes.begin_gang()
-        return guarded(
-            lambda: list(self._verdicts(gang, known, missing)),
-            lambda error: [self._set_aside(gang, error)],
-            passes=(NeedMoreError,),
-        )
+        guarded(lambda: self._decide(entry, of_class, missing), failed, passes=(NeedMoreError,))
+        return entry
 
     def _returned(self, gang: Gang, error: Exception) -> Refusal:
         """Refusal because of an error; everything that the pods of the gang took is returned."""
@@ -173,31 +182,52 @@ class PlacementRound:
         self._errors.append(SetAside(gang.namespaced_name, error))
         return set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
 
-    def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
-        """Refuse a gang and its class because of an error, and return everything that its pods took."""
-        refusal = self._returned(gang, error)
-        self._refused[gang.request_class] = refusal
-        self._failed_task[gang.request_class] = 0
-        return _verdict(gang, refusal=refusal)
+    def _decide(self, entry: Entry, of_class: _OfClass, missing: Sequence[int]) -> None:
+        """Decide a gang, step by step; a refusal ends it."""
+        gang, rules = entry.gang, of_class.rules
+        # 1. Refuse what needs no look at places.
+        self._refuse_unseen(entry, of_class)
+        if entry.refusal is not None:
+            return
+        # 2. Plan, besides the room that rules keep for others.
+        raise_errors(gang, self._views)
+        if rules.keeps:
+            found = self._find_beside(rules.kept(entry), gang, of_class, missing)
+        else:
+            found = self._find(gang, missing)
+        if isinstance(found, NotPlaced):
+            if found.refusal.rule:
+                self._refuse_by_rule(entry, rules, found.refusal)
+            else:
+                of_class.refused = found
+                entry.refusal = rules.refused(entry, found.refusal)
+            return
+        # 3. Ask the rules whether the gang may have the places.
+        refusal = rules.allow(entry, found) if rules.allows else None
+        if refusal is not None:
+            self._nodes.roll_back_gang()
+            of_class.room = self._refusals.no_room(gang, 0, gang.pods, missing)
+            self._refuse_by_rule(entry, rules, refusal, of_class.room)
+            return
+        # 4. Start.
+        entry.placement = found
+        self._planned.note(gang, found)
+        self._rules.started(gang, found)
 
-    def _verdicts(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> Iterator[Verdict]:
-        """Verdict on one gang; none when nothing is new.
-
-        Args:
-            gang: The gang.
-            known: How its class was refused in this round.
-            missing: Shards that did not answer.
-        """
-        if (rejected := self._rejected(gang)) is not None:
-            yield _verdict(gang, refusal=rejected, final=rejected.code != INTERNAL)
-        elif self._policy is not None and gang.is_plain:
-            yield from self._decide_plain(self._policy, gang, known, missing)
-        elif self._policy is not None:
-            yield from self._decide_under(self._policy, gang, known, missing)
-        elif known is None:
-            yield self._decide(gang, missing)
-        elif gang.fresh:
-            yield _verdict(gang, refusal=self._named(known, gang))
+    def _refuse_unseen(self, entry: Entry, of_class: _OfClass) -> None:
+        """Refuse a gang that no place could help, that a rule does not admit, or whose class found no room."""
+        gang, known, rules = entry.gang, entry.known, of_class.rules
+        rejected = self._rejected(gang)
+        if rejected is not None:
+            entry.refusal, entry.is_final = rejected, rejected.code != INTERNAL
+            return
+        refusal = rules.admit(entry) if rules.admits else None
+        if refusal is not None:
+            self._refuse_by_rule(entry, rules, refusal, of_class.room if refusal.code == RESERVED else None)
+        elif known is not None:
+            refusal = rules.refused(entry, known.refusal) if rules.asks_again else known.refusal
+            entry.refusal = msgspec.structs.replace(refusal, task=gang.tasks[known.task])
+            entry.is_news = rules.is_news(entry, refusal) if rules.asks_again else gang.fresh
 
     def _rejected(self, gang: Gang) -> Refusal | None:
         """Why a gang is never placed, independent of its class."""
@@ -206,79 +236,35 @@ class PlacementRound:
         warning = self._planned.support_warning(gang)
         return unsupported_product(gang, warning) if warning else None
 
-    def _decide_under(
-        self, policy: QueuePolicy, gang: Gang, known: Refusal | None, missing: Sequence[int]
-    ) -> Iterator[Verdict]:
-        """Verdict on a gang under a queue policy; none when nothing is new."""
-        refusal = policy.should_skip(gang) if known is None or policy.is_strict else None
-        if refusal is None and known is not None:
-            refusal = policy.refused(gang, known)
-            if not policy.refusal_changed(gang, refusal):
-                return
-            refusal = self._named(refusal, gang)
-        if refusal is None:
-            verdict = self._decide(gang, missing)
-            refusal = verdict.refusal
-            if refusal is None or refusal.code != RESERVED:
-                yield verdict
-                return
-        if not policy.refusal_changed(gang, refusal):
-            return
-        found = self._reserved.get(gang.request_class) if refusal.code == RESERVED else None
-        yield _verdict(gang, refusal=refusal if found is None else with_reservation(found, refusal))
+    @staticmethod
+    def _refuse_by_rule(entry: Entry, rules: Lane, refusal: Refusal, room: Refusal | None = None) -> None:
+        """Refuse a gang because of a rule, with the nodes by reason if it has found room."""
+        entry.is_news = rules.is_news(entry, refusal)
+        entry.refusal = refusal if room is None else with_reservation(room, refusal)
 
-    def _decide_plain(
-        self, policy: QueuePolicy, gang: Gang, known: Refusal | None, missing: Sequence[int]
-    ) -> Iterator[Verdict]:
-        """Verdict on a gang without chips: it waits behind no other one, and leaves free what reservations count."""
+    def _find_beside(
+        self, kept: KeptRoom, gang: Gang, of_class: _OfClass, missing: Sequence[int]
+    ) -> Placement | NotPlaced:
+        """Placement of a gang besides the room that is kept; else why there is none, and whether that is because of it.
+
+        A gang that finds no room without what is kept either is refused for that.
+        """
+        known = of_class.kept_out.get(gang.run_ms)
         if known is not None:
-            if gang.fresh:
-                yield _verdict(gang, refusal=self._named(known, gang))
-            return
-        raise_errors(gang, self._views)
-        kept = policy.kept_from(gang)
-        refusal = self._kept_out.get((gang.request_class, gang.run_ms))
-        if refusal is None:
-            self._nodes.keep(kept.rows)
-            found = self._find(gang, missing)
-            if isinstance(found, Placement):
-                policy.note_start(gang, found)
-                yield _verdict(gang, placement=found)
-                return
-            refusal = self._without(kept, gang, missing) or found.refusal
-            if refusal.code != RESERVED:
-                self._note_refusal(gang, found.task, refusal)
-                yield _verdict(gang, refusal=refusal)
-                return
-            self._kept_out[gang.request_class, gang.run_ms] = refusal
-        if policy.refusal_changed(gang, refusal):
-            yield _verdict(gang, refusal=refusal)
-
-    def _without(self, kept: KeptRoom, gang: Gang, missing: Sequence[int]) -> Refusal | None:
-        """Refusal of a gang that finds no room besides what is kept; None if nothing is kept."""
-        if kept.refusal is None:
-            return None
+            return known
+        self._nodes.keep(kept.rows)
+        found = self._find(gang, missing)
+        if kept.refusal is None or not isinstance(found, NotPlaced):
+            return found
         self._nodes.keep(NOTHING_KEPT.rows)
         self._nodes.begin_gang()
-        found = self._find(gang, missing)
-        if not isinstance(found, Placement):
-            return found.refusal
+        without = self._find(gang, missing)
+        if isinstance(without, NotPlaced):
+            return NotPlaced(found.task, without.refusal)
         self._nodes.roll_back_gang()
-        return with_reservation(self._refusals.no_room(gang, 0, gang.pods, missing), kept.refusal)
-
-    def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
-        """Place a gang, or refuse it and its class."""
-        raise_errors(gang, self._views)
-        placement = self._find(gang, missing)
-        if not isinstance(placement, Placement):
-            return self._refuse(gang, *placement)
-        refusal = self._policy.may_start(gang, placement) if self._policy is not None else None
-        if refusal is not None:
-            self._nodes.roll_back_gang()
-            self._reserved[gang.request_class] = self._refusals.no_room(gang, 0, gang.pods, missing)
-            return _verdict(gang, refusal=refusal)
-        self._planned.note(gang, placement)
-        return _verdict(gang, placement=placement)
+        refusal = with_reservation(self._refusals.no_room(gang, 0, gang.pods, missing), kept.refusal)
+        out = of_class.kept_out[gang.run_ms] = NotPlaced(0, refusal)
+        return out
 
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
         """Placement of a gang, beside the nodes that failed for it before if there is one; else why there is none."""
@@ -397,19 +383,6 @@ class PlacementRound:
         row = near.best(shape) if near is not None else None
         return (self._beside or self._single).best(shape) if row is None else row
 
-    def _note_refusal(self, gang: Gang, index: int, refusal: Refusal) -> None:
-        self._refused[gang.request_class] = refusal
-        self._failed_task[gang.request_class] = index
-
-    def _refuse(self, gang: Gang, index: int, refusal: Refusal) -> Verdict:
-        """Refuse a gang and its class."""
-        self._note_refusal(gang, index, refusal)
-        return _verdict(gang, refusal=refusal if self._policy is None else self._policy.refused(gang, refusal))
-
-    def _named(self, refusal: Refusal, gang: Gang) -> Refusal:
-        """The refusal of a class, with the name that the task has in this gang."""
-        return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.request_class]])
-
 
 def raise_errors(gang: Gang, views: Mapping[Shape, Candidates]) -> None:
     """Raise the error with which the scoring of one of a gang's shapes ended."""
@@ -419,7 +392,6 @@ def raise_errors(gang: Gang, views: Mapping[Shape, Candidates]) -> None:
             raise error
 
 
-def _verdict(
-    gang: Gang, *, placement: Placement | None = None, refusal: Refusal | None = None, final: bool = False
-) -> Verdict:
-    return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, placement, refusal, final)
+def _verdict(entry: Entry) -> Verdict:
+    gang = entry.gang
+    return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, entry.placement, entry.refusal, entry.is_final)

@@ -143,14 +143,23 @@ def unsupported_product(gang: Gang, warning: str) -> Refusal:
 
 
 def with_reservation(no_room: Refusal, reserved: Refusal) -> Refusal:
-    """Refusal of a gang that found nodes which are reserved for another gang.
+    """Refusal by a rule of a gang that found nodes, such as those which are reserved for another gang.
 
     Args:
         no_room: Nodes by reason, as for a gang without room.
-        reserved: The gang that holds the reservation, and when it starts.
+        reserved: The refusal of the rule: the gang that holds the reservation, and when it starts.
     """
     return msgspec.structs.replace(
-        no_room, code=reserved.code, field="", value="", expected="", ahead=reserved.ahead, start_ms=reserved.start_ms
+        no_room,
+        code=reserved.code,
+        field="",
+        value="",
+        expected="",
+        ahead=reserved.ahead,
+        start_ms=reserved.start_ms,
+        rule=reserved.rule,
+        template=reserved.template,
+        numbers=reserved.numbers,
     )
 
 

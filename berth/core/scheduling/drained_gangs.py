@@ -6,17 +6,37 @@ may have different run times: the queue has their shapes without the moment, and
 """
 
 import bisect
-from collections.abc import Iterable
 
 import msgspec
 
-from berth.core.faults.examination import Faulty
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.reservations import run_ms_of
 from berth.core.state.cell import State
 
 
-class DrainedGangs:
+class GangTerms:
+    """On which terms gangs of one class are decided at one moment; these are the same for all.
+
+    Attributes:
+        are_alike: All gangs of a class have the same terms.
+    """
+
+    are_alike: bool = True
+
+    def last_ms(self, gang: Gang) -> int:  # noqa: ARG002  # terms that differ use it; so below
+        """What differs: the terms with the least number leave a gang the most nodes."""
+        return 0
+
+    def next_ms(self, gang: Gang) -> int:  # noqa: ARG002
+        """When the terms of a gang change if it still waits then; 0 for never."""
+        return 0
+
+    def applied(self, gang: Gang) -> Gang:
+        """A gang with its terms."""
+        return gang
+
+
+class DrainedGangs(GangTerms):
     """Last drains that count for gangs at one moment.
 
     Args:
@@ -30,12 +50,8 @@ class DrainedGangs:
         self._times = state.table.drains.times
         self._begun = bisect.bisect_right(self._times, at_ms)
         """How many of the moments have come."""
+        self.are_alike = self._begun == len(self._times)  # none is planned
         self._classes: dict[tuple[ClassKey, int], ClassKey] = {}
-
-    @property
-    def are_alike(self) -> bool:
-        """Whether all gangs have the same last drain: none is planned."""
-        return self._begun == len(self._times)
 
     def last_ms(self, gang: Gang) -> int:
         """Last moment of a drain before a gang is expected to end if it starts now; 0 without."""
@@ -68,7 +84,3 @@ class DrainedGangs:
                 (msgspec.structs.replace(shape, drained_ms=last_ms), pods) for shape, pods in gang.request_class
             )
         return msgspec.structs.replace(gang, request_class=known)
-
-    def applied_to(self, faulty: Iterable[Faulty]) -> list[Faulty]:
-        """Faulty gangs whose pods get no new places on nodes that are drained before the gang is expected to end."""
-        return [one._replace(gang=self.applied(one.gang)) for one in faulty]

@@ -1,13 +1,15 @@
-"""Waiting gangs of one request class, which sleep and wake together."""
+"""Waiting gangs of one request class, which sleep and wake together, but for those that a rule holds."""
 
 import heapq
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.changes import Changes
 from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.state.waiting_dump import SleeperDump
 
 Entry = tuple[tuple[int, int, str], Gang]
 ORDER: Final = operator.itemgetter(0)
@@ -45,8 +47,8 @@ class GangClass(msgspec.Struct, gc=False):
     """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
-    held: dict[str, int] = {}
-    """Gangs (uid) that may not start because of a reservation, and when to try again; 0 for never."""
+    held: dict[str, None] = {}
+    """Gangs (uid) that a rule keeps back, each alone."""
 
     def fall_asleep(self, sleep: Sleep) -> None:
         """Sleep, in the way that is given."""
@@ -102,3 +104,93 @@ class GangClass(msgspec.Struct, gc=False):
             if gang is not None and uid != before and gang.order == order:
                 before = uid
                 yield order, gang
+
+
+class Hold(NamedTuple):
+    """A gang that is held."""
+
+    members: GangClass
+    retry_at_ms: int
+    """When to try again although nothing has released it; 0 for never."""
+    keys: tuple[str, ...] = ()
+    """Keys that release it; without any, any news does."""
+
+
+class HeldGangs:
+    """Gangs of a queue that rules keep back, each alone, and what releases them.
+
+    Gangs that are blocked by a reservation are released together, by any news: any improvement, and a node that lost
+    capacity too, because reservations may change. Others have keys of their rule, and are released by these.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Hold] = {}
+        self._by_key = 0
+        """How many have keys."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._held
+
+    def put(self, uid: str, hold: Hold) -> None:
+        """Hold a gang."""
+        self.pop(uid)
+        self._held[uid] = hold
+        self._by_key += bool(hold.keys)
+        hold.members.held[uid] = None
+
+    def pop(self, uid: str) -> Hold | None:
+        """Hold a gang no longer; returns how it was held."""
+        hold = self._held.pop(uid, None)
+        if hold is not None:
+            self._by_key -= bool(hold.keys)
+            del hold.members.held[uid]
+        return hold
+
+    def release(self, woken: Mapping[str, None], *, is_news: bool, time_ms: int) -> list[SleeperDump]:
+        """Release gangs; returns which, in order of uid, and how they were held.
+
+        Args:
+            woken: Keys that release gangs.
+            is_news: Gangs without keys are released, as all of them are once one is due.
+            time_ms: The moment.
+        """
+        due = {uid: hold.keys for uid, hold in self._held.items() if 0 < hold.retry_at_ms <= time_ms}
+        is_news = is_news or not all(due.values())
+        if not (is_news or due or (woken and self._by_key)):
+            return []
+        released = [
+            one
+            for one in self.dump()
+            if one.uid in due or (any(key in woken for key in one.keys) if one.keys else is_news)
+        ]
+        for one in released:
+            self.pop(one.uid)
+        return released
+
+    def may_release(self, changes: Changes) -> bool:
+        """Whether changes release gangs, besides those that wake classes."""
+        if changes.queue_unblocked and len(self._held) > self._by_key:
+            return True
+        if not (changes.woken and self._by_key):
+            return False
+        return any(key in changes.woken for hold in self._held.values() for key in hold.keys)
+
+    def dump(self) -> list[SleeperDump]:
+        """Gangs and how they are held, in order of uid."""
+        return [
+            SleeperDump(uid, hold.retry_at_ms, keys=hold.keys)
+            for uid, hold in ((uid, self._held[uid]) for uid in sorted(self._held))
+        ]
+
+    def for_room(self) -> Iterator[Gang]:
+        """Gangs with chips that any news releases."""
+        for uid, hold in self._held.items():
+            if not (hold.keys or hold.members.is_plain):
+                yield hold.members.gangs[uid]
+
+    def moments(self) -> Iterator[int]:
+        """When to try again although nothing has released a gang; 0 for never."""
+        return (hold.retry_at_ms for hold in self._held.values())

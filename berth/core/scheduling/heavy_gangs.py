@@ -41,19 +41,18 @@ PAUSE_MAX_MS: Final = 10_000
 """... this."""
 
 
-def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
+def gangs_of_round(state: State, queue: Queue, *, skims: bool, work_max: int) -> list[Gang]:
     """Gangs for a round, in queue order; those of the lane without chips come last.
 
     Args:
         state: The cell.
         queue: Its queue.
+        skims: A class is read as far as the free chips go: no later gang of it may fare otherwise than those before it.
         work_max: Bound of the work for heavy gangs, and of that for others; one gang of each is taken in any case.
     """
     settings, nodes = state.fold.settings, len(state.table)
     gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
-    # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before it.
-    skims = settings.queue_policy == "skip" and not settings.strict_product_support
-    most = most_of_a_class(state) if skims else None
+    most = most_of_a_class(state) if skims and not settings.strict_product_support else None
 
     def taken(accepts: Callable[[ClassKey], bool] | None) -> Sequence[Gang]:
         found = queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most, accepts=accepts)
@@ -61,7 +60,7 @@ def gangs_of_round(state: State, queue: Queue, *, work_max: int) -> list[Gang]:
 
     many = [key for key in queue.tried() if len(key) > SHAPES_LEAST]
     heavy = {key for key in many if is_heavy(key, nodes)}
-    if not heavy or settings.queue_policy == "fifo":
+    if not heavy or queue.is_strict:
         found = list(taken(None))
     else:
         lanes = taken(lambda key: key not in heavy), taken(lambda key: key in heavy)
@@ -120,17 +119,18 @@ def late_of(record: Round) -> list[str]:
     return [one.uid for one in record.verdicts if one.refusal is not None and one.refusal.code == LATE]
 
 
-def with_pauses(state: State, opening: Opening, verdicts: Iterable[Verdict]) -> list[Verdict]:
+def with_pauses(state: State, queue: Queue, opening: Opening, verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Verdicts of a turn: refused heavy gangs get the time of their next try, and those that were left out a refusal.
 
     Args:
         state: The cell, as it was when the turn was opened.
+        queue: Its queue.
         opening: The turn.
         verdicts: Verdicts on the gangs that were decided.
     """
     nodes, at_ms = len(state.table), opening.at_ms
     paused: dict[str, Gang] = {}
-    if state.fold.settings.queue_policy != "fifo":  # there it keeps its place
+    if not queue.is_strict:  # there it keeps its place
         paused = {gang.uid: gang for gang in _heavy_of(opening.gangs, nodes)}
     if not paused and not opening.late:
         return list(verdicts)

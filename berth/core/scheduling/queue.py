@@ -4,9 +4,8 @@ A request class that was refused sleeps: its gangs are not scored again until so
 the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so
 a replay sleeps and wakes alike.
 
-Gangs that are blocked by a reservation are held individually, because run times differ within a class. Any improvement
-releases all of them, and so does a node that lost capacity, because reservations may change. In strict order no gang is
-held: a gang behind the first one that sleeps is not taken, except for its first verdict.
+Gangs that a rule refuses are held one by one, because they differ within a class: in run time, or in
+whom they belong to. In strict order a gang behind the first one that sleeps is not taken, except for its first verdict.
 
 Gangs without chips have a lane of their own, which is never strict: they wait behind no gang with chips, and none of
 these waits behind them. A round takes from both lanes.
@@ -17,10 +16,11 @@ Longer than 400 lines because every way in which a gang comes, waits, changes it
 import bisect
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from berth.core.changes import Changes
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, Sleep
+from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, HeldGangs, Hold, Sleep
 from berth.core.scheduling.merged_lines import merged
 from berth.core.state.waiting_dump import SleeperDump
 
@@ -33,8 +33,8 @@ class Queue:
     """
 
     def __init__(self, *, strict: bool = False) -> None:
-        self._strict = strict
-        self._held: dict[str, ClassKey] = {}
+        self.is_strict = strict
+        self._held = HeldGangs()
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
@@ -54,7 +54,7 @@ class Queue:
     @property
     def has_work(self) -> bool:
         """Whether a round could decide something."""
-        if self._strict:
+        if self.is_strict:
             return bool(self.asleep_with_fresh) or self._is_strict_awake() or self._is_plain_awake()
         if not self._held:
             return bool(self.awake or self.asleep_with_fresh)
@@ -97,14 +97,13 @@ class Queue:
         if key is None:
             return False
         members = self._classes[key]
+        is_held = uid in members.held and self._held.pop(uid) is not None
         gang = members.gangs.pop(uid)
         self._uid_of.pop((gang.namespace, gang.name), None)
         members.gone += 1
         members.fresh.pop(uid, None)
-        is_held = members.held.pop(uid, None) is not None
-        self._held.pop(uid, None)
         has_waited = not gang.fresh and (members.sleeps or is_held)  # a fresh one may have come and gone unseen
-        unblocked = has_waited and bool(self._held)
+        unblocked = has_waited and len(self._held) > 0
         if not members.fresh:
             self.asleep_with_fresh.pop(key, None)
         if not members.gangs:
@@ -142,14 +141,14 @@ class Queue:
         """Give a waiting gang another class. A class that is new sleeps as the one before; else it is as it was."""
         before = self._classes[self._class_of[gang.uid]]
         known, sleep, sleeps = before.gangs[gang.uid], before.sleep, before.sleeps
-        held = before.held.get(gang.uid)
+        held = self._held.pop(gang.uid)
         is_new = gang.request_class not in self._classes
         gang.fresh = known.fresh
         self.put(gang)
         if is_new and sleeps and not gang.fresh:
             self.restore_sleep(gang.request_class, sleep)
         elif held is not None:
-            self.hold(gang.uid, retry_at_ms=held)
+            self.hold(gang.uid, retry_at_ms=held.retry_at_ms, keys=held.keys)
 
     def keep_only(self, name: tuple[str, str], uid: str) -> bool:
         """Take out the gang that waits under a name, unless it is ``uid``; returns the same as :meth:`remove`."""
@@ -181,7 +180,7 @@ class Queue:
             accepts: Classes of which gangs are taken; None for all.
             plain: Take from the lane without chips.
         """
-        is_strict = self._strict and not plain
+        is_strict = self.is_strict and not plain
         head = self.head() if is_strict else None
         classes = self._classes
         lines = [
@@ -240,36 +239,42 @@ class Queue:
         if not members.fresh:
             self.asleep_with_fresh.pop(key, None)
 
-    def hold(self, uid: str, *, retry_at_ms: int) -> None:
-        """Keep a gang back that had a verdict, until :meth:`release`; nothing if its class sleeps."""
+    def hold(self, uid: str, *, retry_at_ms: int, keys: tuple[str, ...] = ()) -> None:
+        """Keep a gang back that had a verdict, until :meth:`release`; nothing if its class sleeps.
+
+        Args:
+            uid: The gang.
+            retry_at_ms: When to try again although nothing has released it; 0 for never.
+            keys: Keys that release it; without any, any news does.
+        """
         self.seen(uid)
         key = self._class_of.get(uid)
         if key is not None and not self._classes[key].sleeps:
-            self._classes[key].held[uid] = retry_at_ms
-            self._held[uid] = key
+            self._held.put(uid, Hold(self._classes[key], retry_at_ms, keys))
 
     def hold_again(self, one: SleeperDump) -> None:
         """Hold a gang as it was before :meth:`release`, unless it left or changed."""
         key = self._class_of.get(one.uid)
         if key is not None and not self._classes[key].gangs[one.uid].fresh:
-            self.hold(one.uid, retry_at_ms=one.retry_at_ms)
+            self.hold(one.uid, retry_at_ms=one.retry_at_ms, keys=one.keys)
 
-    def release(self) -> list[SleeperDump]:
-        """Release all gangs that are held; returns which, and until when they were."""
-        held = self.held
-        for one in held:
-            del self._classes[self._held.pop(one.uid)].held[one.uid]
-        return held
+    def release(self, woken: Mapping[str, None], *, is_news: bool, time_ms: int) -> list[SleeperDump]:
+        """Release gangs that are held; see :meth:`HeldGangs.release`."""
+        return self._held.release(woken, is_news=is_news, time_ms=time_ms)
+
+    def may_release(self, changes: Changes) -> bool:
+        """Whether changes release gangs that are held, besides those that wake classes."""
+        return self._held.may_release(changes)
 
     @property
     def held(self) -> list[SleeperDump]:
         """Gangs that are held, and when to try again, by uid."""
-        return [SleeperDump(uid, self._classes[self._held[uid]].held[uid]) for uid in sorted(self._held)]
+        return self._held.dump()
 
     @property
     def is_holding(self) -> bool:
-        """Whether gangs are held."""
-        return bool(self._held)
+        """Whether gangs are held, whatever releases them."""
+        return len(self._held) > 0
 
     def is_held(self, uid: str) -> bool:
         """Whether a gang is held."""
@@ -289,10 +294,6 @@ class Queue:
         key = self._class_of.get(uid)
         return key is not None and uid in self._classes[key].fresh
 
-    def is_due(self, time_ms: int) -> bool:
-        """Whether the moment has come for which a held gang waits."""
-        return any(0 < self._classes[key].held[uid] <= time_ms for uid, key in self._held.items())
-
     def head(self) -> Gang | None:
         """The first gang in order that found no room and sleeps, those left out that wait for another cluster."""
         return next(self.waiting_for_room(held=False), None)
@@ -303,14 +304,13 @@ class Queue:
         Gangs of the lane without chips are left out.
 
         Args:
-            held: Those too that are held.
+            held: Those too that are held for news of any kind.
         """
         classes = self._classes
         sleeping = [one for one in classes.values() if one.sleeps and not one.never and not one.is_plain]
         lines: list[Iterable[Entry]] = [members.known() for members in sleeping]
         if held:
-            gangs = [classes[key].gangs[uid] for uid, key in self._held.items() if not classes[key].is_plain]
-            lines.append(sorted(((gang.order, gang) for gang in gangs), key=ORDER))
+            lines.append(sorted(((gang.order, gang) for gang in self._held.for_room()), key=ORDER))
         for _, gang in heapq.merge(*lines, key=ORDER):
             yield gang
 
@@ -370,7 +370,7 @@ class Queue:
             if key is not None:
                 self.restore_sleep(key, Sleep(sleeper.retry_at_ms, sleeper.never, sleeper.by_any_change))
         for one in held:
-            self.hold(one.uid, retry_at_ms=one.retry_at_ms)
+            self.hold(one.uid, retry_at_ms=one.retry_at_ms, keys=one.keys)
 
     @property
     def waits_for_time(self) -> bool:
@@ -383,7 +383,7 @@ class Queue:
 
         In strict order that of the head, and of classes that block no gang: gangs behind the head wait for it.
         """
-        if self._strict:
+        if self.is_strict:
             head = self.head()
             first = self._classes[head.request_class].retry_at_ms if head is not None else 0
             classes = self._classes.values()
@@ -394,7 +394,7 @@ class Queue:
     def _moments(self) -> Iterator[int]:
         """When to try again although nothing got better; 0 for never."""
         yield from (members.retry_at_ms for members in self._classes.values() if members.sleeps)
-        yield from (self._classes[key].held[uid] for uid, key in self._held.items())
+        yield from self._held.moments()
 
     def sleeping(self) -> list[ClassKey]:
         """Classes that sleep."""
@@ -406,9 +406,8 @@ class Queue:
         self.asleep_with_fresh.pop(members.key, None)
 
     def _let_go(self, members: GangClass) -> None:
-        for uid in members.held:
-            del self._held[uid]
-        members.held.clear()
+        for uid in list(members.held):
+            self._held.pop(uid)
 
     def _is_strict_awake(self) -> bool:
         head = self.head()
@@ -416,11 +415,12 @@ class Queue:
         return any(True for members in classes for _ in self._strict_line(members, 1, head))
 
     def _is_plain_awake(self) -> bool:
-        return any(self._classes[key].is_plain for key in self.awake)
+        awake = (self._classes[key] for key in self.awake)
+        return any(members.is_plain and len(members.held) < len(members.gangs) for members in awake)
 
     def _strict_line(self, members: GangClass, count: int, head: Gang | None) -> Iterator[Entry]:
         """Gangs of a class before the head, and behind it those that had no verdict yet."""
-        for entry in members.in_order():
+        for entry in members.free() if members.held else members.in_order():
             if head is not None and entry[0] >= head.order:
                 break
             yield entry

@@ -1,32 +1,26 @@
 """What a record of the ledger does to the queue: gangs leave, come back, sleep, or are held for a reservation."""
 
-from typing import Final
-
 from berth.core.changes import Changes, JobKey
-from berth.core.placement.queue_policy import RESERVED
 from berth.core.requests.gangs import ClassKey
-from berth.core.scheduling.backfill import is_large
-from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.queue_policies import NEVER
-from berth.core.scheduling.reservations import next_end_ms
+from berth.core.scheduling.rules.port import AfterRecord, EpochRules
 from berth.core.scheduling.turn import Opening
-from berth.core.scheduling.wake_rules import is_helped_by_any_change
+from berth.core.scheduling.wake_rules import NEVER, is_helped_by_any_change
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.ledger import Folded, GangRecord
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import INTERNAL, Refusal
 
-_BACKFILLS: Final = frozenset({"easy", "conservative"})
 
-
-def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> Changes:
+def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, opening: Opening | None) -> Changes:
     """Bring a queue in line with a record.
 
     Args:
         state: The cell, after the record.
         queue: The queue.
+        rules: The rules of the epoch.
         folded: What the record changed.
         opening: The turn of that round, if it was opened here.
 
@@ -36,8 +30,8 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     unblocked = False
     settings = state.fold.settings
     again: dict[JobKey, None] = {}
-    drained = DrainedGangs(state, state.fold.at_ms)
-    is_uneven = settings.queue_policy != "fifo" and not drained.are_alike
+    terms = rules.terms(state, state.fold.at_ms)
+    is_uneven = not queue.is_strict and not terms.are_alike
     uneven: dict[ClassKey, list[GangRecord]] = {}
     for gang in folded.gangs:
         if gang.phase != "waiting":
@@ -45,26 +39,27 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
             again.update(_freed_uid(state, gang))
         elif gang.refusal is None or gang.refusal.retry_ms:
             again[gang.namespace, gang.name] = None  # it goes back to the queue, when its pause is over
-        elif gang.refusal.code == "behind":
+        elif (rule := rules.by_name.get(gang.refusal.rule)) is not None and rule.wakes(gang) != ():
             queue.seen(gang.uid)
         elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
             uneven.setdefault(request_class, []).append(gang)
         else:
-            unblocked |= _refused(queue, gang, gang.refusal, settings)
+            unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
     for request_class, refused in uneven.items():
-        unblocked |= _refused_for_now(queue, drained, request_class, refused, settings)
-    _hold_reserved(state, queue, drained, folded, opening)
+        unblocked |= _refused_for_now(queue, rules, terms, request_class, refused, settings)
+    _hold(AfterRecord(state, queue, terms, folded.silent), rules, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
     if has_left or folded.taken or folded.ending:
         unblocked |= queue.is_holding
     # Jobs that ended change how long similar ones are expected to run: they may end before a drain now.
-    gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not drained.are_alike else []
-    return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again)
+    gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not terms.are_alike else []
+    woken = rules.woken([*folded.given_back, *(holding for holding, _ in folded.freed)])
+    return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again, woken=woken)
 
 
-def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
-    """Put the class of a refused gang to sleep, unless the gang found room that is reserved for another one.
+def _refused(queue: Queue, rules: EpochRules, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
+    """Put the class of a refused gang to sleep, unless a rule refused the gang alone.
 
     Returns:
         Whether that may help gangs that are held: its reservation may take the place of the one because of which they
@@ -73,9 +68,9 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
     request_class = queue.class_of(gang.uid)
     if request_class is None:
         return False
-    if refusal.code == RESERVED:
+    if refusal.rule:
         queued = queue.gang(gang.uid)
-        may_reserve = settings.queue_policy == "conservative" and queued is not None and is_large(queued, settings)
+        may_reserve = queued is not None and rules.may_reserve(queued, behind=True)
         has_reserved = may_reserve and queue.is_fresh(gang.uid)
     else:
         has_reserved = refusal.start_ms > 0
@@ -89,20 +84,25 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
 
 
 def _refused_for_now(
-    queue: Queue, drained: DrainedGangs, request_class: ClassKey, refused: list[GangRecord], settings: Settings
+    queue: Queue,
+    rules: EpochRules,
+    terms: GangTerms,
+    request_class: ClassKey,
+    refused: list[GangRecord],
+    settings: Settings,
 ) -> bool:
     """Put a class to sleep if none of its gangs may take more nodes than a refused one; else hold those that may not.
 
     A drain is planned: gangs that are expected to end earlier may take more nodes. Returns the same as
     :func:`_refused`.
     """
-    last_ms = {gang.uid: drained.last_ms(gang) for gang in queue.of_class(request_class)}
+    last_ms = {gang.uid: terms.last_ms(gang) for gang in queue.of_class(request_class)}
     least_ms = min(last_ms.values())
     longer: dict[str, GangRecord] = {}
     unblocked = False
     for gang in refused:
         if gang.refusal is not None and last_ms[gang.uid] == least_ms:
-            unblocked |= _refused(queue, gang, gang.refusal, settings)
+            unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
         else:
             longer[gang.uid] = gang
     first_ms = min((last_ms[uid] for uid in longer), default=0)
@@ -130,29 +130,23 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
     return {}
 
 
-def _hold_reserved(state: State, queue: Queue, drained: DrainedGangs, folded: Folded, opening: Opening | None) -> None:
-    """Hold the gangs that a reservation keeps from starting, also those of which the record has nothing new."""
-    fold = state.fold
-    if fold.settings.queue_policy not in _BACKFILLS:
+def _hold(after: AfterRecord, rules: EpochRules, folded: Folded, opening: Opening | None) -> None:
+    """Hold the gangs that rules keep from starting, also those of which the record has nothing new."""
+    fold = after.state.fold
+    if not rules.have_say:
         return
     kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
     if opening is not None and opening.number == fold.rounds and not folded.void:
         silent = (fold.gangs.get(gang.uid) for gang in opening.gangs)
         kept |= {gang.uid: gang for gang in silent if gang is not None}
-    held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
-    late_ms = next_end_ms(state, fold.at_ms) if held else 0  # a job that is late by then makes reservations move
-    heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
-    drain_ms = _next_drain_ms(queue, drained, fold.settings) if held else 0
-    for gang in held:
-        if gang.phase == "waiting" and gang.refusal is not None:
-            start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
-            moments = (start_ms, late_ms, heard_ms, drain_ms)
-            queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
-
-
-def _next_drain_ms(queue: Queue, drained: DrainedGangs, settings: Settings) -> int:
-    """When a planned drain takes nodes from a gang that may have a reservation: it may have none then; 0 for never."""
-    if drained.are_alike:
-        return 0
-    large = (gang for gang in queue.waiting_for_room(held=True) if is_large(gang, settings))
-    return min(filter(None, map(drained.next_ms, large)), default=0)
+    due_ms: dict[str, int] = {}
+    for gang in kept.values():
+        refusal = gang.refusal if gang.phase == "waiting" else None
+        rule = rules.by_name.get(refusal.rule) if refusal is not None else None
+        if refusal is None or rule is None or (keys := rule.wakes(gang)) is None:
+            continue
+        if rule.name not in due_ms:
+            due_ms[rule.name] = rule.due_ms(after)
+        start_ms = refusal.start_ms if refusal.start_ms > fold.at_ms else 0
+        retry_at_ms = min(filter(None, (start_ms, due_ms[rule.name])), default=0)
+        after.queue.hold(gang.uid, retry_at_ms=retry_at_ms, keys=keys)

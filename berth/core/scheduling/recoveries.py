@@ -13,7 +13,6 @@ from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.parity import differs
 from berth.core.placement.planned_pods import RoundParts
-from berth.core.placement.queue_policy import QueuePolicy
 from berth.core.placement.replacements import (
     LeavingPods,
     NoPlaces,
@@ -23,6 +22,7 @@ from berth.core.placement.replacements import (
     replacement_counts,
 )
 from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.rules import NO_RULES, Rules
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
 from berth.core.state.holdings.holding import Holding, pods_of
 from berth.core.state.holdings.moves import merged_placement
@@ -69,7 +69,7 @@ def take_steps(
     faulty: Iterable[Faulty],
     *,
     before: Steps | None = None,
-    policy: QueuePolicy | None = None,
+    rules: Rules = NO_RULES,
     missing: Sequence[int],
 ) -> Steps:
     """Take the first step of each faulty gang that has what it needs.
@@ -78,7 +78,7 @@ def take_steps(
         parts: The round; no gang of it is placed yet but returning ones.
         faulty: The gangs, in the order in which they are tried.
         before: Steps that the round takes already; these are added to them.
-        policy: Queue policy of the round.
+        rules: Rules of the round.
         missing: Shards that did not answer.
 
     Raises:
@@ -104,8 +104,7 @@ def take_steps(
             steps.restarts[one.cause] += 1
         if taken is not None:
             steps.recoveries.append(taken)
-            if policy is not None:
-                policy.note_step(one.gang, taken)
+            rules.stepped(one.gang, taken)
     return steps
 
 

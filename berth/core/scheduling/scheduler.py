@@ -20,13 +20,13 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
-from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
 from berth.core.scheduling.heavy_gangs import gangs_of_round, with_asks, without
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import held_back
-from berth.core.scheduling.returning import returning_gangs
+from berth.core.scheduling.rules.port import TurnStart
+from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import (
     Choice,
     MissingShards,
@@ -62,10 +62,7 @@ class Scheduler:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.queue = Queue()
-        self.scorer = self.new_scorer()
-        self.decisions = Decisions(state, self.queue, self.scorer)
-        self._wakeups = Wakeups(state, self.queue, self.scorer)
+        self._renew()
         self._pending: list[Changes] = []
         self._applied = 0
         """Facts and records whose changes were handed over."""
@@ -77,6 +74,15 @@ class Scheduler:
         """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
         """What the open turn woke, and which changes it consumed."""
+
+    def _renew(self) -> None:
+        """Begin with an empty queue, under the settings and rules of the epoch."""
+        state = self.state
+        self.rules = built(state.fold.rules)
+        self.queue = Queue(strict=self.rules.is_strict)
+        self.scorer = self.new_scorer()
+        self.decisions = Decisions(state, self.queue, self.scorer, self.rules)
+        self._wakeups = Wakeups(state, self.queue, self.scorer)
 
     def new_scorer(self) -> Scorer:
         """Scoring under the settings of the epoch."""
@@ -126,7 +132,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a turn could decide something."""
-        return self.queue.has_work or (self.queue.is_holding and any(part.queue_unblocked for part in self._pending))
+        return self.queue.has_work or (self.queue.is_holding and any(map(self.queue.may_release, self._pending)))
 
     def begin(self, changes: Changes, *, resumes: bool = False) -> None:
         """Begin an epoch: all waiting gangs are tried again, under its settings.
@@ -139,11 +145,7 @@ class Scheduler:
         self.note(merged([changes, Changes(jobs_changed=self._delays.advance(state.fold.at_ms))]))
         if resumes:
             return
-        settings = state.fold.settings
-        self.queue = Queue(strict=settings.queue_policy == "fifo")
-        self.scorer = self.new_scorer()
-        self.decisions = Decisions(state, self.queue, self.scorer)
-        self._wakeups = Wakeups(state, self.queue, self.scorer)
+        self._renew()
         self.turn = None
         self._consumed = (Woken(), NO_CHANGES)
         self._pending = [Changes(jobs_changed={**self.pending.jobs_changed, **dict.fromkeys(state.jobs)})]
@@ -214,14 +216,14 @@ class Scheduler:
         self._pending.append(Changes(jobs_changed=self._delays.advance(at_ms)))
         self.sync()
         self._consume()
-        drained = DrainedGangs(state, at_ms)
-        taken = gangs_of_round(state, self.queue, work_max=work_max or ROUND_WORK_MAX)
-        gangs = [drained.applied(gang) for gang in taken]
+        terms = self.rules.terms(state, at_ms)
+        taken = gangs_of_round(state, self.queue, skims=not self.rules.have_say, work_max=work_max or ROUND_WORK_MAX)
+        gangs = [terms.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside, is_cut = examine(state, self._delays.unkept(self.to_examine, self.queue), at_ms=at_ms)
         set_aside = [*with_errors, *set_aside]
-        faulty, held = held_back(must, drained.applied_to(faulty))
+        faulty, held = held_back(must, [one._replace(gang=terms.applied(one.gang)) for one in faulty])
         wanting = {one.holding.uid: None for one in faulty}
         self.to_examine.update(wanting)
         for uid in settled:
@@ -231,7 +233,8 @@ class Scheduler:
         adopts = must.takes_places or is_cut
         if adopts:
             gangs, faulty = [], []
-        returning = [] if adopts else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])
+        start = TurnStart(state, self.queue, terms, gangs, self._consumed[1])
+        returning = [] if adopts else self.rules.returning(start)
         if not gangs and not must and not faulty and not returning:
             self._restore_classes()
             return Opened(None, set_aside)
@@ -423,7 +426,7 @@ class Scheduler:
             raise InvariantError("the turn was ended before", subject=f"round {opening.number}")
 
     def _follow(self, folded: Folded, opening: Opening | None) -> None:
-        self.note(merged([folded.changes, take_effect(self.state, self.queue, folded, opening)]))
+        self.note(merged([folded.changes, take_effect(self.state, self.queue, self.rules, folded, opening)]))
 
     def dump(self) -> WaitingDump:
         """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state.

@@ -1,6 +1,5 @@
 """Verdicts on the gangs of a turn, on offers of shards or on candidates of the state itself."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,14 +12,13 @@ from berth.core.faults.examination import Unplaced
 from berth.core.placement.best_rows import BestRows
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
+from berth.core.placement.rules import NO_RULES, Rules
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.scheduling.backfill import Backfill, Memory
-from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.heavy_gangs import with_pauses
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.queue_policies import StrictOrder, could_take
 from berth.core.scheduling.recoveries import released, take_steps
 from berth.core.scheduling.returning import place_returning
+from berth.core.scheduling.rules.port import NO_EPOCH_RULES, EpochRules, RoundStart
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
@@ -42,19 +40,20 @@ class Decided(NamedTuple):
 
 
 class Decisions:
-    """Decides gangs under the queue policy of the epoch. A decision changes neither the state nor the queue.
+    """Decides gangs under the rules of the epoch. A decision changes neither the state nor the queue.
 
     Args:
         state: The cell.
         queue: The queue.
         scorer: Scoring under the settings of the epoch.
+        rules: Rules of the epoch; without any, each gang gets what it finds.
     """
 
-    def __init__(self, state: State, queue: Queue, scorer: Scorer) -> None:
+    def __init__(self, state: State, queue: Queue, scorer: Scorer, rules: EpochRules = NO_EPOCH_RULES) -> None:
         self._state = state
         self._queue = queue
         self._scorer = scorer
-        self._memory = Memory()
+        self._rules = rules
 
     def on_offers(
         self,
@@ -75,25 +74,25 @@ class Decisions:
             NeedMoreError: The candidates do not reach far enough.
         """
         if not opening.gangs and not opening.faulty and not opening.returning:
-            return Decided(with_pauses(self._state, opening, ()), [], ())
+            return Decided(with_pauses(self._state, self._queue, opening, ()), [], ())
         state = self._state
         reservation_errors: list[SetAside] = []
-        policy = self._policy(opening, missing_shards, reservation_errors.append)
+        rules = self._begun(opening, missing_shards, reservation_errors.append)
         chooser = PlacementRound(
             self._scorer,
             views,
             asks,
             leaves=(state.leaves, state.leaf_occupancy),
             blocks=state.blocks,
-            policy=policy,
+            rules=rules,
             constraints=state.constraints.view,
             counted=lambda shape: self.own_candidates(missing_shards)(shape, 0),
         )
         parts, faulty, missing = chooser.parts(), opening.faulty, missing_shards.missing
-        steps = take_steps(parts, (one for one in faulty if not one.slots), policy=policy, missing=missing)
-        returned = place_returning(parts, opening.returning, policy=policy, missing=missing)
+        steps = take_steps(parts, (one for one in faulty if not one.slots), rules=rules, missing=missing)
+        returned = place_returning(parts, opening.returning, rules=rules, missing=missing)
         restarting = (one for one in faulty if one.slots)  # their pods run: what has ended comes first
-        take_steps(parts, restarting, before=steps, policy=policy, missing=missing)
+        take_steps(parts, restarting, before=steps, rules=rules, missing=missing)
         placed = {verdict.uid for verdict in returned.verdicts}
         gangs = [gang for gang in opening.gangs if gang.uid not in placed] if placed else opening.gangs
         found = chooser.choose(gangs, missing=missing)
@@ -108,7 +107,7 @@ class Decisions:
             *found.set_aside,
             *reservation_errors,
         ]
-        verdicts = with_pauses(state, opening, [*returned.verdicts, *found.verdicts])
+        verdicts = with_pauses(state, self._queue, opening, [*returned.verdicts, *found.verdicts])
         return Decided(verdicts, steps.recoveries, set_aside, steps.unplaced)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
@@ -134,9 +133,8 @@ class Decisions:
         return found
 
     def starts(self, at_ms: int) -> dict[str, int]:
-        """When room is reserved for gangs that wait (ms), by uid; empty under policies without reservations."""
-        policy = self._policy(Opening(0, at_ms, (), Due(), {}), MissingShards(), lambda _: None)
-        return policy.starts() if isinstance(policy, Backfill) else {}
+        """When room is reserved for gangs that wait (ms), by uid; empty without a rule that reserves."""
+        return self._begun(Opening(0, at_ms, (), Due(), {}), MissingShards(), lambda _: None).starts()
 
     def silent(self, missing_shards: MissingShards) -> Fits | None:
         """Marks of the rows that silent shards own, shape (rows,); None when none is silent."""
@@ -151,28 +149,20 @@ class Decisions:
                 marks[table.rows_of_domain(domain)] = True
         return marks
 
-    def _policy(
-        self, opening: Opening, missing_shards: MissingShards, on_error: Callable[[SetAside], None]
-    ) -> StrictOrder | Backfill | None:
-        """The policy of the queue; None where each gang gets what it finds.
+    def _begun(self, opening: Opening, missing_shards: MissingShards, on_error: Callable[[SetAside], None]) -> Rules:
+        """The rules in a round.
 
         Args:
             opening: The turn.
             missing_shards: Shards that did not answer.
-            on_error: Called with each gang that gets no reservation because of an error.
+            on_error: Called with each gang that a rule leaves out because of an error.
         """
-        policy = self._state.fold.settings.queue_policy
-        if policy == "skip":
-            return None
-        if policy == "fifo":
-            return StrictOrder(self._queue.head(), self._last_refusal, functools.partial(could_take, self._scorer))
-        tried = {gang.uid for gang in opening.gangs}
-        drained = DrainedGangs(self._state, opening.at_ms)
-        # Before a planned drain gangs are held that would sleep otherwise.
-        waiting = self._queue.waiting_for_room(held=policy == "conservative" or not drained.are_alike)
-        others = (drained.applied(gang) for gang in waiting if gang.uid not in tried)
-        silent = self.silent(missing_shards)
-        return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory, on_error)
+        if not self._rules.have_say:
+            return NO_RULES
+        state = self._state
+        terms, silent = self._rules.terms(state, opening.at_ms), self.silent(missing_shards)
+        start = RoundStart(state, self._queue, self._scorer, terms, opening, silent, on_error, ())
+        return self._rules.begun(start, self._last_refusal)
 
     def _last_refusal(self, uid: str) -> Refusal | None:
         known = self._state.fold.gangs.get(uid)

@@ -32,6 +32,7 @@ def waiting_dump(state: State, queue: Queue, pending: Changes) -> WaitingDump:
         chips_returned=sorted(names[row] for row in pending.chips_returned),
         nodes_changed=pending.nodes_changed,
         constraints=dump_changes(pending.constraints, names),
+        woken=sorted(pending.woken),
     )
 
 
@@ -51,4 +52,5 @@ def changes_of(dump: WaitingDump, row: Callable[[str], int]) -> Changes:
         leaf_opened=dump.leaf_opened,
         queue_unblocked=dump.queue_unblocked,
         constraints=load_changes(dump.constraints, row),
+        woken=dict.fromkeys(dump.woken),
     )

@@ -12,8 +12,11 @@ from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, placing_order
 from berth.core.topologies.blocks.demand import LEVELS
-from berth.schemas.refusal import Refusal
+from berth.schemas.refusal import Code, Refusal
 
+NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal", "late"})
+"""Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block
+others."""
 _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
 """Rules of plans of blocks that fewer free nodes may help: the reference gives up where a SuperPoD has more of them
 than its declared size, and leaves a plan unfinished."""

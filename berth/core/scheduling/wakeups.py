@@ -73,8 +73,8 @@ class Wakeups:
             or is_eased(changes)
         )
         released: Sequence[SleeperDump] = ()
-        if queue.is_holding and (is_news or queue.is_due(time_ms)):
-            released = queue.release()
+        if queue.is_holding:
+            released = queue.release(changes.woken, is_news=is_news, time_ms=time_ms)
         return Woken(classes, released)
 
     def take_back(self, woken: Woken) -> None:
@@ -91,8 +91,7 @@ class Wakeups:
         be refused. Without a change, too, the head may have changed: by time alone.
         """
         woken: list[tuple[ClassKey, Sleep]] = []
-        settings = self._state.fold.settings
-        while settings.queue_policy == "fifo" and (head := self._queue.head()) is not None:
+        while self._queue.is_strict and (head := self._queue.head()) is not None:
             is_timed = self._queue.sleep_of(head.request_class).retry_at_ms > 0
             if is_timed or not self._is_larger_than_cluster(head.request_class):
                 break

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from berth.core.replay.log_clock import LogClock
+from berth.core.scheduling.rules.registry import more_than
 from berth.core.simulation.simulator import TimedFact
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import Folded, Holding, dump_of
@@ -19,6 +20,7 @@ from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodsSeen, Topolo
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.recording import Entry, RecordingHead
+from berth.schemas.rules import StatedRule
 from berth.schemas.workload import PlannedJob, Workload
 
 _CLUSTER: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
@@ -32,6 +34,8 @@ class LoggedWorkload(msgspec.Struct, frozen=True):
     """Facts of nodes, health, topology and pods of other schedulers, by moment."""
     settings: Settings
     """Settings of its last epoch."""
+    more_rules: list[StatedRule]
+    """Rules of that epoch that its settings do not stand for."""
     cell: str
     begin_ms: int
     """Moment of the recording at time 0."""
@@ -182,6 +186,7 @@ class WorkloadReader:
             workload=Workload(name="recording", jobs=jobs, notes=[*notes.sentences(), *notes.extra]),
             facts=facts,
             settings=self._settings(),
+            more_rules=more_than(self._settings(), self._state.fold.rules),
             cell=self._head.cell,
             begin_ms=begin_ms,
             end_ms=max(0, end_ms - begin_ms),

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.baselines import Baseline, BaselineScheduler
 from berth.core.simulation.fault_plan import FaultPlan
@@ -37,13 +38,14 @@ from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.refusal import Refusal
+from berth.schemas.rules import StatedRule
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import PlannedJob, Workload
 
 HOLDER: Final = "simulation"
 """Leader of the epoch."""
 _LARGER: Final = "larger-than-cluster"
-_PASSING: Final = frozenset({"behind", "reserved"})
+_PASSING: Final = frozenset({"behind", "reserved", "rule"})
 """Refusals that do not depend on whether there is room."""
 
 
@@ -62,6 +64,8 @@ class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[TimedFact]
     """Nodes, health and topology, by moment. Facts at 0 are the initial cluster."""
     settings: Settings
+    more_rules: list[StatedRule] = []
+    """Rules that are asked before those that the settings stand for."""
     title: str = ""
     """Empty: the queue policy, and the baseline if there is one."""
     words: dict[str, str] = {}
@@ -103,31 +107,29 @@ class Simulation:
         self.rejected: list[RejectedJob] = []
         self._subjects = Subjects(plan.cell)
         self._on_entry = on_entry
-        self._state = State()
-        state = self._state
+        state = self._state = State()
         self._scheduler = (
             BaselineScheduler(state, plan.baseline, plan.seed) if plan.baseline is not None else Scheduler(state)
         )
         self._recorder = TimelineRecorder(self._scheduler, begin_ms=0)
         self._events: list[tuple[int, int, Callable[[], None], Callable[[], bool] | None]] = []
         """Heap of (moment, number, action, whether the event is still valid)."""
-        self._pushed = 0
-        self._intake_seq = 0
+        self._pushed = self._intake_seq = 0
         self._planned: dict[str, PlannedJob] = {}
         """Jobs (uid) that have arrived and have not ended."""
         self._facts_left = len(plan.facts)
         self._arrivals_left = len(plan.workload.jobs)
         self._play: FaultPlay | None = None
         if plan.faults is not None:
-            stage = Stage(state, self._subjects, self._fact, self._push, self._end)
-            self._play = FaultPlay(plan.faults, stage)
+            self._play = FaultPlay(plan.faults, Stage(state, self._subjects, self._fact, self._push, self._end))
         self._too_large: dict[str, Refusal] = {}
         for fact in plan.facts:
             self._push(fact.at_ms, functools.partial(self._cluster_fact, fact))
         for job in plan.workload.jobs:
             self._push(job.at_ms, functools.partial(self._arrive, job))
         self._apply_due(before_epoch=True)
-        folded = self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings))
+        rules = [*plan.more_rules, *rules_of(plan.settings)]
+        folded = self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings, rules=rules))
         self._scheduler.begin(folded.changes)
         self._settle()
 

@@ -310,7 +310,7 @@ class TimelineRecorder:
 
 def _cause(shape: Shape, code: str, *, nodes: int, pods: int) -> str:
     """Why a gang cannot use the nodes that fit its pods."""
-    if code in {"reserved", "behind"}:
+    if code in {"reserved", "behind", "rule"}:
         return code
     return "topology" if shape.is_planned and nodes >= pods else "scattered"
 

@@ -8,6 +8,7 @@ A round is checked against the whole ledger first, chips included, and then fold
 nothing, and stops every reader in the same way.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.chain import FIRST, Link, Position, encode_record, link_of
 from berth.schemas.envelope import DecodeError, body_of
 from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.rules import StatedRule, see_rules
 from berth.schemas.status import SnapshotBody
 
 __all__ = [
@@ -71,6 +73,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     """Nodes that are gone, not ready, or to be left, of the facts."""
     chain: bytes = FIRST
     """Digest of the chain."""
+    rules: list[StatedRule] = []
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -78,11 +81,14 @@ def dump_of(data: bytes) -> LedgerDump:
 
     Raises:
         DecodeError: It does not decode.
+        UnknownRuleError: Its epoch has a rule that this release lacks.
     """
     try:
-        return msgspec.msgpack.decode(data, type=LedgerDump)
+        dump = msgspec.msgpack.decode(data, type=LedgerDump)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
+    see_rules(dump.rules)
+    return dump
 
 
 def _words(error: DecodeError) -> tuple[str, str]:
@@ -99,6 +105,8 @@ class LedgerFold:
         self._position = Position()
         self.holder = ""
         self.settings = Settings()
+        self.rules: Sequence[StatedRule] = ()
+        """Rules of the epoch."""
         self.facts_seq = 0
         """Facts that the last record knew."""
         self.at_ms = 0
@@ -214,12 +222,16 @@ class LedgerFold:
         return folded
 
     def _begin(self, record: Epoch) -> Folded:
-        resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
-        self.holder, self.settings = record.holder, record.settings
+        resumes = record.resumes and self.epoch > 0 and self.has_terms(record.settings, record.rules)
+        self.holder, self.settings, self.rules = record.holder, record.settings, tuple(record.rules)
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.epoch_ms = record.at_ms
         self._let_go()
         return Folded(epoch=True, resumes=resumes)
+
+    def has_terms(self, settings: Settings, rules: Iterable[StatedRule]) -> bool:
+        """Whether an epoch with these settings and rules decides as this one."""
+        return settings == self.settings and tuple(rules) == tuple(self.rules)
 
     def _round(self, sequence: int, record: Round) -> Folded:
         try:
@@ -279,6 +291,7 @@ class LedgerFold:
             held=[self.held[uid] for uid in sorted(self.held)],
             epoch_ms=self.epoch_ms,
             chain=self.chain,
+            rules=list(self.rules),
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -304,3 +317,4 @@ class LedgerFold:
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
         self._leaving = dict(dump.leaving)
         self.epoch_ms = dump.epoch_ms
+        self.rules = tuple(dump.rules)

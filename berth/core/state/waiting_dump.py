@@ -17,6 +17,8 @@ class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=F
     """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
+    keys: tuple[str, ...] = ()
+    """Of a gang that is held alone: keys of a rule that wake it; none: any news does."""
 
 
 class ConstraintsDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -52,7 +54,7 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     time_ms: int = 0
     """Last tick of the dispatcher's clock among the facts."""
     held: list[SleeperDump] = []
-    """Gangs that are blocked by a reservation, each with the time at which it is tried again, by uid."""
+    """Gangs that a rule keeps back, each with the time at which it is tried again, by uid."""
     queue_unblocked: bool = False
     """As in ``Changes``."""
     capacity_lost: bool = False
@@ -63,6 +65,8 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """As there."""
     constraints: ConstraintsDump | None = None
     """As there; None for nothing."""
+    woken: list[str] = []
+    """As there, ascending."""
 
 
 class Loaded(NamedTuple):

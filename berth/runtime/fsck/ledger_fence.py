@@ -181,6 +181,7 @@ class Fence:
             at_ms=max(fold.at_ms, self._clock.now_ms()),
             holder=HOLDER,
             settings=fold.settings,
+            rules=list(fold.rules),
         )
         data = fold.encoded(record)
         self.see_held()

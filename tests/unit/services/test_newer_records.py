@@ -22,6 +22,7 @@ from berth.schemas.chain import ChainReader, Position, chained
 from berth.schemas.envelope import NewerVersionError, encode, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.offers import Advance
+from berth.schemas.rules import StatedRule, UnknownRuleError
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 from berth.services.api.app import serve as serve_programs
@@ -87,6 +88,22 @@ async def test_a_dispatcher_stops_in_its_next_turn_and_does_not_start(kind: str,
     with pytest.raises(NewerVersionError, match=NEEDED):
         await cell.start_dispatcher()
     assert len(await cell.ledger()) == head + 1
+    await cell.close()
+
+
+async def test_a_dispatcher_and_a_check_stop_at_an_epoch_with_a_rule_that_they_lack() -> None:
+    cell = await a_cell()
+    fold = cell.dispatcher.state.fold
+    epoch = Epoch(fold.epoch + 1, fold.base_seq, fold.facts_seq, 1, "d", fold.settings, rules=[StatedRule("tides")])
+    await cell.user.append(fold.encoded(epoch), expected_seq=fold.head)
+    await cell.settle()
+    with pytest.raises(UnknownRuleError, match="rule 'tides' is unknown here") as caught:
+        await cell.dispatcher.turn()
+    see_exit(caught.value)
+    await cell.dispatcher.stop()
+    for read in (cell.start_dispatcher, lambda: check_ledger(cell.user)):
+        with pytest.raises(UnknownRuleError, match="rule 'tides' is unknown here"):
+            await read()
     await cell.close()
 
 

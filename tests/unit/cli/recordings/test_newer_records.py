@@ -12,9 +12,10 @@ from berth.cli.output import WRONG_USE
 from berth.formats.recordings.recording import frames_of, read
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.recording import anonymise_file
-from berth.schemas.envelope import NewerVersionError, open_envelope
+from berth.schemas.envelope import NewerVersionError, decode, encode, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import Entry
+from berth.schemas.rules import StatedRule
 from tests.support.chained_records import rechained
 
 STORED = (Path(__file__).parents[3] / "replay" / "v0.5" / "refusals.berthlog").read_bytes()
@@ -51,6 +52,24 @@ def test_commands_that_fold_the_ledger_stop_and_name_the_release(
     assert out == ""
     assert err.startswith(f"error: {file}: ")
     assert err.endswith(f"{kind} of version {version} needs Berth 9.7 or later\n")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: "-".join(words[::2]))
+def test_commands_that_fold_the_ledger_stop_and_name_the_rule_that_they_lack(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading = read([STORED])
+    entries = list(reading)
+    index = next(index for index, entry in enumerate(entries) if not entry.subject)
+    epoch = decode(entries[index].data, Epoch)
+    epoch = msgspec.structs.replace(epoch, rules=[*epoch.rules, StatedRule("tides", {"high": 3})])
+    entries[index] = Entry(entries[index].sequence, encode(epoch))
+    file = tmp_path / "other.rec"
+    file.write_bytes(b"".join(frames_of(reading.head, rechained(entries))))
+    assert call([word.format(file=file) for word in words]) == WRONG_USE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"error: {file}: record 1: rule 'tides' is unknown here: a newer release of Berth is needed\n"
 
 
 @each_kind

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import pytest
+
+from berth.core.changes import Changes
 from berth.core.explain.refusal_text import sentence
 from berth.core.scheduling.queue import Queue
 from berth.schemas.envelope import body_of, open_envelope
@@ -187,16 +190,50 @@ def test_who_is_held_is_taken_again_only_when_all_are_let_go_and_a_dump_keeps_th
     again = a_queue(a_gang("one", 1), a_gang("two", 2), a_gang("big", 3, chips=8))
     again.load(*queue.dump(), queue.held)
     for one in (queue, again):
-        assert (taken(one), one.has_work, one.is_due(699), one.is_due(700)) == ([], False, False, True)
+        assert (taken(one), one.has_work, one.release({}, is_news=False, time_ms=699)) == ([], False, [])
         assert [gang.uid for gang in one.waiting_for_room(held=False)] == ["big"]
         assert [gang.uid for gang in one.waiting_for_room(held=True)] == ["one", "two", "big"]
         assert one.remove("big"), "it may have blocked them"
-        held = one.release()
-        assert taken(one) == ["one", "two"]
+        held = one.release({}, is_news=False, time_ms=700)
+        assert taken(one) == ["one", "two"], "the wait of one is over"
         one.put(a_gang("two", 2, priority=1))
         for sleeper in held:
             one.hold_again(sleeper)
         assert taken(one) == ["two"], "who changed since then is new"
+
+
+def test_who_is_held_under_a_key_is_taken_again_only_when_it_wakes_or_is_due() -> None:
+    queue = a_queue(a_gang("any", 1), a_gang("key", 2), a_gang("due", 3), a_gang("sleeps", 4, chips=8))
+    queue.hold("any", retry_at_ms=0)
+    queue.hold("key", retry_at_ms=0, keys=("team", "other"))
+    queue.hold("due", retry_at_ms=700, keys=("other",))
+    queue.refused("sleeps", retry_at_ms=0)
+    assert [gang.uid for gang in queue.waiting_for_room(held=True)] == ["any", "sleeps"], "no room is reserved for them"
+    again = a_queue(a_gang("any", 1), a_gang("key", 2), a_gang("due", 3), a_gang("sleeps", 4, chips=8))
+    again.load(*queue.dump(), queue.held)
+    for one in (queue, again):
+        woken = Changes(woken={"team": None})
+        assert (one.may_release(Changes(queue_unblocked=True)), one.may_release(woken)) == (True, True)
+        assert not one.may_release(Changes(woken={"nobody": None}))
+        for _ in range(2):
+            released = one.release(woken.woken, is_news=False, time_ms=699)
+            assert taken(one) == ["key"]
+            one.hold_again(*released)
+            assert taken(one) == []
+        one.release({}, is_news=True, time_ms=699)
+        assert taken(one) == ["any"]
+        one.release({}, is_news=False, time_ms=700)
+        assert taken(one) == ["any", "due"]
+        assert not one.may_release(Changes(queue_unblocked=True))
+
+
+@pytest.mark.parametrize("chips", [0, 1])
+def test_a_gang_that_is_held_is_no_work_in_strict_order(chips: int) -> None:
+    queue = Queue(strict=True)
+    queue.put(a_gang("held", 1, chips=chips))
+    assert queue.has_work
+    queue.hold("held", retry_at_ms=0, keys=("team",))
+    assert (queue.has_work, taken(queue)) == (False, [])
 
 
 def test_in_strict_order_nobody_behind_the_first_sleeper_is_taken_but_for_a_first_verdict() -> None:

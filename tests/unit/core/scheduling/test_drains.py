@@ -10,7 +10,7 @@ from berth.core.state.cell import State
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.fault_facts import REASON_MAX, DrainSeen
-from berth.schemas.ledger import Release, Verdict
+from berth.schemas.ledger import Epoch, Release, Verdict
 from berth.schemas.refusal import NodeReason
 from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job, a_node
@@ -58,6 +58,16 @@ def test_a_drained_node_takes_no_pod() -> None:
     assert refusal is not None
     assert {count.reason: count.nodes for count in refusal.counts} == {NodeReason.DRAINED: 1, NodeReason.SHORTAGE: 1}
     assert "1 is drained" in sentence(refusal)
+
+
+def test_an_epoch_without_the_rule_takes_a_drained_node() -> None:
+    ground = a_cell(1)
+    drain(ground, "n0", ground.now_ms)
+    fold = ground.state.fold
+    assert "drains" in {rule.name for rule in fold.rules}
+    ground.scheduler.begin(ground.folded(Epoch(2, fold.head, 0, ground.now_ms, "d", fold.settings)).changes)
+    ground.ask(a_job("a", chips=8))
+    assert placed(ground) == {"a": ["n0"]}
 
 
 def test_pods_without_chips_too() -> None:

@@ -172,7 +172,9 @@ def test_a_pause_that_is_over_when_a_leader_resumes_is_over_for_all_who_follow()
     cell.scheduler.sync()
     assert not len(cell.scheduler.queue)
     fold = cell.state.fold
-    epoch = Epoch(2, fold.head, cell.state.facts_seq, cell.now_ms + 1_000, "b", fold.settings, resumes=True)
+    epoch = Epoch(
+        2, fold.head, cell.state.facts_seq, cell.now_ms + 1_000, "b", fold.settings, resumes=True, rules=[*fold.rules]
+    )
     cell.scheduler.begin(cell.folded(epoch).changes, resumes=True)
     cell.scheduler.sync()
     assert [gang.name for gang in cell.scheduler.queue.gangs()] == ["many"]

@@ -3,6 +3,7 @@
 import pytest
 
 from berth.schemas.facts import PodPhase
+from berth.schemas.ledger import Epoch
 from berth.schemas.recovery import HeldPlaces
 from tests.support.cells import a_job, a_node
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
@@ -62,6 +63,21 @@ def test_healthy_places_are_held_until_the_job_has_its_other_places() -> None:
     holding = holding_of(cell.state, "j")
     assert (cell.phase("j"), holding.attempt, holding.placement.names()) == ("placed", 2, ["a", "b"])
     assert (cell.state.fold.held, cell.scheduler.next_due_ms) == ({}, 0)
+
+
+def test_in_an_epoch_without_the_rule_a_job_does_not_return_to_its_places() -> None:
+    cell = a_cell("ab")
+    restarted(cell)
+    cell.turns()
+    fold = cell.state.fold
+    rules = [rule for rule in fold.rules if rule.name != "held-places"]
+    assert len(rules) < len(fold.rules)
+    epoch = Epoch(fold.epoch + 1, fold.head, fold.facts_seq, cell.now_ms, "d", fold.settings, rules=rules)
+    cell.scheduler.begin(cell.folded(epoch).changes)
+    cell.conditions.clear()
+    cell.publish()
+    cell.turns()
+    assert (cell.phase("j"), cell.phase("small")) == ("waiting", "placed")
 
 
 def holding_uid(cell: FaultCell) -> str:

@@ -10,8 +10,9 @@ from berth.core.changes import Changes
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
 from berth.core.placement.projected_state import footprint_of
-from berth.core.scheduling.backfill import Memory
 from berth.core.scheduling.reservations import Footprints
+from berth.core.scheduling.rules.backfill import Memory
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
@@ -42,7 +43,8 @@ class Seat:
 
     def begin(self, **settings: object) -> None:
         fold = self.state.fold
-        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
+        new = Settings(**settings)  # type: ignore[arg-type]  # fields of the settings
+        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", new, rules=rules_of(new))
         self.scheduler.begin(self.state.apply_record(fold.head + 1, self.state.fold.encoded(record)).changes)
 
     def fact(self, subject: str, fact: Message) -> None:

@@ -23,6 +23,7 @@ from berth.core.placement.scoring import Candidates, Reasons, Scorer, Scores
 from berth.core.replay.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
+from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards
 from berth.core.scheduling.verdicts import Decisions
@@ -76,7 +77,8 @@ class BrokenSeat(Seat):
 
     def begin(self, **settings: object) -> None:
         fold = self.state.fold
-        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
+        new = Settings(**settings)  # type: ignore[arg-type]  # fields of the settings
+        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", new, rules=rules_of(new))
         self.history.append(Entry(fold.head + 1, fold.encoded(record)))
         super().begin(**settings)
 
@@ -193,7 +195,7 @@ def break_scoring(seat: Seat) -> None:
     """Let a scheduler score with errors from now on."""
     scheduler, state = seat.scheduler, seat.state
     scheduler.scorer = BrokenScorer(state.table, state.shares, state.fold.settings)
-    scheduler.decisions = Decisions(state, scheduler.queue, scheduler.scorer)
+    scheduler.decisions = Decisions(state, scheduler.queue, scheduler.scorer, scheduler.rules)
     scheduler._wakeups = Wakeups(state, scheduler.queue, scheduler.scorer)
 
 

@@ -9,25 +9,29 @@ others.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
 from berth.core.placement.projected_state import ProjectedState, ResourceFootprint
-from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.placement.round_demand import is_heavy
-from berth.core.placement.scoring import Scorer
+from berth.core.placement.rules import RESERVED, Entry, RuleRound
 from berth.core.requests.gangs import ClassKey, Gang, chips_of
-from berth.core.scheduling.queue_policies import NEVER
-from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, Footprints, Reservation
+from berth.core.scheduling.reservations import (
+    AttemptKey,
+    AvailabilityProfile,
+    Footprints,
+    Reservation,
+    next_end_ms,
+)
+from berth.core.scheduling.rules.port import AfterRecord, RoundStart, Rule
+from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.switches.demand import is_by_leaf
-from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery
@@ -44,8 +48,10 @@ its pods."""
 class Terms(NamedTuple):
     """Terms on which gangs get reservations."""
 
-    settings: Settings
+    chips: int
+    """Fewest chips of a large gang."""
     depth: int
+    """Most reservations at a time."""
     is_deep: bool
     """Gangs that wait for a reservation of others may have one too."""
 
@@ -72,36 +78,72 @@ class Memory:
             self.footprints = {key: footprint for key, footprint in self.footprints.items() if key in holdings}
 
 
-class Backfill:
+class Backfill(Rule):
+    """``easy`` and ``conservative``.
+
+    Args:
+        terms: Terms on which gangs get reservations.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._memory = Memory()
+
+    def begin(self, start: RoundStart) -> RuleRound | None:
+        """The rule in a round."""
+        tried = {gang.uid for gang in start.opening.gangs}
+        # Where gangs of a class differ, as before a planned drain, some are held that would sleep otherwise.
+        waiting = start.queue.waiting_for_room(held=self._terms.is_deep or not start.terms.are_alike)
+        others = (start.terms.applied(gang) for gang in waiting if gang.uid not in tried)
+        return BackfillRound(self.name, start, others, self._terms, self._memory)
+
+    def due_ms(self, after: AfterRecord) -> int:
+        """When a job is late by then, a shard is asked again, or a drain takes nodes: then reservations may move."""
+        fold = after.state.fold
+        late_ms = next_end_ms(after.state, fold.at_ms)
+        heard_ms = fold.at_ms + fold.settings.shard_retry_ms if after.is_silent else 0
+        return min(filter(None, (late_ms, heard_ms, self._next_drain_ms(after))), default=0)
+
+    def _next_drain_ms(self, after: AfterRecord) -> int:
+        """When a planned drain takes nodes from a gang that may have a reservation: it may have none then."""
+        if after.terms.are_alike:
+            return 0
+        waiting = after.queue.waiting_for_room(held=True)
+        large = (gang for gang in waiting if self.may_reserve(gang, behind=False))
+        return min(filter(None, map(after.terms.next_ms, large)), default=0)
+
+    def may_reserve(self, gang: Gang, *, behind: bool) -> bool:
+        """Large gangs; those that wait for a reservation of others only under ``conservative``."""
+        return (self._terms.is_deep or not behind) and is_large(gang, self._terms.chips)
+
+
+class _Allowed(NamedTuple):
+    """A gang that may start although there are reservations."""
+
+    gang: Gang
+    footprint: ResourceFootprint
+    left: list[Reservation]
+    """The reservations, as they are once it starts."""
+
+
+class BackfillRound(RuleRound):
     """Reservations of one round.
 
     Args:
-        state: The cell before the round.
-        scorer: Its scoring.
-        at_ms: The moment of the round.
+        name: Name of the rule.
+        start: What the round begins with.
         waiting: Gangs that wait and are not tried in this round, in order.
-        silent: Rows of nodes whose shard did not answer.
-        memory: Cache that the dispatcher keeps between rounds.
-        on_error: Called with each gang that gets no reservation because of an error.
+        terms: Terms on which gangs get reservations.
+        memory: Cache that the rule keeps between rounds.
     """
 
-    is_strict = False
+    lane = "chips"
 
-    def __init__(
-        self,
-        state: State,
-        scorer: Scorer,
-        at_ms: int,
-        waiting: Iterator[Gang],
-        silent: Fits | None,
-        memory: Memory,
-        on_error: Callable[[SetAside], None],
-    ) -> None:
-        settings = state.fold.settings
-        is_deep = settings.queue_policy == "conservative"
-        self._terms = Terms(settings, settings.reserve_depth if is_deep else 1, is_deep)
-        self._state, self._scorer, self._silent, self._memory = state, scorer, silent, memory
-        self._at_ms = at_ms
+    def __init__(self, name: str, start: RoundStart, waiting: Iterator[Gang], terms: Terms, memory: Memory) -> None:
+        self._name = name
+        self._terms, self._memory = terms, memory
+        self._state, self._scorer, self._silent = start.state, start.scorer, start.silent
+        self._at_ms = start.opening.at_ms
         self._waiting = waiting
         self._next = next(waiting, None)
         self._times: AvailabilityProfile | None = None
@@ -110,28 +152,28 @@ class Backfill:
         self._steps: list[tuple[Gang, Recovery]] = []
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
-        self._on_error = on_error
+        self._on_error = start.on_error
         self._has_colocation = False
         """A gang was tried whose nodes depend on the jobs that run; remembered reservations do not account for that."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
         """Classes that may not start, with the shortest run time that was refused, and the refusal."""
-        self._kept: dict[int, KeptRoom] = {}
-        """What gangs without chips must leave free, by how many of the reservations count, the next ones first."""
+        self._allowed: _Allowed | None = None
 
-    def should_skip(self, gang: Gang) -> Refusal | None:
+    def admit(self, entry: Entry) -> Refusal | None:
         """A gang is refused if it runs at least as long as one of its class that was refused."""
+        gang = entry.gang
         known = self._refused.get(gang.request_class)
         if known is None or self._now().run_ms(gang) < known[0]:
             return None
         self._reserve_deep(gang)
         return known[1]
 
-    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:
+    def allow(self, entry: Entry, placement: Placement) -> Refusal | None:
         """Whether all reservations stand when a gang starts."""
+        gang = entry.gang
+        self._allowed = None
         self._pass(gang)
         if not self._reservations:
-            self._placed.append((gang, placement))
-            self._has_placed = True
             return None
         times = self._now()
         run_ms = times.run_ms(gang)
@@ -162,19 +204,18 @@ class Backfill:
                 continue  # a reservation that cannot be planned blocks no gang
             again = planned.reservation
             if again is None:
-                refusal = Refusal(code="reserved", ahead=one.gang.namespaced_name, start_ms=one.start_ms)
+                refusal = self.reserved(one)
                 self._refused[gang.request_class] = (run_ms, refusal)
                 self._reserve_deep(gang)
                 return refusal
             moved.append(again)
             left.append(again)
-        self._reservations = left
-        times.place(gang, placement, footprint)
-        self._has_placed = True
+        self._allowed = _Allowed(gang, footprint, left)
         return None
 
-    def refused(self, gang: Gang, refusal: Refusal) -> Refusal:
+    def refused(self, entry: Entry, refusal: Refusal) -> Refusal:
         """A large gang that finds no room gets a reservation."""
+        gang = entry.gang
         if refusal.code in NEVER:
             return refusal
         self._refused.pop(gang.request_class, None)
@@ -186,47 +227,42 @@ class Backfill:
         self._pass(None)
         return {one.gang.uid: one.start_ms for one in self._reservations}
 
-    def kept_from(self, gang: Gang) -> KeptRoom:
-        """A gang without chips leaves free what each reservation counts that begins before the gang is expected to end.
-
-        All gangs that wait and get a reservation have theirs by then, for such a gang goes before none of them.
-        """
+    def binding(self, gang: Gang) -> list[Reservation]:
+        """Reservations that begin before a gang is expected to end that starts now, the next first."""
         self._pass(None)
         if not self._reservations:
-            return NOTHING_KEPT
-        times = self._now()
-        end_ms = self._at_ms + times.run_ms(gang)
-        binding = sorted(
+            return []
+        end_ms = self._at_ms + self._now().run_ms(gang)
+        return sorted(
             (one for one in self._reservations if one.start_ms < end_ms), key=lambda one: (one.start_ms, one.gang.order)
         )
-        known = self._kept.get(len(binding))
-        if known is None and binding:
-            refusal = Refusal(code="reserved", ahead=binding[0].gang.namespaced_name, start_ms=binding[0].start_ms)
-            known = self._kept[len(binding)] = KeptRoom(times.counted(binding), refusal)
-        return known or NOTHING_KEPT
 
-    def note_start(self, gang: Gang, placement: Placement) -> None:
-        """A gang without chips starts; what others must leave free stays the same unless its end is expected."""
-        self._placed.append((gang, placement))
+    def counted(self, reservations: Sequence[Reservation]) -> dict[int, tuple[int, int]]:
+        """Cpu and memory that reservations count on; see :meth:`AvailabilityProfile.counted`."""
+        return self._now().counted(reservations)
+
+    def reserved(self, one: Reservation) -> Refusal:
+        """Refusal of a gang that would delay a reservation."""
+        return Refusal(code=RESERVED, rule=self._name, ahead=one.gang.namespaced_name, start_ms=one.start_ms)
+
+    def started(self, gang: Gang, placement: Placement) -> None:
+        """Reservations move as they have to for a gang that starts."""
+        allowed, self._allowed = self._allowed, None
+        if allowed is not None and allowed.gang is gang:
+            self._reservations = allowed.left
+            self._now().place(gang, placement, allowed.footprint)
+        else:
+            self._placed.append((gang, placement))
         self._has_placed = True
-        if gang.run_ms:
-            self._kept.clear()
 
-    def note_step(self, gang: Gang, recovery: Recovery) -> None:
+    def stepped(self, gang: Gang, recovery: Recovery) -> None:
         """Ranks of a placed gang leave, or get places: reservations count them as after the record."""
         self._steps.append((gang, recovery))
         self._has_placed = True
 
-    def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
-        """Whether a refusal differs from the last one. A start that is due now as a job is late is no difference."""
-        last = self._last(gang.uid)
-        if gang.fresh or last is None or (last.code, last.ahead) != (refusal.code, refusal.ahead):
-            return True
-        return refusal.code == "reserved" and last.start_ms != refusal.start_ms > self._at_ms
-
-    def _last(self, uid: str) -> Refusal | None:
-        known = self._state.fold.gangs.get(uid)
-        return None if known is None else known.refusal
+    def is_news(self, entry: Entry, refusal: Refusal, last: Refusal) -> bool:  # noqa: ARG002  # the port has it
+        """Another gang is ahead, or its start has moved."""
+        return is_start_news(refusal, last, self._at_ms)
 
     def _pass(self, gang: Gang | None) -> None:
         """Give reservations to the gangs before this one that are not tried in this round; None for all of them."""
@@ -241,7 +277,7 @@ class Backfill:
 
     def _may_reserve(self, gang: Gang) -> bool:
         """Whether a gang may get a reservation: a heavy one may not, for to plan it takes longer than to decide it."""
-        return is_large(gang, self._terms.settings) and not is_heavy(gang.request_class, len(self._state.table))
+        return is_large(gang, self._terms.chips) and not is_heavy(gang.request_class, len(self._state.table))
 
     def _reserve_deep(self, gang: Gang) -> None:
         if self._terms.is_deep:
@@ -309,9 +345,14 @@ class Backfill:
         return self._times
 
 
-def is_large(gang: Gang, settings: Settings) -> bool:
+def is_large(gang: Gang, chips: int) -> bool:
     """Whether a gang may get a reservation: it has many chips, or is for ranks that a running gang lacks."""
-    return chips_of(gang.request_class) >= settings.reserve_chips or (gang.is_fragile and not gang.is_plain)
+    return chips_of(gang.request_class) >= chips or (gang.is_fragile and not gang.is_plain)
+
+
+def is_start_news(refusal: Refusal, last: Refusal, at_ms: int) -> bool:
+    """Whether another gang is ahead, or its start has moved. A start that is due now as a job is late has not."""
+    return last.ahead != refusal.ahead or (refusal.code == RESERVED and last.start_ms != refusal.start_ms > at_ms)
 
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:
