@@ -35,7 +35,7 @@ class Command(NamedTuple):
 GROUPS: Final = {
     "Start": ("up", "demo", "completion"),
     "Jobs": ("submit", "jobs", "wait", "explain", "cancel"),
-    "Cluster": ("status", "nodes", "node", "faults", "switches", "superpods", "drain", "undrain"),
+    "Cluster": ("status", "nodes", "node", "faults", "switches", "superpods", "queues", "drain", "undrain"),
     "History and planning": ("log", "usage", "record", "replay", "page", "simulate", "what-if"),
     "Maintenance": ("backup", "restore", "streams", "dead", "fsck", "repair", "check-config"),
     "Access": ("keys", "token"),
