@@ -85,7 +85,7 @@ def _add(app: App, command: Command, *, is_called: bool) -> None:
         place = f"berth.cli.{command.place}"
         app.command(place, name=command.name, help=command.summary.replace("``", ""), group=_TITLES[command.name])
     elif command.parts:
-        group = App(name=command.name, help_format="markdown")
+        group = App(name=command.name, help_format="markdown", group_commands=Group("Commands"))
         group.default(command.load())
         for part in command.parts:
             _add(group, part, is_called=True)

@@ -1,11 +1,13 @@
 """Sentences about the newest recovery of a job."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from berth.core.explain.text import pluralize, ranges
-from berth.core.state.ledger import GangRecord
 from berth.schemas.recovery import BackupWaiting, RecoveryStatus
+
+if TYPE_CHECKING:  # the command line has these words without what the fold needs
+    from berth.core.state.ledger import GangRecord
 
 POD_FAILED: Final = "a pod failed"
 PODS_GONE: Final = "its pods are gone"
@@ -14,7 +16,7 @@ OF_PODS: Final = frozenset({POD_FAILED, PODS_GONE})
 _MS: Final = 1000
 
 
-def ending_words(gang: GangRecord) -> str:
+def ending_words(gang: "GangRecord") -> str:
     """Why the pods of a gang are being deleted."""
     recovery = gang.recovery
     if recovery is None or recovery.attempt != gang.attempt or recovery.scope != "job" or recovery.how == "mark":
@@ -22,7 +24,7 @@ def ending_words(gang: GangRecord) -> str:
     return f"its pods are being deleted because of a fault: {recovery.cause}"
 
 
-def waiting_words(gang: GangRecord) -> str:
+def waiting_words(gang: "GangRecord") -> str:
     """Why a gang waits again, if its attempt before ended because of a fault; empty otherwise."""
     recovery = gang.recovery
     if recovery is None or recovery.scope != "job" or recovery.how == "mark" or recovery.attempt != gang.attempt - 1:

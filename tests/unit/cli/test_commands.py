@@ -39,6 +39,7 @@ def test_the_help_of_a_command_has_its_options(command: Command, capsys: pytest.
     assert "─ Parameters ─" in out
     for part in command.parts:
         assert part.name in out
+    assert ("─ Commands ─" in out) == bool(command.parts)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ READERS = {
     "page": ["page {file} --out {folder}/page.html --force"],
     "backup": ["backup {folder}/{mark}/backup"],
     "restore": ["restore {file}"],
+    "queues": ["queues {queues}", "queues check {queues}"],
     "dead": ["dead list --all", "dead show intake:6", "dead replay intake:6 --yes", "dead purge {mark} --yes"],
     "fsck": ["fsck"],
     "repair": ["repair --yes"],
@@ -75,7 +76,7 @@ READERS = {
 """Words of each command that reads what others wrote."""
 FIXED = {"up", "demo", "keys", "token", "completion", "streams"}
 """Commands that read nothing that others wrote."""
-WITHOUT_CELL = {"replay", "page", "what-if", "simulate", "check-config", "restore"}
+WITHOUT_CELL = {"queues", "replay", "page", "what-if", "simulate", "check-config", "restore"}
 MANIFEST = {
     "apiVersion": "berth/v1",
     "kind": "Job",
@@ -122,9 +123,11 @@ def places(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     (folder / "file").write_bytes(b"".join(frames_of(head, entries)))
     (folder / "samples").write_bytes(b"".join(frames_of(head, rechained([*facts, decision(1, len(facts))]))))
     (folder / "manifest").write_text(json.dumps(MANIFEST))
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": MARK}}
+    (folder / "queues").write_text(json.dumps(queue))
     (folder / "trace").write_text(f"at_s,run_s,chips\n1,2,{MARK}\n")
     (folder / "settings").write_text(f"[bus]\ncell = {json.dumps(MARK)}\n")
-    names = ("file", "samples", "manifest", "trace", "settings")
+    names = ("file", "samples", "manifest", "trace", "settings", "queues")
     return {"folder": str(folder), "job": f"default{MARK}/runs{MARK}", "mark": MARK} | {
         name: str(folder / name) for name in names
     }
