@@ -21,7 +21,7 @@ PAGES = sorted(
 OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
 
 SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
-KUBERNETES_NAMES = {"berth/v1", "berth/step", "berth/made-by"}
+KUBERNETES_NAMES = {"berth/v1", "berth/step", "berth/made-by", "berth/per-namespace"}
 """An API version and annotations, which look like files."""
 NOT_FOR_OPERATORS = {"fault_point"}  # tests of crashes set it
 

@@ -219,6 +219,7 @@ QUESTIONS: Final = (
     "metrics and alerts",
     "the page for browsers",
     "product forms",
+    "lists for programs: jobs, how full the cell is, faults, drains",
     "recordings in the page",
 )
 """Rows of the page that says where things are."""

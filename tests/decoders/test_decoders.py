@@ -42,6 +42,7 @@ WRITERS = {
     "formats.kubernetes.owners": {"paths"},
     "formats.kubernetes.paths": {"api_path", "is_path", "sub_path"},
     "formats.kubernetes.workloads": {"digest"},
+    "formats.manifests.field_names": {"field_in"},
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "formats.shown": {"shown", "shown_json"},
     "schemas.catalogue": {"json_schema", "portable"},
@@ -65,6 +66,7 @@ WRITERS = {
     "schemas.programs.events": {"event_id"},
     "schemas.programs.trace_ids": {"trace_id"},
     "schemas.refusal": {"reason_counts"},
+    "schemas.rules": {"register", "stated"},
     "schemas.subjects": {"name_parts"},
 }
 """Public functions that decode nothing: they write, or take what Berth made itself."""

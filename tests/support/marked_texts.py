@@ -12,6 +12,7 @@ from berth.schemas.chain import FIRST, chained
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import DecodeError, body_of, open_envelope, sealed
 from berth.schemas.message import Message
+from berth.schemas.rules import StatedRule
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell
@@ -25,7 +26,7 @@ MARK: Final = (
 """Controls of a terminal and of the direction of writing, line breaks of all kinds, and a tag that nobody sees."""
 _KEPT: Final = {
     *("product", "resource", "domain", "kind", "level", "mode", "created", "superpod", "superpods", "leaf", "leaves"),
-    *("holder", "policy", "queue_policy", "resource_levels", "nslb_version"),
+    *("holder", "policy", "topology", "queue_policy", "resource_levels", "nslb_version"),
 }
 """Fields whose text code understands; without them most messages would be passed over."""
 _NAME_TABLES: Final = {"names", "nodes"}
@@ -43,7 +44,7 @@ def _marked(value: object, hint: Any, kept: Collection[str]) -> object:  # noqa:
     match value:
         case str():
             return value + MARK if hint is str else value
-        case msgspec.Struct():
+        case msgspec.Struct() if not isinstance(value, StatedRule):  # a reader stops at a rule that it lacks
             hints = typing.get_type_hints(type(value))
             return msgspec.structs.replace(
                 value,
