@@ -197,6 +197,7 @@ QUESTIONS: Final = (
     "EASY reservation",
     "rules of the queue",
     "shared leaf states",
+    "topologies: demands, places, groups",
     "`huawei.com/Ascend910` annotation",
     "tentative placements and what-if",
     "retry of waiting classes",
