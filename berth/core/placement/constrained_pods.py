@@ -18,7 +18,6 @@ from berth.core.constraints.topology import Ints
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates
 from berth.core.requests.gangs import Gang, placing_order
-from berth.core.topologies.switches.demand import is_by_leaf
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import ConstraintCount, NodeReason
 
@@ -211,7 +210,5 @@ class ConstrainedPods:
     def _made(self, shape: Shape) -> _Column:
         reasons, scores = self._scorer.evaluate(shape)
         offered = self._views[shape].fits
-        fits = reasons == NodeReason.FITS
-        if not is_by_leaf(shape.demand):
-            fits = offered.copy() if offered is not None else np.zeros_like(fits)
+        fits = offered.copy() if offered is not None else np.zeros(len(reasons), np.bool_)
         return _Column(fits, (-scores.astype(np.int64) << _RANK_BITS) | self._ranks)

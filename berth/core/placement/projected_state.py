@@ -26,8 +26,7 @@ from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.steps import take_step
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import Holding, PodShare
-from berth.core.topologies.blocks.demand import blocks_of
-from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.registry import heeds_jobs, is_beside
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import Recovery
@@ -152,15 +151,13 @@ class ProjectedState:
         if not self.may_fit(gang):
             return None
         state = self._state
-        if is_by_leaf(gang.demand):
+        if heeds_jobs(gang.demand):
             for key, job in self._leaf_jobs:
                 self._occupancy.set(key, job)
             self._leaf_jobs.clear()
         constraints = state.constraints.view
         if not constraints.is_idle:
             constraints = self._now().constraints.view
-        blocks = blocks_of(gang.demand)
-        is_beside = blocks is not None and (blocks.service or blocks.near)
         counts = candidate_counts([gang], full=constraints.full_nodes)
         views = {shape: self._scorer.candidates(shape, count, without=self._missing) for shape, count in counts.items()}
         placement_round = PlacementRound(
@@ -168,7 +165,7 @@ class ProjectedState:
             views,
             counts,
             leaves=(state.leaves, self._occupancy),
-            blocks=(self._now() if is_beside else state).blocks,
+            blocks=(self._now() if is_beside(gang.demand) else state).blocks,
             constraints=constraints,
         )
         return placement_round.choose([gang]).verdicts[0].placement

@@ -11,8 +11,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.scheduling.constraint_wakeups import is_eased
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
-from berth.core.topologies.blocks.demand import blocks_of
-from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.registry import heeds_fewer_nodes, heeds_jobs
 from berth.products.catalogue import FORMS
 
 
@@ -104,11 +103,11 @@ def _helps(changes: Changes, gang: Gang) -> bool:
     them are taken, and so may one whose chips are shared.
     """
     shapes = [shape for shape, _ in gang.request_class]
-    if changes.leaf_opened and any(is_by_leaf(shape.demand) for shape in shapes):
+    if changes.leaf_opened and any(heeds_jobs(shape.demand) for shape in shapes):
         return True
     if not changes.nodes_changed:
         return False
-    if len(shapes) > 1 or any(blocks_of(shape.demand) is not None or shape.profile is not None for shape in shapes):
+    if len(shapes) > 1 or any(heeds_fewer_nodes(shape.demand) or shape.profile is not None for shape in shapes):
         return True
     if not changes.chips_taken:
         return False

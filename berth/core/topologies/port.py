@@ -49,6 +49,8 @@ class Topology:
         keys: Labels and annotations of a job that it reads.
         label_values: Labels with a fixed set of values; with any other value a job is invalid.
         record_bytes_a_pod: Bytes of a record that each planned pod takes, in the usual case.
+        heeds_jobs: Which jobs are in a group, not free nodes alone, decides what it takes.
+        heeds_fewer_nodes: Fewer free nodes may help a gang.
         adopted_as: Name that groups of adopted pods have, whose annotations tell topologies of one family not apart;
             empty for its own name.
     """
@@ -57,6 +59,8 @@ class Topology:
     keys: tuple[str, ...] = ()
     label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0
+    heeds_jobs: bool = False
+    heeds_fewer_nodes: bool = False
     adopted_as: str = ""
 
     def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
@@ -71,6 +75,10 @@ class Topology:
     ) -> Demand | Refusal | None:
         """What the pods with chips of a job demand, or its refusal; None if they demand nothing of this topology."""
         return None
+
+    def is_beside(self, demand: Demand) -> bool:  # noqa: ARG002  # topologies have it
+        """Whether the plan of a gang depends on where certain other jobs run."""
+        return False
 
     def places(self) -> Places:
         """Places of the rows of a table."""

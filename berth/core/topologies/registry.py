@@ -9,6 +9,7 @@ from berth.core.topologies.port import Topology
 from berth.core.topologies.racks.topology import Racks
 from berth.core.topologies.superpods.topology import Superpods
 from berth.core.topologies.switches.topology import Switches
+from berth.schemas.offers import Demand
 
 TOPOLOGIES: Final[tuple[Topology, ...]] = (Switches(), Superpods(), Racks(), Levels())
 BY_NAME: Final[Mapping[str, Topology]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
@@ -18,3 +19,18 @@ def family_of(name: str) -> str:
     """Name that groups of a topology have where its family is not told apart."""
     topology = BY_NAME.get(name)
     return name if topology is None else topology.adopted_as or name
+
+
+def heeds_jobs(demand: Demand | None) -> bool:
+    """Whether which jobs are in a group decides what it takes of a gang."""
+    return demand is not None and BY_NAME[demand.topology].heeds_jobs
+
+
+def heeds_fewer_nodes(demand: Demand | None) -> bool:
+    """Whether fewer free nodes may help a gang."""
+    return demand is not None and BY_NAME[demand.topology].heeds_fewer_nodes
+
+
+def is_beside(demand: Demand | None) -> bool:
+    """Whether the plan of a gang depends on where certain other jobs run."""
+    return demand is not None and BY_NAME[demand.topology].is_beside(demand)

@@ -25,6 +25,7 @@ class Levels(Topology):
     name = LEVELS
     keys = (AFFINITY_CONFIG,)
     record_bytes_a_pod = BLOCK_BYTES_A_POD
+    heeds_fewer_nodes = True
     adopted_as = SUPERPODS
 
     def demand(

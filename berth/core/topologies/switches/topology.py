@@ -22,6 +22,7 @@ class Switches(Topology):
     label_values = {TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE)}
     record_bytes_a_pod = 2 + 1
     """Index of its leaf, and its leaf state."""
+    heeds_jobs = True
 
     def check(self, asked: Asked) -> Refusal | None:
         """Check that a job starts all its pods together (decision switch-min-available).
