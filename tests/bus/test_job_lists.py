@@ -46,12 +46,14 @@ async def filled_bus(real_bus: NatsBus) -> NatsBus:
 async def test_jobs_are_listed_in_the_order_of_the_queue(nats_server: str, cell: str) -> None:
     code, out, err = await berth("jobs", url=nats_server, cell=cell)
     assert code == 0, err
-    assert [line.split()[:3] for line in out.splitlines()[1:]] == [
-        ["ml/urgent", "waiting", "1"],
-        ["ml/early", "waiting", "2"],
-        ["ml/late", "waiting", "3"],
-        ["ml/runs", "running", "-"],
+    *rows, totals = out.splitlines()[1:]
+    assert [(words[:2], words[5]) for words in map(str.split, rows)] == [
+        (["ml/urgent", "waiting"], "1"),
+        (["ml/early", "waiting"], "2"),
+        (["ml/late", "waiting"], "3"),
+        (["ml/runs", "running"], "-"),
     ]
+    assert totals == "3 wait for 0 chips, 1 runs on 4 chips"
     assert all(line == line.rstrip() for line in out.splitlines())
     assert err == "1 job is over; list them with --all\n"
 
@@ -129,7 +131,7 @@ async def test_a_list_of_json_goes_on_with_a_job_per_line(bus: NatsBus, nats_ser
 async def test_a_terminal_is_drawn_again_and_restored(bus: NatsBus, nats_server: str, cell: str) -> None:
     await publish(bus, *(a_status(f"s{at}", seq=100 + at, sentence="no leaf has room") for at in range(9)))
     async with live("jobs", "--watch", url=nats_server, cell=cell, on_terminal=True) as listing:
-        await listing.shows("ml/s0 and 8 more")
+        await listing.shows("ml/s0 +8")
         assert "4-12" in listing.out
         await publish(bus, a_status("urgent", "running", seq=9, sentence="", priority=5))
         await listing.shows("3-11")

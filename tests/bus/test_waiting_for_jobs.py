@@ -132,7 +132,7 @@ async def test_a_wait_that_takes_too_long_ends_with_its_own_code(
             "--timeout is 'soon', expected seconds, days such as 7d, or a duration",
         ),
         (["ml/x", "--for", "placed", "--timeout", "-3"], 2, "--timeout"),
-        (["ml/z", "--for", "placed"], 1, "no job is named ml/z; near names: ml/x"),
+        (["ml/z", "--for", "placed"], 1, "no job is named ml/z; 1 job is known, see: berth jobs --all"),
     ],
 )
 async def test_wrong_use_is_told_from_failure(

@@ -213,13 +213,13 @@ def test_a_job_that_is_over_is_told_as_it_waited_by_the_cell_and_by_a_recording(
     ("spec", "field", "value", "expected"),
     [
         ({"product": "module910bxx8"}, "spec.product", "'module910bxx8'", "'module910bx8'?"),
-        ({"product": "module910x8", "chips": 3}, "tasks[0].chips", "3", "1 to 8 except 3, 5, 6, 7"),
+        ({"product": "module910x8", "chips": 3}, "spec.chips", "3", "1 to 8 except 3, 5, 6, 7"),
         ({"replicas": 0}, "spec.replicas", "0", "at least one pod"),
-        ({"product": "module910x8", "chips": 4, "replicas": 2}, "tasks", "8 chips in 2 pods", "strict_job_shape"),
+        ({"product": "module910x8", "chips": 4, "replicas": 2}, "spec", "8 chips in 2 pods", "strict_job_shape"),
         ({"softShare": {"aicore": 20, "hbmMib": 5, "policy": "best"}}, "spec.softShare.policy", "'best'", "best-effort"),
         ({"product": None, "resource": "huawei.com/Ascend910-2c"}, "resource", "huawei.com/Ascend910-2c", "whole chips"),
-        ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1, "labels": {"npu-310-strategy": "row"}}, "labels.npu-310-strategy", "row", "chip or card"),
-        ({"labels": {"subHealthyStrategy": "maybe"}}, "labels.subHealthyStrategy", "maybe", "setting strict_label_values"),
+        ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1, "labels": {"npu-310-strategy": "row"}}, "metadata.labels.npu-310-strategy", "row", "chip or card"),
+        ({"labels": {"subHealthyStrategy": "maybe"}}, "metadata.labels.subHealthyStrategy", "maybe", "setting strict_label_values"),
     ],
 )  # fmt: skip
 def test_a_request_that_cannot_be_is_refused_and_nothing_is_sent(
@@ -249,7 +249,7 @@ def test_every_error_of_all_files_is_told(ask: Ask, tmp_path: Path) -> None:
         ("broken.yaml", "line 1, column 6"),
         ("short.yaml", "metadata"),
         ("none.yaml", ""),
-        ("job.yaml", "tasks[0].chips"),
+        ("job.yaml", "spec.chips"),
     ]
 
 
