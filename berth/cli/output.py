@@ -177,6 +177,7 @@ def _print_lines(console: "Console", lines: Iterable["Text"]) -> None:
     found = list(lines)
     if not console.file.isatty():
         console.file.write("".join(f"{line.plain}\n" for line in found))
+        console.file.flush()  # whoever reads a pipe waits for it
     elif found:
         console.print(Text("\n").join(found), soft_wrap=True)  # a call for each line takes several times as long
 

@@ -45,7 +45,7 @@ def wants(draw: st.DrawFn) -> BlockDemand:
     return BlockDemand(draw(st.sampled_from(["a3", "850"])), block, block * blocks, soft=draw(st.booleans()))
 
 
-RULES = st.builds(BlockRules, st.integers(0, 12), st.integers(9, 40))
+RULES = st.builds(BlockRules, st.integers(0, 12), st.integers(9, 40), st.just(OWN))
 
 
 def left_before(pool: CandidatePool, allocations: tuple[BlockAllocation, ...]) -> list[list[int]]:

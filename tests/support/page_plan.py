@@ -21,6 +21,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "docs/cli.md": {
         "berth completion zsh": "names a variable of zsh; tests/unit/cli/test_completion.py makes the script",
         "berth jobs": _OTHER_CELL + "; tests/bus/test_job_lists.py lists such jobs",
+        "berth faults": _OTHER_CELL + "; tests/unit/cli/cluster/test_fault_list.py groups such faults",
         "berth fsck": _OTHER_CELL + "; tests/e2e/test_fsck.py breaks one",
         "berth explain": _OTHER_CELL,
     },
@@ -42,7 +43,13 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "docs/operators.md": {"kubectl": _KUBECTL},
     "docs/programs.md": {
+        "nats request berth.default.api.jobs": _OTHER_CELL
+        + "; tests/unit/services/api/test_job_list.py lists such jobs",
         "nats request berth.default.api.events": _OTHER_CELL + "; tests/e2e/test_programs.py reads events",
+    },
+    "docs/queues.md": {
+        "kubectl": _KUBECTL,
+        "berth queues": "needs the file of the lines before it; tests/unit/cli/queues/test_queue_commands.py reads such files",
     },
     "docs/replay.md": {
         "kubectl": _KUBECTL,

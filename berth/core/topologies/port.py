@@ -51,8 +51,6 @@ class Topology:
         record_bytes_a_pod: Bytes of a record that each planned pod takes, in the usual case.
         heeds_jobs: Which jobs are in a group, not free nodes alone, decides what it takes.
         heeds_fewer_nodes: Fewer free nodes may help a gang.
-        adopted_as: Name that groups of adopted pods have, whose annotations tell topologies of one family not apart;
-            empty for its own name.
     """
 
     name: str
@@ -61,7 +59,6 @@ class Topology:
     record_bytes_a_pod: int = 0
     heeds_jobs: bool = False
     heeds_fewer_nodes: bool = False
-    adopted_as: str = ""
 
     def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
         """Refusal of a job before its product form is chosen."""

@@ -15,12 +15,6 @@ TOPOLOGIES: Final[tuple[Topology, ...]] = (Switches(), Superpods(), Racks(), Lev
 BY_NAME: Final[Mapping[str, Topology]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
 
 
-def family_of(name: str) -> str:
-    """Name that groups of a topology have where its family is not told apart."""
-    topology = BY_NAME.get(name)
-    return name if topology is None else topology.adopted_as or name
-
-
 def heeds_jobs(demand: Demand | None) -> bool:
     """Whether which jobs are in a group decides what it takes of a gang."""
     return demand is not None and BY_NAME[demand.topology].heeds_jobs

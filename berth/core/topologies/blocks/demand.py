@@ -93,3 +93,8 @@ def blocks_of(demand: Demand | None) -> Blocks | None:
         near=tuple((key.removeprefix(_NEAR), value) for key, value in demand.options if key.startswith(_NEAR)),
         levels=demand.sizes if is_levels else (),
     )
+
+
+def family_of(topology: str) -> str:
+    """Topology whose name groups have where only annotations of pods are known: these do not tell blocks apart."""
+    return SUPERPODS if topology in {RACKS, LEVELS} else topology

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from berth.core.topologies.blocks.demand import LEVELS, SUPERPODS, Blocks
+from berth.core.topologies.blocks.demand import LEVELS, Blocks
 from berth.core.topologies.blocks.request import BLOCK_BYTES_A_POD, of_part
 from berth.core.topologies.levels.model import (
     AFFINITY_CONFIG,
@@ -26,7 +26,6 @@ class Levels(Topology):
     keys = (AFFINITY_CONFIG,)
     record_bytes_a_pod = BLOCK_BYTES_A_POD
     heeds_fewer_nodes = True
-    adopted_as = SUPERPODS
 
     def demand(
         self,

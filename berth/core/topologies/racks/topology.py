@@ -1,6 +1,6 @@
 """Racks of SuperPoDs as a topology: what a job says of them, and which nodes are in one."""
 
-from berth.core.topologies.blocks.demand import RACKS, SUPERPODS, blocks_of
+from berth.core.topologies.blocks.demand import RACKS, blocks_of
 from berth.core.topologies.blocks.place_rows import RackPlaces
 from berth.core.topologies.blocks.request import BLOCK_BYTES_A_POD, SERVICE_LABEL, requested_blocks
 from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
@@ -18,7 +18,6 @@ class Racks(Topology):
     keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, RA_BLOCK, UB_MEMORY)
     record_bytes_a_pod = BLOCK_BYTES_A_POD
     heeds_fewer_nodes = True
-    adopted_as = SUPERPODS
 
     def demand(self, asked: Asked, form: Form, settings: Settings) -> Demand | Refusal | None:
         """Blocks whose parts are in racks."""
