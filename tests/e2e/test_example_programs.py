@@ -14,8 +14,9 @@ from typing import Final
 import pytest
 
 from berth.client import Client
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
-from tests.e2e.test_programs import SETTINGS
+from tests.e2e.test_programs import SETTINGS, answers
 from tests.support.processes import ROOT, services
 from tests.support.waiting import until_true
 
@@ -56,8 +57,11 @@ async def a_cell(folder: Path, url: str, cell: str) -> AsyncIterator[Client]:
         made = stack.enter_context(services(folder, url))
         for service in made.cell(cell, SETTINGS).values():
             service.start()
-        async with await Client.connect(url, cell=cell, timeout_s=60) as client:
-            await client.nodes()
+        async with (
+            await NatsBus.connect(url, cell, name="test") as bus,
+            await Client.connect(url, cell=cell, timeout_s=60) as client,
+        ):
+            await answers(bus)
             yield client
 
 

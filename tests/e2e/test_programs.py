@@ -41,10 +41,11 @@ def a_short_job(number: int) -> dict[str, Any]:
 
 
 async def answers(bus: NatsBus, identity: str = "") -> None:
-    """Wait until the service answers."""
+    """Wait until the service answers; the rights of a caller are what it offers last."""
 
     async def is_there() -> bool:
         try:
+            await ask(bus, "rights", {}, identity=identity)
             return bool((await ask(bus, "nodes", {"limit": 1}, identity=identity))["nodes"])
         except TransientError:
             return False
