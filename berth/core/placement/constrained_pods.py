@@ -208,7 +208,7 @@ class ConstrainedPods:
         return column
 
     def _made(self, shape: Shape) -> _Column:
-        reasons, scores = self._scorer.evaluate(shape)
+        _, scores = self._scorer.evaluate(shape)
         offered = self._views[shape].fits
-        fits = offered.copy() if offered is not None else np.zeros(len(reasons), np.bool_)
+        fits = offered.copy() if offered is not None else np.zeros(len(scores), np.bool_)
         return _Column(fits, (-scores.astype(np.int64) << _RANK_BITS) | self._ranks)

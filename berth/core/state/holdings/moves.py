@@ -1,6 +1,6 @@
 """Moves: steps of recoveries that are not over, and their places merged into the placement of the attempt."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -109,25 +109,22 @@ def merged_placement(base: Placement, places: Mapping[int, tuple[Placement, int]
                 f"gets {len(new.chips)} chips, it has {len(ranks[rank].chips)}", subject=f"rank {rank}"
             )
         ranks[rank] = new
-    staying = [one.seats for rank, one in enumerate(ranks) if rank not in places]
     return placement_of(
         [rank.node for rank in ranks],
         [rank.chips for rank in ranks],
         base.runs,
         resource=base.resource,
         share=base.share,
-        groups=[_merged_groups(part, ranks, found, staying) for part in base.groups],
+        groups=[_merged_groups(part, ranks, found, places) for part in base.groups],
         claims=_merged_claims(base.claims, places),
     )
 
 
-def _merged_groups(
-    base: Groups, ranks: Sequence[_Rank], new: Sequence[Groups], staying: Sequence[Mapping[str, _Seat]]
-) -> Groups:
-    """Groups of all ranks; a part with a rank that stays keeps its rule."""
+def _merged_groups(base: Groups, ranks: Sequence[_Rank], new: Sequence[Groups], moved: Container[int]) -> Groups:
+    """Groups of all ranks; a part with a rank that has not moved keeps its rule."""
     family = family_of(base.topology)
     seats = [rank.seats.get(family, _NO_SEAT) for rank in ranks]
-    kept = {seats_of.get(family, _NO_SEAT).part for seats_of in staying}
+    kept = {seat.part for rank, seat in enumerate(seats) if rank not in moved}
     rules = dict(zip(base.parts, base.rules, strict=False))
     for part in new:
         if family_of(part.topology) == family:
