@@ -8,6 +8,7 @@ import numpy as np
 
 from berth.core.parity import REFERENCE, differs
 from berth.core.requests.job_validation import validate
+from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.occupancy.leaf_bits import STATE, UNHEALTHY
 from berth.core.topologies.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
@@ -188,7 +189,7 @@ def compare_job(
     valid = validate(request_of(job), Settings(reference_parity=scene.rules.differs is REFERENCE))
     if isinstance(valid, Refusal):
         return Answer((*differ("ok", expected["ok"], got=False), *differ("error", class_of(expected), valid.field)))
-    demand = Demand(valid.chip_pods, valid.chip_pods, valid.demand.policy if valid.demand is not None else "")
+    demand = Demand(valid.chip_pods, valid.chip_pods, label_of(valid.demand))
     found = plan(pool, demand, scene.rules)
     wanted = expected if states is None else {**expected, "switch_before": states}
     active = () if scene.rules.differs is REFERENCE else switch_decisions(pool, demand, scene.rules)

@@ -14,6 +14,7 @@ from berth.core.placement.switch_placement import LeafRound, demand_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.occupancy.leaf_table import Grid
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Plan
@@ -107,7 +108,7 @@ class SwitchSnapshot:
         """
         turn = self._round
         layout = LeafLayout(
-            tor_affinity=gang.demand.policy if gang.demand is not None else "",
+            tor_affinity=label_of(gang.demand),
             kind=demand_of(gang).kind,
             pods=demand_of(gang).pods,
             policy=lack.policy if lack is not None else turn.rules.policy,

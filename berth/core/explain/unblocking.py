@@ -17,7 +17,7 @@ from berth.core.scheduling.trial import Assumptions, Trial, may_take
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, PodShare
-from berth.core.topologies.registry import heeds_jobs
+from berth.core.topologies.registry import topology_of
 from berth.schemas.facts import NodeHealth
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, Refusal
@@ -269,7 +269,9 @@ class _Search:
         near: dict[str, Near] = {}
         for shape in self._shapes:
             may = [may_take(shape, key) for key in table.classes]
-            by_jobs = heeds_jobs(shape.demand)  # they decide how the gang may use a group, whatever the node is
+            by_jobs = topology_of(
+                shape.demand
+            ).heeds_jobs  # they decide how the gang may use a group, whatever the node is
             reasons, _ = scorer.evaluate(shape)
             order = self._domain_order(shape, reasons == NodeReason.FITS)
             for row in np.flatnonzero(table.present[table.view()]).tolist():

@@ -26,7 +26,7 @@ from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.steps import take_step
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import Holding, PodShare
-from berth.core.topologies.registry import heeds_jobs, is_beside
+from berth.core.topologies.registry import topology_of
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import Recovery
@@ -151,7 +151,8 @@ class ProjectedState:
         if not self.may_fit(gang):
             return None
         state = self._state
-        if heeds_jobs(gang.demand):
+        topology = topology_of(gang.demand)
+        if topology.heeds_jobs:
             for key, job in self._leaf_jobs:
                 self._occupancy.set(key, job)
             self._leaf_jobs.clear()
@@ -165,7 +166,7 @@ class ProjectedState:
             views,
             counts,
             leaves=(state.leaves, self._occupancy),
-            blocks=(self._now() if is_beside(gang.demand) else state).blocks,
+            blocks=(self._now() if topology.is_beside(gang.demand) else state).blocks,
             constraints=constraints,
         )
         return placement_round.choose([gang]).verdicts[0].placement

@@ -8,6 +8,7 @@ from berth.core.constraints.constraint_round import Obstacle
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.planner import TOR_AFFINITY
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import ConstraintCount, Refusal, reason_counts
@@ -135,7 +136,7 @@ def unsupported_product(gang: Gang, warning: str) -> Refusal:
     return Refusal(
         code="product-support",
         field=f"labels.{TOR_AFFINITY}",
-        value=gang.demand.policy if gang.demand is not None else "",
+        value=label_of(gang.demand),
         expected=f"a job that the policy supports (setting strict_product_support): {warning}",
         form=gang.form,
         form_because=gang.form_because,

@@ -25,7 +25,7 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.cluster.shape_memory import ShapeMemory
 from berth.core.cluster.view import RowState, row_state
 from berth.core.errors import brief, guarded
-from berth.core.topologies.registry import BY_NAME, TOPOLOGIES
+from berth.core.topologies.registry import TOPOLOGIES, topology_of
 from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
@@ -360,8 +360,7 @@ class Scorer:
         reason = class_reason(shape, key)
         if reason or shape.demand is None:
             return reason
-        topology = BY_NAME[shape.demand.topology]
-        return topology.class_reason(shape.demand, dict(key.labels), self.settings)
+        return topology_of(shape.demand).class_reason(shape.demand, dict(key.labels), self.settings)
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
         if compiled.by_name:

@@ -9,6 +9,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.round_nodes import RoundNodes, TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import moving_job, placed_job
+from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.topologies.switches.placed import SwitchPart
@@ -164,7 +165,7 @@ def demand_of(gang: Gang) -> Demand:
     """Demand of a gang with switch affinity for the planner."""
     replicas = sum(pods for shape, pods in gang.request_class if shape.is_planned)
     pods = max((shape.gang_pods for shape, _ in gang.request_class), default=0)
-    return Demand(replicas, max(replicas, pods), gang.demand.policy if gang.demand is not None else "")
+    return Demand(replicas, max(replicas, pods), label_of(gang.demand))
 
 
 def code_of(lack: SwitchLack) -> Code:

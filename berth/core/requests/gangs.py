@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from berth.core.requests.job_validation import ValidJob, shapes_of, validate
-from berth.core.topologies.registry import BY_NAME
+from berth.core.topologies.registry import topology_of
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import FROM_PODS, JobRequest, Task, rank_of
 from berth.schemas.ledger import Settings
@@ -197,7 +197,7 @@ def gang_of(
         ]
     runs = [Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks]
     demand = valid.demand if isinstance(valid, ValidJob) else None
-    a_pod = _BYTES_A_POD + (BY_NAME[demand.topology].record_bytes_a_pod if demand is not None else 0)
+    a_pod = _BYTES_A_POD + topology_of(demand).record_bytes_a_pod
     claims = sum(len(pod.constraints.claims) for pod in profiles.pods)
     return Gang(
         namespace=job.namespace,

@@ -11,7 +11,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.scheduling.constraint_wakeups import is_eased
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
-from berth.core.topologies.registry import heeds_fewer_nodes, heeds_jobs
+from berth.core.topologies.registry import topology_of
 from berth.products.catalogue import FORMS
 
 
@@ -103,11 +103,13 @@ def _helps(changes: Changes, gang: Gang) -> bool:
     them are taken, and so may one whose chips are shared.
     """
     shapes = [shape for shape, _ in gang.request_class]
-    if changes.leaf_opened and any(heeds_jobs(shape.demand) for shape in shapes):
+    if changes.leaf_opened and any(topology_of(shape.demand).heeds_jobs for shape in shapes):
         return True
     if not changes.nodes_changed:
         return False
-    if len(shapes) > 1 or any(heeds_fewer_nodes(shape.demand) or shape.profile is not None for shape in shapes):
+    if len(shapes) > 1 or any(
+        shape.profile is not None or topology_of(shape.demand).heeds_fewer_nodes for shape in shapes
+    ):
         return True
     if not changes.chips_taken:
         return False

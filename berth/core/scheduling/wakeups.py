@@ -16,7 +16,7 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.wake_rules import may_fit
 from berth.core.state.cell import State
 from berth.core.state.waiting_dump import SleeperDump
-from berth.core.topologies.registry import heeds_jobs
+from berth.core.topologies.registry import topology_of
 from berth.products.catalogue import FORMS
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
@@ -127,7 +127,7 @@ class _Help:
         self._leaf_opened, self._nodes_changed = changes.leaf_opened, changes.nodes_changed
 
     def __call__(self, key: ClassKey) -> bool:
-        if self._leaf_opened and any(heeds_jobs(shape.demand) for shape, _ in key):
+        if self._leaf_opened and any(topology_of(shape.demand).heeds_jobs for shape, _ in key):
             return True
         if self._eased.helps(key) and may_fit(self._scorer, key):
             return True

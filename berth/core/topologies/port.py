@@ -53,7 +53,7 @@ class Topology:
         heeds_fewer_nodes: Fewer free nodes may help a gang.
     """
 
-    name: str
+    name: str = ""
     keys: tuple[str, ...] = ()
     label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0
@@ -73,7 +73,7 @@ class Topology:
         """What the pods with chips of a job demand, or its refusal; None if they demand nothing of this topology."""
         return None
 
-    def is_beside(self, demand: Demand) -> bool:  # noqa: ARG002  # topologies have it
+    def is_beside(self, demand: Demand | None) -> bool:  # noqa: ARG002  # topologies have it
         """Whether the plan of a gang depends on where certain other jobs run."""
         return False
 

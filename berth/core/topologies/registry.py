@@ -12,19 +12,15 @@ from berth.core.topologies.switches.topology import Switches
 from berth.schemas.offers import Demand
 
 TOPOLOGIES: Final[tuple[Topology, ...]] = (Switches(), Superpods(), Racks(), Levels())
-BY_NAME: Final[Mapping[str, Topology]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
+_BY_NAME: Final[Mapping[str, Topology]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
+_NONE: Final = Topology()
+"""Of pods that demand none: all of its answers are neutral."""
 
 
-def heeds_jobs(demand: Demand | None) -> bool:
-    """Whether which jobs are in a group decides what it takes of a gang."""
-    return demand is not None and BY_NAME[demand.topology].heeds_jobs
+def topology_of(demand: Demand | None) -> Topology:
+    """The topology that a demand names.
 
-
-def heeds_fewer_nodes(demand: Demand | None) -> bool:
-    """Whether fewer free nodes may help a gang."""
-    return demand is not None and BY_NAME[demand.topology].heeds_fewer_nodes
-
-
-def is_beside(demand: Demand | None) -> bool:
-    """Whether the plan of a gang depends on where certain other jobs run."""
-    return demand is not None and BY_NAME[demand.topology].is_beside(demand)
+    Raises:
+        KeyError: There is none of this name.
+    """
+    return _NONE if demand is None else _BY_NAME[demand.topology]

@@ -30,7 +30,7 @@ from berth.core.scheduling.rules.port import AfterRecord, RoundStart, Rule
 from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
-from berth.core.topologies.registry import heeds_jobs, is_beside
+from berth.core.topologies.registry import topology_of
 from berth.schemas.placement import Placement
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.recovery import Recovery
@@ -297,7 +297,7 @@ class BackfillRound(RuleRound):
         tried = ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang), gang.avoided, gang.profiles)
         self._tried = (*self._tried, tried)
         known = self._memory.reservations
-        self._has_colocation = self._has_colocation or is_beside(gang.demand)
+        self._has_colocation = self._has_colocation or topology_of(gang.demand).is_beside(gang.demand)
         # What begins now begins later in the next round, and so may all reservations behind it.
         moves = any(one.start_ms <= self._at_ms for one in self._reservations)
         may_know = not (self._has_placed or self._has_colocation or moves)
@@ -355,4 +355,4 @@ def is_start_news(refusal: Refusal, last: Refusal, at_ms: int) -> bool:
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:
     """Whether a footprint may conflict with a reservation: on its nodes; anywhere if jobs decide what groups take."""
-    return heeds_jobs(one.gang.demand) or footprint.meets(one.footprint)
+    return topology_of(one.gang.demand).heeds_jobs or footprint.meets(one.footprint)

@@ -30,8 +30,6 @@ from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.refusal import Code, Refusal
 
-BLOCK_BYTES_A_POD: Final = 2 + 2
-"""Indexes of the block and of the SuperPoD of a pod in a record."""
 SERVICE_LABEL: Final = "inferserviceid"
 """Label of a job of an inference service; its value is the id of the service."""
 MINDIE_LABELS: Final = ("app", "jobID")

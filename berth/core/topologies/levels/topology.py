@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from berth.core.topologies.blocks.demand import LEVELS, Blocks
-from berth.core.topologies.blocks.request import BLOCK_BYTES_A_POD, of_part
+from berth.core.topologies.blocks.request import of_part
+from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.levels.model import (
     AFFINITY_CONFIG,
     LevelError,
@@ -12,20 +13,18 @@ from berth.core.topologies.levels.model import (
     levels_of,
     read_sizes,
 )
-from berth.core.topologies.port import Asked, Topology
+from berth.core.topologies.port import Asked
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.refusal import NodeReason, Refusal
 
 
-class Levels(Topology):
+class Levels(BlockTopology):
     """Groups of several levels."""
 
     name = LEVELS
     keys = (AFFINITY_CONFIG,)
-    record_bytes_a_pod = BLOCK_BYTES_A_POD
-    heeds_fewer_nodes = True
 
     def demand(
         self,
