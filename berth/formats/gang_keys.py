@@ -2,10 +2,8 @@
 
 from typing import Final
 
-MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
-"""Annotation: pods that must start together."""
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
-"""Annotation of Volcano with the same meaning; the other one takes precedence."""
+"""Annotation of Volcano: pods that must start together; ``MIN_AVAILABLE`` of the products takes precedence."""
 DESIRED_REPLICAS: Final = ("deployment.kubernetes.io/desired-replicas", "rollout.argoproj.io/desired-replicas")
 """Annotations of a ReplicaSet: replicas that its Deployment, or its Rollout of Argo, wants.
 

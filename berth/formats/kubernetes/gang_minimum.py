@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE, REPLICAS_MAX
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, REPLICAS_MAX
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.workloads import LWS_SIZE, GangKey, number
+from berth.products.model import MIN_AVAILABLE
 
 _OWN_RULES: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
 """Controllers for which Volcano creates PodGroups of one member, whatever their size."""

@@ -5,11 +5,12 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the
 
 from typing import Final
 
-from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE, REPLICAS_MAX
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, REPLICAS_MAX
 from berth.formats.kubernetes.workloads import COMPLETION_INDEX
 from berth.formats.manifests.gang_request import Metadata, PodGroup, gang_request, read_metadata, read_replicas
 from berth.formats.manifests.pod_template import PodTemplate, read_template
 from berth.formats.yaml_tree import Tree
+from berth.products.model import MIN_AVAILABLE
 from berth.schemas.intake import JobRequest
 
 API_VERSION: Final = "batch/v1"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from berth.formats.gang_keys import MIN_AVAILABLE, REPLICAS_MAX
+from berth.formats.gang_keys import REPLICAS_MAX
 from berth.formats.kubernetes.pods import PodAsk
 from berth.formats.kubernetes.workloads import (
     COMPLETION_INDEX,
@@ -18,6 +18,7 @@ from berth.formats.kubernetes.workloads import (
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
+from berth.products.model import MIN_AVAILABLE, SKIP_PLUGIN
 from berth.schemas.intake import TASKS, UID, JobRequest, Task
 from berth.schemas.subjects import is_plain
 
@@ -40,7 +41,7 @@ LIFTED: Final[tuple[str, ...]] = (
     "huawei.com/infer_service_schedule",
     "huawei.com/affinity-config",
     "huawei.com/schedule_ubmemory",
-    "huawei.com/skip-ascend-plugin",
+    SKIP_PLUGIN,
     RUN_FOR,
 )
 """Annotations that are taken from the first pod template that has them, if the job has none.

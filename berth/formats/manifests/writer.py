@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import convert
 from msgspec.structs import replace
 
-from berth.formats.gang_keys import MIN_AVAILABLE, REPLICA_TYPES
+from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pod_terms import REQUIRED
@@ -23,6 +23,7 @@ from berth.formats.manifests.gang_request import JOINT, LIFTED, PRIORITY_CLASS, 
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.formats.manifests.template_constraints import as_written, node_term, write_constraints
 from berth.formats.yaml_tree import merged
+from berth.products.model import MIN_AVAILABLE
 from berth.schemas.constraints import Toleration
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.pod_constraints import PodConstraints

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE
+from berth.formats.gang_keys import GROUP_MIN_MEMBER
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import HAVE_SIZE, OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
+from berth.products.model import MIN_AVAILABLE
 from berth.services.inventory.gangs.model import GROUPED, Gang, Member
 from berth.services.inventory.gangs.requests import unix_ms
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE
+from berth.formats.gang_keys import GROUP_MIN_MEMBER
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.products.model import MIN_AVAILABLE
 from berth.services.inventory.gangs.model import GROUPED, Member
 
 GANG_UNKNOWN: Final = "GangUnknown"
