@@ -17,7 +17,7 @@ from berth.core.state.superpod_index import BlockInputs
 from berth.core.topologies.blocks.placed import BlockPart
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
-from berth.core.topologies.switches.placed import SwitchPart, switch_of
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
@@ -27,7 +27,7 @@ from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import Placement, Run, placement_of
 from tests.golden.harness import Line
 from tests.support.cells import a_job, a_node
-from tests.support.placed_parts import groups_of
+from tests.support.placed_parts import groups_of, the_switch
 
 PRODUCTS: Final = {
     "a3x16": ("superpod910a3x16", "chip2-node16-sp"),
@@ -156,8 +156,7 @@ def new_places(damaged: Damaged) -> Placement | NoPlaces:
 
 def rank_states(placement: Placement) -> list[tuple[str, int]]:
     """Leaf of each rank, and the state that its pod reports."""
-    part = switch_of(placement)
-    assert part is not None
+    part = the_switch(placement)
     return [
         (part.leaves[index - 1], state) for index, state in zip(unpack(part.leaf_index, 2), part.states, strict=True)
     ]

@@ -12,7 +12,6 @@ import numpy as np
 
 from berth.core.parity import REFERENCE, differs
 from berth.core.topologies.blocks.model import BlockDemand, BlockRules, CandidatePool
-from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.racks.planner import BlockNodes, rack_decisions
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
@@ -26,6 +25,7 @@ from tests.golden.racks import UB_MEMORY, differences_of
 from tests.golden.superpods import pool_of_line
 from tests.support.cells import a_job, a_node
 from tests.support.fault_cells import FaultCell
+from tests.support.placed_parts import the_block
 
 LEVELS_PRODUCT: Final = "superpod910a3x16"
 TREE: Final = "default"
@@ -98,8 +98,7 @@ def is_incomplete(cell: FaultCell) -> bool:
 
 def blocks_of(line: Line, placement: Placement, pool: CandidatePool) -> list[BlockNodes]:
     """Blocks of a placement with rows of the pool of a line."""
-    part = block_of(placement)
-    assert part is not None
+    part = the_block(placement)
     left = partial_of(line)
     names = [
         one.name

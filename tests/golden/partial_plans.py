@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from berth.core.parity import REFERENCE
 from berth.core.placement.replacements import NoPlaces
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
-from berth.core.topologies.switches.placed import SwitchPart, switch_of
+from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Demand, Plan, is_annotated
 from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial, replacement_decisions
 from berth.formats.ascend.switch_annotations import IS_SHARED, state_of, switch_annotations
@@ -205,8 +205,8 @@ def placed_by_round(loss: Loss, scene: Scene, settings: Settings) -> dict[str, A
         node: switch_annotations(state, leaf)
         for node, (leaf, state) in zip(found.names(), rank_states(found), strict=True)
     }
-    annotated = switch_of(found) is not None and the_switch(found).annotated
-    return {"ok": True, "error": "", "chosen_nodes": found.names(), "pod_annotations": words if annotated else {}}
+    annotations = words if the_switch(found).annotated else {}
+    return {"ok": True, "error": "", "chosen_nodes": found.names(), "pod_annotations": annotations}
 
 
 def torn_of(table: LeafTable, own: Mapping[str, Any]) -> PartialGang:

@@ -23,7 +23,6 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.superpod_index import inputs_without_jobs
 from berth.core.topologies.blocks.demand import blocks_of
-from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.levels.model import read_sizes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
@@ -35,6 +34,7 @@ from tests.golden.harness import Line, family_of, read_lines, vector_files
 from tests.golden.levels import plan_faults
 from tests.golden.live_plans import gang_of_request, request_of, table_of
 from tests.support.cells import a_job, a_node
+from tests.support.placed_parts import the_block
 
 FAMILIES_HERE: Final = ("superpod_rack", "multilevel")
 FILES: Final = [
@@ -105,8 +105,7 @@ def replaced(cluster: Cluster, placement: Placement, ranks: Sequence[int], scope
 
 def rack_places(table: NodeTable, placement: Placement) -> dict[int, list[tuple[int, int]]]:
     """SuperPoD and rack of each pod of each block, by rank."""
-    part = block_of(placement)
-    assert part is not None
+    part = the_block(placement)
     found: dict[int, list[tuple[int, int]]] = {}
     for name, block in zip(placement.names(), unpack(part.block_index, 2), strict=True):
         row = table.row_of[name]

@@ -16,7 +16,7 @@ def plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> Amounts:
 
 
 def add(amounts: Amounts, more: Mapping[str, int], times: int = 1) -> None:
-    """Add ``more`` to ``amounts`` as often as ``times`` says, at most up to :data:`AMOUNT_MAX`; -1 takes it away."""
+    """Add ``more`` to ``amounts`` as often as ``times`` says, at most up to :data:`AMOUNT_MAX`."""
     for dimension, amount in more.items():
         amounts[dimension] = min(AMOUNT_MAX, amounts.get(dimension, 0) + amount * times)
 
@@ -37,6 +37,11 @@ def is_within(amounts: Mapping[str, int], bounds: Mapping[str, int], dimensions:
 def in_order(dimensions: Iterable[str]) -> list[str]:
     """Dimensions in the order in which they are checked and shown: by name, chips between cpu and memory."""
     return sorted(dimensions)
+
+
+def ordered(amounts: Mapping[str, int]) -> Amounts:
+    """The same amounts, with their dimensions in order."""
+    return {dimension: amounts[dimension] for dimension in in_order(amounts)}
 
 
 def judged(charge: Mapping[str, int]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from berth.core.queues.amounts import add, in_order
+from berth.core.queues.amounts import add, ordered
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.queues.queue import CHIP, CPU, MEMORY, Amounts
 
@@ -14,4 +14,4 @@ def capacity_of(nodes: Iterable[NodeDescription]) -> Amounts:
         if node.ready:
             chips = {node.resource: node.whole_chips * CHIP} if node.resource else {}
             add(found, {CPU: node.cpu_milli, MEMORY: node.memory_mib} | chips)
-    return {dimension: found[dimension] for dimension in in_order(found)}
+    return ordered(found)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.core.queues.amounts import add
+from berth.core.queues.amounts import add, ordered
 from berth.core.queues.tree import Tree
 from berth.schemas.queues.queue import CHIP, CPU, MEMORY, Amounts
 
@@ -39,7 +39,7 @@ def charge_of(pods: Iterable[tuple[PodRequest, int]]) -> Amounts:
         chips = request.quota or request.chips * CHIP
         parts = {CPU: request.cpu_milli, MEMORY: request.memory_mib, request.resource: chips}
         add(charge, {dimension: amount for dimension, amount in parts.items() if dimension and amount}, ranks)
-    return {dimension: charge[dimension] for dimension in sorted(charge)}
+    return ordered(charge)
 
 
 def ranks_of_minimum(roles: Sequence[str], least: int, by_role: Mapping[str, int]) -> list[int]:

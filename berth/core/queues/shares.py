@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from berth.core.queues.amounts import in_order, total, unit_of
+from berth.core.queues.amounts import ordered, total, unit_of
 from berth.core.queues.split import Entry, split
 from berth.core.queues.tree import Tree
 from berth.schemas.queues.queue import ROOT, Amounts
@@ -35,7 +35,7 @@ def shares_of(tree: Tree, capacity: Mapping[str, int]) -> Shares:
         tree: The queues.
         capacity: Healthy chips, allocatable cpu and memory of nodes that are ready.
     """
-    given = {dimension: capacity[dimension] for dimension in in_order(capacity)}
+    given = ordered(capacity)
     limits = _limits(tree, given)
     entitlements = {ROOT: given}
     oversubscribed: dict[str, Amounts] = {}
@@ -82,7 +82,7 @@ def _limits(tree: Tree, capacity: Mapping[str, int]) -> dict[str, Amounts]:
                 if tree.differs.limited_by_parent:
                     bound = min(most, bound)
                 limit[dimension] = min(bound, limit.get(dimension, bound))
-            found[child] = {dimension: limit[dimension] for dimension in in_order(limit)}
+            found[child] = ordered(limit)
     return found
 
 

@@ -162,8 +162,12 @@ def _path_of(name: str, known: Mapping[str, Queue], own: Mapping[str, Sequence[s
 
 
 def _state(known: Mapping[str, Queue], path: Sequence[str], differs: Differences) -> State:
-    states = [_STATES.get(known[step].state, State.CLOSED) for step in path]
+    states = [_declared_state(known[step]) for step in path]
     return max(states) if differs.closed_branches else states[0]
+
+
+def _declared_state(queue: Queue) -> State:
+    return _STATES.get(queue.state, State.CLOSED)
 
 
 class Closing(msgspec.Struct, frozen=True):
@@ -183,5 +187,5 @@ def closing_of(tree: Tree, name: str) -> Closing | None:
     state = tree.states[name]
     if state is State.OPEN:
         return None
-    by = next(step for step in tree.paths[name] if _STATES.get(tree.queues[step].state, State.CLOSED) >= state)
+    by = next(step for step in tree.paths[name] if _declared_state(tree.queues[step]) >= state)
     return Closing(state, by)

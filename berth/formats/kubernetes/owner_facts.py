@@ -38,8 +38,8 @@ from berth.formats.kubernetes.owners import (
 from berth.formats.whole_numbers import whole_number
 
 _VOLCANO_FINAL: Final = frozenset({"Completed", "Failed", "Terminated"})
-_VOLCANO_SUSPENDED: Final = frozenset({"Aborting", "Aborted"})  # its pods are deleted, and made when it is resumed
-"""An aborted job may be resumed."""
+_VOLCANO_SUSPENDED: Final = frozenset({"Aborting", "Aborted"})
+"""Its pods are deleted, and made again when it is resumed: an aborted job has not ended."""
 _JOB_FINAL: Final = frozenset({"Complete", "Failed"})
 EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 """Annotation of a JobSet, or of jobs of it: each job has a domain of its own; the value is a label of nodes."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 from typing import Final, TypeVar
 
 from berth.formats.quantities import QuantityError, quantity
@@ -11,9 +12,9 @@ from berth.schemas.queues.queue import AMOUNT_MAX, CHIP, CPU, MEMORY, Amounts
 
 T = TypeVar("T")
 D = TypeVar("D")
-_MIB: Final = 1 << 20
-_UNITS: Final = {CPU: Fraction(1, 1000), MEMORY: Fraction(_MIB)}
-_WORDS: Final = {CPU: "thousandths of a CPU", MEMORY: "MiB"}
+_UNITS: Final = {CPU: (Fraction(1, 1000), "thousandths of a CPU"), MEMORY: (Fraction(1 << 20), "MiB")}
+"""What the amounts of a dimension count, and its name."""
+_CHIP_UNIT: Final = (Fraction(1, CHIP), "hundredths of a chip")
 
 
 class QueueError(DocumentError):
@@ -54,7 +55,7 @@ class Fields:
         found: Amounts = {}
         for resource, field in self.read(place.fields, []):
             if resource in _UNITS or is_chips(resource):
-                amount = self.read(lambda resource=resource, field=field: _amount(resource, field), None)  # type: ignore[misc]
+                amount = self.read(partial(_amount, resource, field), None)
                 if amount is not None:
                     found[resource] = amount
             else:
@@ -79,10 +80,10 @@ def _amount(resource: str, field: Tree) -> int:
         number = quantity(field.value)
     except QuantityError as error:
         raise field.wrong(error.expected) from error
-    unit = _UNITS.get(resource)
-    if unit is None and number.denominator != 1:
+    if is_chips(resource) and number.denominator != 1:
         raise field.wrong("a whole number of chips")
-    amount = int(number * CHIP) if unit is None else int(number / unit)
+    unit, word = _UNITS.get(resource, _CHIP_UNIT)
+    amount = int(number / unit)
     if amount > AMOUNT_MAX:
-        raise field.wrong(f"at most {AMOUNT_MAX} {_WORDS.get(resource, 'hundredths of a chip')}")
+        raise field.wrong(f"at most {AMOUNT_MAX} {word}")
     return amount

@@ -1,6 +1,7 @@
 """Queues from YAML text of one or several documents: queues of Volcano, Berth's own, and lists of them."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from berth.formats.queues.fields import Fields, QueueError
@@ -38,7 +39,7 @@ def read_queues(text: str) -> QueueReading:
     names: set[str] = set()
     for document in documents:
         fields = Fields()
-        for place in fields.read(lambda document=document: _objects(document), []):  # type: ignore[misc]
+        for place in fields.read(partial(_objects, document), []):
             _read(place, reading, names)
         reading.errors.extend(fields.errors)
     if not reading.queues and not reading.errors:

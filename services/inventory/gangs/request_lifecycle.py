@@ -149,18 +149,19 @@ def _surplus(gang: Gang, facts: OwnerFacts | None) -> list[tuple[Part, str]]:
 
     As long as it has fewer it makes pods again, which take the ranks of those that are gone.
     """
-    if facts is None:
+    waiting = (part for part in gang.parts.values() if part.phase in {"", "waiting"} and part.state == "open")
+    empty = [part for part in waiting if not any(slot.is_live for slot in part.slots)]
+    if facts is None or not empty:
         return []
     size = size_of(facts)
     is_known = size > 0 or 0 in {facts.replicas, facts.parallelism}
     free = {member.uid for member in unassigned(gang)}  # one of them may be in place of a pod that is gone
     there = sum(member.is_live and member.uid not in free for member in gang.members.values())
     back: list[tuple[Part, str]] = []
-    for part in list(gang.parts.values()) if is_known and there >= size else ():
-        if part.phase in {"", "waiting"} and part.state == "open" and not any(slot.is_live for slot in part.slots):
-            pods = "its pod is" if len(part.slots) == 1 else "its pods are"
-            back.append((part, f"{pods} gone, and no other one will be made"))
-            dissolve(gang, part)
+    for part in empty if is_known and there >= size else ():
+        pods = "its pod is" if len(part.slots) == 1 else "its pods are"
+        back.append((part, f"{pods} gone, and no other one will be made"))
+        dissolve(gang, part)
     return back
 
 

@@ -10,12 +10,10 @@ from berth.formats.quantities import QuantityError
 from berth.formats.shortened import shortened
 from berth.runtime.kube.port import Change
 from berth.schemas.intake import JobRequest
+from berth.schemas.queues.queue import DEFAULT, ROOT
 
 QUEUE_IGNORED: Final = "QueueIgnored"
 """Reason of the Event about a job whose queue would hold it back under Volcano."""
-_ROOT: Final = "root"
-_DEFAULT: Final = "default"
-"""Queue of jobs that name none."""
 _NO_QUOTAS: Final = "Berth has no quotas, the job is scheduled all the same"
 
 
@@ -41,7 +39,7 @@ class Queues:
 
     def missing(self) -> list[str]:
         """Queues that Volcano's scheduler makes when it starts, and that do not exist; none before they are listed."""
-        return [name for name in (_ROOT, _DEFAULT) if self._queues is not None and name not in self._queues]
+        return [name for name in (ROOT, DEFAULT) if self._queues is not None and name not in self._queues]
 
     def warning(self, name: str, requested: Callable[[], Counter[str]]) -> str:
         """Why the queue of a job would hold it back under Volcano, as a sentence; empty when it would not.
@@ -54,7 +52,7 @@ class Queues:
             return ""
         queue = self._queues.get(name)
         if queue is None:
-            return "" if name == _DEFAULT else f"queue {name} does not exist: {_NO_QUOTAS}"
+            return "" if name == DEFAULT else f"queue {name} does not exist: {_NO_QUOTAS}"
         if queue.status.state in {"Closed", "Closing"}:
             return f"queue {name} is {queue.status.state.lower()}: {_NO_QUOTAS}"
         for resource, written in sorted((queue.spec.capability or {}).items()):
@@ -81,7 +79,7 @@ def new_queue(name: str) -> dict[str, object]:
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
         "metadata": {"name": name},
-        "spec": {"weight": 1, "reclaimable": name != _ROOT},
+        "spec": {"weight": 1, "reclaimable": name != ROOT},
     }
 
 

@@ -57,13 +57,18 @@ def runs(world: GangWorld, name: str, pods: list[Pod]) -> None:
     world.settle()
 
 
-def a_volcano_job_that_runs() -> GangWorld:
+def a_volcano_job() -> GangWorld:
     world = GangWorld()
     world.gangs.set_group(a_group("pg", least=2, owner=VCJOB))
     world.pods(*of_task("w", 0, 2))
     world.settle()
     world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("w", 2)), uid="vc-1"))
     world.settle()
+    return world
+
+
+def a_volcano_job_that_runs() -> GangWorld:
+    world = a_volcano_job()
     runs(world, "vcjob.llm", of_task("w", 0, 2, node="n1", phase="Running"))
     world.looks.clear()
     return world

@@ -3,15 +3,14 @@
 import pytest
 
 from berth.formats.kubernetes.owners import OwnerKey
-from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
+from tests.support.gang_world import GangWorld, a_pod, facts_of
 from tests.unit.services.inventory.gangs.test_changed_owners import (
     NAME,
     REPLICAS,
-    VCJOB,
     VOLCANO,
     a_set_that_waits,
+    a_volcano_job,
     of_set,
-    of_task,
     replicas,
     runs,
     tasks,
@@ -87,12 +86,7 @@ def test_a_job_that_has_failed_while_it_waited_asks_for_nothing() -> None:
 
 
 def test_an_aborted_volcano_job_waits_until_it_is_resumed() -> None:
-    world = GangWorld()
-    world.gangs.set_group(a_group("pg", least=2, owner=VCJOB))
-    world.pods(*of_task("w", 0, 2))
-    world.settle()
-    world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("w", 2)), uid="vc-1"))
-    world.settle()
+    world = a_volcano_job()
     world.verdict("vcjob.llm", accepted_seq=7)
     world.status("vcjob.llm", "waiting")
     for phase, withdrawn in (("Aborting", 1), ("Aborted", 1), ("Pending", 1)):
