@@ -9,7 +9,7 @@ from berth.cli.durations import option_ms
 from berth.cli.output import emit, moment, print_result, print_table
 from berth.cli.selection import not_known
 from berth.cli.tables import Table
-from berth.core.overview.chip_account import ChipAccount, UserTime
+from berth.core.overview.chip_account import ChipAccount
 from berth.core.replay.log_clock import moment_of
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
@@ -134,12 +134,10 @@ def show(found: UsageResult, fields: list[str]) -> None:
     if found.users:
         lost = ("LOST TO FAULTS", "LOST TO EVICTIONS")
         table = Table(*(field.upper() for field in fields), "JOBS", "USED", *lost)
-        rows = [([one.of[field] or "unknown" for field in fields], one) for one in found.users]
-        total = UserTime(*(sum(getattr(one, name) for one in found.users) for name in UserTime._fields))
-        rows.append((["all", *([""] * (len(fields) - 1))], UserRow({}, *total)))
-        for names, one in rows:
-            times = (one.used_ms, one.lost_to_faults_ms, one.lost_to_evictions_ms)
-            table.add_row(*names, f"{one.jobs:,}" if names[0] != "all" else "", *map(hours, times))
+        rows = [(one.used_ms, one.lost_to_faults_ms, one.lost_to_evictions_ms) for one in found.users]
+        for one, times in zip(found.users, rows, strict=True):
+            table.add_row(*(one.of[field] or "unknown" for field in fields), f"{one.jobs:,}", *map(hours, times))
+        table.add_row("all", *[""] * len(fields), *(hours(sum(column)) for column in zip(*rows, strict=True)))
         print_table(table)
     else:
         print_result("no job had chips")

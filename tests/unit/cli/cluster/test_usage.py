@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from berth.cli.cluster.usage import account_of, hours
+from berth.cli.cluster.usage import UsageResult, UserRow, account_of, hours, show
 from berth.core.overview.chip_account import ProductTime, UserTime
 from berth.schemas.facts import PodPhase
 from tests.support.cells import Cell, a_job, a_node
@@ -70,6 +70,15 @@ def test_the_command_prints_what_it_counted(
     found = json.loads(berth("usage", "--since", "9000d", "--json")[1])
     assert [row["of"] for row in found["users"]] == [{"namespace": "default"}, {"namespace": "ml"}]
     assert berth("usage", "--by", "name")[0] == 2
+
+
+def test_a_namespace_named_like_the_sum_shows_its_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"used_ms": 2 * HOUR_MS, "lost_to_faults_ms": HOUR_MS, "lost_to_evictions_ms": 0}
+    users = [UserRow({"namespace": name}, jobs, **times) for name, jobs in (("all", 3), ("ml", 1))]
+    show(UsageResult(0, HOUR_MS, users, []), ["namespace"])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["all", "3", "2.0", "1.0", "0.0"], ["ml", "1", "2.0", "1.0", "0.0"], ["all", "4.0", "2.0", "0.0"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
