@@ -214,18 +214,19 @@ def _shortened(widths: Sequence[int], short: Mapping[int, int], width: int) -> t
     Columns that may be shortened keep the cells that they ask for, and share what is left; the last one goes first.
     """
     found: list[int] = []
-    for gap in (_GAP, 1):
+    gap = _GAP
+    for gap, floor_parts in ((_GAP, (1,)), (1, (1, 2, 4))):
         found = list(widths)
         over = _total(found) - (_GAP - gap) * (len(found) - 1) - width
-        for floor_part in (1, 2, 4):
+        for floor_part in floor_parts:
             for at in sorted(short, reverse=True):
                 least = min(found[at], max(short[at] // floor_part, 1))
                 taken = min(max(over, 0), found[at] - least)
                 found[at] -= taken
                 over -= taken
-            if over <= 0 and floor_part == 1:
-                return gap, found
-    return 1, found
+        if over <= 0:
+            break
+    return gap, found
 
 
 def _cut(text: "Text", width: int, *, keeps_end: bool) -> "Text":

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -325,6 +325,36 @@ class Reach:
     def _note(self, stored: Stored) -> None:
         self.first_ms = self.first_ms or stored.at_ms
         self.last_ms = max(self.last_ms, stored.at_ms)
+
+
+class Past(NamedTuple):
+    """Stored history up to now.
+
+    Attributes:
+        start: Where it begins: at the newest snapshot before the time that was asked for, or at the beginning.
+        reach: What comes after that.
+        is_whole: Whether what was stored at that time is kept; otherwise it begins with the oldest that is.
+    """
+
+    start: SnapshotBody
+    reach: Reach
+    is_whole: bool
+
+
+async def past_since(bus: Bus, at_ms: int) -> Past:
+    """History of a cell since a time, as far as it is kept.
+
+    Raises:
+        NoHistoryError: No snapshot and no beginning is kept.
+        TransientError: The bus did not answer.
+    """
+    ledger, facts = await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS)
+    has_all = True
+    try:
+        start = await start_of(bus, When(at_ms=at_ms), ledger, facts)
+    except NoHistoryError:
+        start, has_all = await start_of(bus, None, ledger, facts), False
+    return Past(start, Reach(bus, start, (ledger.last_seq, facts.last_seq), None), has_all)
 
 
 @contextmanager

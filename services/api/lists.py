@@ -16,10 +16,8 @@ from berth.runtime.clock import Clock
 from berth.schemas.facts import JobSeen
 from berth.schemas.programs.lists import (
     PAGE_MAX,
-    Drain,
     DrainsReply,
     DrainsRequest,
-    FaultGroup,
     FaultsReply,
     FaultsRequest,
     JobsReply,
@@ -133,6 +131,9 @@ class Lists:
             page = self._pages.get((verb, data, reader))
             if page is None:
                 reply, tokens = make(asked, reader)
+                reply = msgspec.structs.replace(
+                    reply, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head
+                )
                 page = Page(msgspec.json.encode(reply), tokens)
                 if len(self._pages) < _KEPT_MAX:
                     self._pages[verb, data, reader] = page
@@ -146,16 +147,13 @@ class Lists:
             jobs=jobs,
             next=after,
             waiting=self._jobs.waiting,
-            facts_seq=self._state.facts_seq,
-            ledger_seq=self._state.fold.head,
         )
         return reply, len(jobs) // _LINES_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
 
     def _list_nodes(self, asked: NodesRequest, reader: _Reader) -> tuple[Reply, int]:
         entries = self._nodes.entries(asked, reader.may)
         nodes, after, looked_at = self._page(entries, asked.limit)
-        reply = NodesReply(nodes=nodes, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
-        return reply, len(nodes) // _MADE_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
+        return NodesReply(nodes=nodes, next=after), len(nodes) // _MADE_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
 
     def _usage(self, asked: UsageRequest, reader: _Reader) -> tuple[Reply, int]:
         del asked  # it says nothing
@@ -171,8 +169,6 @@ class Lists:
             waiting=waiting,
             leaves_free=sum(map(is_whole_free, use.leaves)),
             superpods_free=sum(map(is_whole_free, use.superpods)),
-            facts_seq=self._state.facts_seq,
-            ledger_seq=self._state.fold.head,
         )
         looked_at = self._jobs.waiting // _LOOKED_AT_A_TOKEN
         return reply, len(namespaces) // _LINES_A_TOKEN + use.total.nodes // _NODES_A_TOKEN + looked_at
@@ -208,39 +204,24 @@ class Lists:
         named = frozenset(asked.names)
         chosen = ((one.name, one) for one in places if one.name > asked.after and (not named or one.name in named))
         found, after, _ = self._page(chosen, asked.limit)
-        reply = PlacesReply(places=found, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
-        return reply, len(found) // _LINES_A_TOKEN + self._cell_use().total.nodes // _NODES_A_TOKEN
+        tokens = len(found) // _LINES_A_TOKEN + self._cell_use().total.nodes // _NODES_A_TOKEN
+        return PlacesReply(places=found, next=after), tokens
 
     def _list_faults(self, asked: FaultsRequest, reader: _Reader) -> tuple[Reply, int]:
         places = self._faults.places()
-
-        def entries() -> Iterable[tuple[str, FaultGroup]]:
-            for place in places:
-                if place.id > asked.after:
-                    yield place.id, self._faults.group(place, reader.may)
-
-        groups, after, _ = self._page(entries(), asked.limit)
-        reply = FaultsReply(
-            groups=groups,
-            next=after,
-            total=len(places),
-            nodes=len(self._faults),
-            facts_seq=self._state.facts_seq,
-            ledger_seq=self._state.fold.head,
-        )
+        chosen = ((one.id, self._faults.group(one, reader.may)) for one in places if one.id > asked.after)
+        groups, after, _ = self._page(chosen, asked.limit)
+        reply = FaultsReply(groups=groups, next=after, total=len(places), nodes=len(self._faults))
         return reply, len(groups) // _MADE_A_TOKEN + len(self._faults) // _FAULTY_A_TOKEN
 
     def _list_drains(self, asked: DrainsRequest, reader: _Reader) -> tuple[Reply, int]:
-        def entries() -> Iterable[tuple[str, Drain]]:
-            for cursor, one in known_drains(self._state).items():
-                if cursor > asked.after:
-                    yield cursor, drain_of(self._state, one, reader.may, with_author=reader.sees_all)
-
-        drains, after, _ = self._page(entries(), asked.limit)
-        reply = DrainsReply(
-            drains=drains, next=after, facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head
+        chosen = (
+            (cursor, drain_of(self._state, one, reader.may, with_author=reader.sees_all))
+            for cursor, one in known_drains(self._state).items()
+            if cursor > asked.after
         )
-        return reply, len(drains) // _MADE_A_TOKEN
+        drains, after, _ = self._page(chosen, asked.limit)
+        return DrainsReply(drains=drains, next=after), len(drains) // _MADE_A_TOKEN
 
     def _cell_use(self) -> CellUse:
         revision = (self._state.table.revision, self._begun_drains())

@@ -17,8 +17,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.letters import read_letters
 from berth.runtime.dead_letters.rows import row_of
 from berth.runtime.errors import ShellError
-from berth.schemas.programs import lists
-from berth.schemas.programs.requests import NodesRequest
+from berth.schemas.programs.operations import OPERATIONS
 from berth.schemas.programs.shape import Request as Asked
 from berth.services.gateway.application import JSON, identity_of
 from berth.services.gateway.cell_requests import EVERY, CellRequests
@@ -27,15 +26,7 @@ from berth.services.gateway.job_routes import converted, fields
 
 CELL: Final = "/api/v1/cell"
 DEAD: Final = "/api/v1/dead"
-_LISTS: Final[tuple[tuple[str, type[Asked]], ...]] = (
-    ("jobs", lists.JobsRequest),
-    ("nodes", NodesRequest),
-    ("usage", lists.UsageRequest),
-    ("leaves", lists.PlacesRequest),
-    ("superpods", lists.PlacesRequest),
-    ("faults", lists.FaultsRequest),
-    ("drains", lists.DrainsRequest),
-)
+_LISTS: Final = ("jobs", "nodes", "usage", "leaves", "superpods", "faults", "drains")
 """Operations whose request is a query."""
 _NAMES: Final = "names"
 """Field of a query with several values, separated by commas."""
@@ -95,7 +86,11 @@ class CellRoutes:
     def routes(self) -> list[Route]:
         """The routes."""
         return [
-            *(Route(f"/api/v1/{verb}", self._listing(verb, kind), methods=["GET"]) for verb, kind in _LISTS),
+            *(
+                Route(f"/api/v1/{one.verb}", self._listing(one.verb, one.request), methods=["GET"])
+                for one in OPERATIONS
+                if one.verb in _LISTS
+            ),
             Route(CELL, self.status, methods=["GET"]),
             Route(DEAD, self.dead, methods=["GET"]),
         ]

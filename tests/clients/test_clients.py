@@ -3,12 +3,12 @@
 ``make test-clients`` runs them; ``tests/clients/assets.sh`` brings the generators.
 """
 
-import asyncio
 import os
 import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ import pytest
 
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.gateway_cells import ADMIN, GRANTS, Gateway, gateway_cell, token_of
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, output_of
 
 FOLDER: Final = Path(__file__).parent
 _HOME: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # noqa: TID251  # as assets.sh reads it
@@ -27,22 +27,7 @@ RANK: Final = re.compile(r"^rank \d on \S+ chips 0 1 2 3 4 5 6 7$", re.MULTILINE
 LINES_MAX: Final = 40
 STREAM: Final = "jobEvents"
 """Operation whose answer does not end."""
-
-
-async def run(*words: str | Path, folder: Path) -> str:
-    """Output of a program, which must succeed."""
-    child = await asyncio.create_subprocess_exec(
-        *map(str, words), cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
-        async with asyncio.timeout(240):
-            out, _ = await child.communicate()
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    assert child.returncode == 0, out.decode(errors="replace")
-    return out.decode()
+run: Final = partial(output_of, within_s=240)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Final
@@ -17,7 +18,7 @@ from berth.client import Client
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.e2e.test_programs import SETTINGS, answers
-from tests.support.processes import ROOT, services
+from tests.support.processes import ROOT, output_of, services
 from tests.support.waiting import until_true
 
 GUIDE: Final = ROOT / "docs" / "programs.md"
@@ -25,22 +26,7 @@ URL_OF_GUIDE: Final = "nats://127.0.0.1:4222"
 EXAMPLES: Final = ROOT / "docs" / "examples" / "programs"
 LINES_MAX: Final = 40
 RANK: Final = re.compile(r"^rank (\d) on (\S+) chips \[?((?:\d ?){8})\]?$", re.MULTILINE)
-
-
-async def run(*words: str, folder: Path) -> str:
-    """Output of a program, which must succeed."""
-    child = await asyncio.create_subprocess_exec(
-        *words, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
-        async with asyncio.timeout(150):
-            out, _ = await child.communicate()
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    assert child.returncode == 0, out.decode(errors="replace")
-    return out.decode()
+run: Final = partial(output_of, within_s=150)
 
 
 def tool(name: str) -> str:

@@ -1,5 +1,6 @@
 """Services as real processes: started, killed, never left behind."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -237,6 +238,28 @@ class Services:
         """End all of them."""
         for service in self._all:
             service.destroy()
+
+
+async def output_of(*words: str | Path, folder: Path, within_s: float) -> str:
+    """Output of another program, which must succeed.
+
+    Args:
+        words: The program and its arguments.
+        folder: Where it runs.
+        within_s: Longest time; then it is killed.
+    """
+    child = await asyncio.create_subprocess_exec(
+        *map(str, words), cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(within_s):
+            out, _ = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert child.returncode == 0, out.decode(errors="replace")
+    return out.decode()
 
 
 @contextmanager

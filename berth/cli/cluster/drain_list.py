@@ -1,6 +1,7 @@
 """Drains of a cell, folded from its facts and records."""
 
 from berth.cli.cluster.drain_rows import KINDS, DrainedJobRow, DrainRow, HeldRow
+from berth.core.overview.drain_list import nodes_at
 from berth.core.requests.gangs import is_unowned
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, pods_of
@@ -15,7 +16,7 @@ def drains_of(state: State) -> list[DrainRow]:
 
 def row_of(state: State, drain: DrainSeen) -> DrainRow:
     """A drain, with the nodes that it concerns and the jobs there."""
-    nodes = nodes_of(state, drain.kind, drain.name)
+    nodes = nodes_at(state, drain)
     return DrainRow(
         kind=drain.kind,
         name=drain.name,
@@ -30,33 +31,18 @@ def row_of(state: State, drain: DrainSeen) -> DrainRow:
     )
 
 
-def nodes_of(state: State, kind: DrainKind, name: str) -> list[str]:
-    """Known nodes at a place, sorted."""
-    return sorted(node for node, place in _places(state) if (kind, name) in place)
-
-
 def known_names(state: State) -> dict[DrainKind, set[str]]:
     """Names of nodes and of the places where nodes are."""
-    found: dict[DrainKind, set[str]] = {kind: set() for kind in KINDS}
-    for _, place in _places(state):
-        for kind, name in place:
-            found[kind].add(name)
-    return found
-
-
-def _places(state: State) -> list[tuple[str, set[tuple[DrainKind, str]]]]:
-    """Names of the known nodes, and what of each can be drained."""
     table = state.table
-    found: list[tuple[str, set[tuple[DrainKind, str]]]] = []
+    found: dict[DrainKind, set[str]] = {kind: set() for kind in KINDS}
     for row in range(len(table)):
         if table.present[row]:
             leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
-            place: set[tuple[DrainKind, str]] = {("node", table.names[row])}
+            found["node"].add(table.names[row])
             if leaf >= 0:
-                place.add(("leaf", table.leaves[leaf]))
+                found["leaf"].add(table.leaves[leaf])
             if superpod >= 0:
-                place.add(("superpod", table.superpods[superpod]))
-            found.append((table.names[row], place))
+                found["superpod"].add(table.superpods[superpod])
     return found
 
 

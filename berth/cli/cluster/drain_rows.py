@@ -7,7 +7,7 @@ import msgspec
 
 from berth.cli.output import listed, moment, print_table
 from berth.cli.tables import Table
-from berth.core.explain.text import ranges
+from berth.core.explain.text import numbered
 from berth.schemas.fault_facts import DrainKind
 from berth.schemas.programs.lists import Drain, JobRanks
 
@@ -104,7 +104,7 @@ def line_from(drain: Drain) -> DrainLine:
 
 def job_words(job: JobRanks) -> str:
     """A job with its ranks: ``speech/pretrain (ranks 0-31)``."""
-    return f"{job.namespace}/{job.name} ({'rank' if job.pods == 1 else 'ranks'} {ranges(job.ranks)})"
+    return f"{job.namespace}/{job.name} ({numbered('rank', job.ranks)})"
 
 
 def show_drains(drains: Iterable[DrainLine], now_ms: int) -> None:

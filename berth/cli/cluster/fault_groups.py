@@ -1,6 +1,5 @@
 """``berth faults``: what is broken, in groups, since when, and the jobs there."""
 
-from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
@@ -12,7 +11,7 @@ from berth.cli.jobs.finding import statuses
 from berth.cli.jobs.rows import OVER
 from berth.cli.output import WRONG_USE, CommandError, clock_time, emit, listed, print_result
 from berth.core.explain.recovery_text import recovery_words
-from berth.core.explain.text import pluralize, ranges
+from berth.core.explain.text import numbered, pluralize, ranges
 from berth.runtime.clock import SystemClock
 from berth.schemas.programs.lists import FaultGroup, JobRanks
 from berth.schemas.status import JobStatus
@@ -49,13 +48,14 @@ def faults(
     async def work() -> None:
         if options.json and output == "wide":
             raise CommandError("--output is 'wide', expected 'json' or nothing beside --json", code=WRONG_USE)
+        form = "json" if options.json else output
         now_ms = SystemClock().now_ms()
         async with connected(options) as bus:
-            if options.json or output != "text":
+            if form != "text":
                 from berth.cli.cluster.fault_list import list_faults, show  # noqa: PLC0415  # imports numpy
 
                 found = await list_faults(bus, now_ms)
-                if options.json or output == "json":
+                if form == "json":
                     emit(found)
                 else:
                     show(found, now_ms)
@@ -110,6 +110,6 @@ def _what(group: FaultGroup) -> str:
 
 
 def _job_words(job: JobRanks) -> str:
-    ranks: Sequence[int] = job.ranks
-    more = f" and {job.pods - len(ranks):,} more" if job.pods > len(ranks) else ""
-    return f"{job.namespace}/{job.name} {'rank' if job.pods == 1 else 'ranks'} {ranges(ranks)}{more}"
+    left = job.pods - len(job.ranks)
+    more = f" and {left:,} more" if left > 0 else ""
+    return f"{job.namespace}/{job.name} {numbered('rank', job.ranks)}{more}"

@@ -1,8 +1,10 @@
 """Lists of the cell, folded from its facts and records by the command itself."""
 
+from functools import cached_property
+
 from berth.cli.cluster.drain_list import drains_of
 from berth.cli.cluster.drain_rows import DrainLine, line_of
-from berth.cli.cluster.folded_nodes import Judged, judged_nodes, rows_of
+from berth.cli.cluster.folded_nodes import health_facts, judged_in, rows_of
 from berth.cli.cluster.node_rows import NodeRow
 from berth.cli.cluster.node_summary import Use
 from berth.core.overview.chip_use import cell_use
@@ -15,7 +17,6 @@ from berth.runtime.history import state_now
 from berth.schemas.programs.lists import FaultGroup
 from berth.schemas.programs.replies import NodeState
 from berth.schemas.programs.requests import NodesRequest
-from berth.schemas.subjects import StreamName
 
 
 class FoldedLists:
@@ -23,14 +24,12 @@ class FoldedLists:
 
     Args:
         state: The cell.
-        judged: Health of its nodes.
-        faults: Their faults.
+        health: Latest health fact of each domain.
     """
 
-    def __init__(self, state: State, judged: dict[tuple[str, str], Judged], faults: FaultLog) -> None:
-        self.state = state
-        self.judged = judged
-        self._faults = faults
+    def __init__(self, state: State, health: list[bytes]) -> None:
+        self._state = state
+        self._health = health
 
     @classmethod
     async def read(cls, bus: Bus) -> "FoldedLists":
@@ -39,25 +38,29 @@ class FoldedLists:
         Raises:
             TransientError: The bus did not answer.
         """
-        state = await state_now(bus, SystemClock())
-        faults = FaultLog(state)
-        for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
-            faults.note_fact(stored.data)
+        return cls(await state_now(bus, SystemClock()), await health_facts(bus))
+
+    @cached_property
+    def _faults(self) -> FaultLog:
+        """Faults of the nodes; not every list needs them."""
+        faults = FaultLog(self._state)
+        for data in self._health:
+            faults.note_fact(data)
         faults.refresh(0)
-        return cls(state, await judged_nodes(bus), faults)
+        return faults
 
     async def use(self) -> Use:
         """How full the cell is."""
-        return Use(*cell_use(self.state.table, SystemClock().now_ms()))
+        return Use(*cell_use(self._state.table, SystemClock().now_ms()))
 
     async def size(self) -> int:
         """Number of nodes."""
-        table = self.state.table
+        table = self._state.table
         return int(table.present[: len(table)].sum())
 
     async def nodes(self) -> list[NodeRow]:
         """All nodes, with everything."""
-        return rows_of(self.state, self.judged)
+        return rows_of(self._state, judged_in(self._health))
 
     async def with_reasons(self, nodes: list[NodeRow]) -> list[NodeRow]:
         """These nodes."""
@@ -66,7 +69,7 @@ class FoldedLists:
     async def node(self, name: str) -> NodeState | None:
         """A node with details."""
         asked = NodesRequest(names=[name], details=True)
-        entries = NodeList(self.state, self._faults).entries(asked, lambda _: True)
+        entries = NodeList(self._state, self._faults).entries(asked, lambda _: True)
         return next((node for _, node in entries), None)
 
     async def faults(self) -> list[FaultGroup]:
@@ -75,4 +78,4 @@ class FoldedLists:
 
     async def drains(self) -> list[DrainLine]:
         """What is drained, or will be."""
-        return [line_of(one) for one in drains_of(self.state)]
+        return [line_of(one) for one in drains_of(self._state)]

@@ -1,20 +1,20 @@
 """Nodes of a cell, folded from its facts and records."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from berth.cli.cluster.node_rows import NodeRow, group_size
-from berth.core.chips.picking import ids_of
+from berth.cli.cluster.node_rows import NodeRow, row_from
 from berth.core.cluster.node_packing import unpack_health
 from berth.core.explain.chips_twice import named_twice
 from berth.core.explain.evidence import NamedTwice, Reserved
 from berth.core.explain.reserved_places import reserved_places
+from berth.core.overview.node_list import node_state
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.facts import HealthSeen, NodeHealth
+from berth.schemas.facts import HealthSeen
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName
 
@@ -26,12 +26,26 @@ class Judged(msgspec.Struct, frozen=True):
     source: str
 
 
+async def health_facts(bus: Bus) -> list[bytes]:
+    """Latest health fact of each domain.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    return [stored.data for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),))]
+
+
 async def judged_nodes(bus: Bus) -> dict[tuple[str, str], Judged]:
     """Latest health by domain and node; facts that do not decode are skipped."""
+    return judged_in(await health_facts(bus))
+
+
+def judged_in(facts: Iterable[bytes]) -> dict[tuple[str, str], Judged]:
+    """As :func:`judged_nodes`, of facts that were read already."""
     found: dict[tuple[str, str], Judged] = {}
-    for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
+    for data in facts:
         try:
-            fact = decode(stored.data, HealthSeen)
+            fact = decode(data, HealthSeen)
             rows = unpack_health(fact)
         except (DecodeError, ValueError, IndexError):
             continue
@@ -61,37 +75,14 @@ class _OfNodes(NamedTuple):
 
 
 def _row(state: State, row: int, of_nodes: _OfNodes) -> NodeRow:
-    table = state.table
-    domain = table.domains[int(table.domain[row])]
-    health = of_nodes.judged.get((domain, table.names[row]))
-    key = table.classes[int(table.node_class[row])]
-    shares = state.shares.nodes.get(row)
-    leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
-    return NodeRow(
-        name=table.names[row],
-        product=key.product,
-        resource=key.resource,
-        domain=domain,
-        leaf=table.leaves[leaf] if leaf >= 0 else "",
-        superpod=table.superpods[superpod] if superpod >= 0 else "",
-        chips=int(table.capacity[row]),
-        group_size=group_size(key.product),
-        free=list(ids_of(int(table.free[row]))),
-        used=list(ids_of(int(table.used[row]))),
-        shared=list(ids_of(shares.mask)) if shares is not None else [],
-        releasing=list(ids_of(int(table.releasing[row]))),
-        unhealthy=list(ids_of(int(table.unhealthy[row]) & int(table.chips[row]))),
-        network_unhealthy=list(ids_of(int(table.network[row]) & int(table.chips[row]))),
-        level=NodeHealth(int(table.level[row])).name.lower().replace("_", "-"),
-        ready=key.ready,
-        cordoned=key.cordoned,
-        chip_ids=list(ids_of(int(table.chips[row]))),
-        withheld=list(ids_of(int(table.withheld[row]) & int(table.chips[row]))),
+    node = node_state(state, row)
+    health = of_nodes.judged.get((node.domain, node.name))
+    return msgspec.structs.replace(
+        row_from(node),
         reason=health.condition.reason if health is not None else "",
         health_source=health.source if health is not None else "",
         updated_ms=health.condition.updated_ms if health is not None else 0,
-        drained_ms=table.drained_ms.get(row, 0),
-        reserved=of_nodes.reserved.get(table.names[row], []),
-        unnamed=int(table.chips_others[row]),
-        twice=of_nodes.twice.get(table.names[row], []),
+        reserved=of_nodes.reserved.get(node.name, []),
+        unnamed=int(state.table.chips_others[row]),
+        twice=of_nodes.twice.get(node.name, []),
     )

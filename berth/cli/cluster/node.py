@@ -11,7 +11,7 @@ from berth.cli.cluster.node_rows import NodeRow, free_chips, row_from, troubles_
 from berth.cli.cluster.nodes import unknown_node
 from berth.cli.output import CommandError, clock_time, emit, print_result
 from berth.cli.tables import Span, Styled
-from berth.core.explain.text import ranges
+from berth.core.explain.text import numbered
 from berth.runtime.clock import SystemClock
 from berth.schemas.programs.replies import FaultOfNode, NodeDetails, NodeState
 
@@ -53,8 +53,8 @@ def lines_of(node: NodeState, now_ms: int) -> Iterator[Styled]:
     for words in _chip_lines(row):
         yield _line("", words)
     for at, job in enumerate(details.jobs):
-        ranks = f"{'rank' if len(job.ranks) == 1 else 'ranks'} {ranges(job.ranks)}" if job.ranks else "places held"
-        chips = f", {'chip' if len(job.chips) == 1 else 'chips'} {ranges(job.chips)}" if job.chips else ""
+        ranks = numbered("rank", job.ranks) if job.ranks else "places held"
+        chips = f", {numbered('chip', job.chips)}" if job.chips else ""
         yield _line("" if at else "jobs", f"{job.namespace}/{job.name} {ranks}{chips}")
     if details.more_jobs or not details.jobs:
         more = f"{details.more_jobs} that you may not read" if details.more_jobs else "none"
@@ -88,11 +88,11 @@ def _chip_lines(row: NodeRow) -> Iterator[str]:
     kinds = (("unhealthy", row.unhealthy), ("network-unhealthy", row.network_unhealthy), ("releasing", row.releasing))
     for word, chips in (*kinds, ("withheld by the node", row.withheld), ("shared by quota", row.shared)):
         if chips:
-            yield f"{'chip' if len(chips) == 1 else 'chips'} {ranges(chips)} {word}"
+            yield f"{numbered('chip', chips)} {word}"
 
 
 def _fault_words(fault: FaultOfNode, now_ms: int) -> str:
-    chips = f" {'chip' if len(fault.chips) == 1 else 'chips'} {ranges(fault.chips)}" if fault.chips else ""
+    chips = f" {numbered('chip', fault.chips)}" if fault.chips else ""
     since = f" since {clock_time(fault.since_ms, now_ms)}" if fault.since_ms else ""
     changed = f", last change {clock_time(fault.changed_ms, now_ms)}" if fault.changed_ms > fault.since_ms else ""
     return f"{fault.kind}{chips}{since}{changed}{f': {fault.reason}' if fault.reason else ''}"

@@ -6,7 +6,7 @@ from typing import Final
 from berth.cli.cluster.node_rows import NodeRow, free_chips, troubles_of
 from berth.cli.output import listed, moment, print_legend, print_result, print_table
 from berth.cli.tables import Span, Table, shows_unicode
-from berth.core.explain.text import ranges
+from berth.core.explain.text import numbered
 
 PLAIN: Final = {
     "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~",
@@ -106,8 +106,8 @@ def reserved_lines(nodes: list[NodeRow]) -> list[str]:
     found: list[str] = []
     for node in nodes:
         for one in node.reserved:
-            ranks = f"{'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}"
-            chips = f"{'chip' if len(one.chips) == 1 else 'chips'} {ranges(one.chips)}" if one.chips else "room"
+            ranks = numbered("rank", one.ranks)
+            chips = numbered("chip", one.chips) if one.chips else "room"
             until = f", until {moment(one.until_ms)} at the latest" if one.until_ms else ""
             found.append(f"{node.name}: {chips} reserved for {ranks} of {one.job}{until}")
     return found

@@ -1,5 +1,7 @@
 """Nodes as ``berth nodes`` lists them."""
 
+from functools import cache
+
 import msgspec
 
 from berth.core.chips.form_selection import choose_form
@@ -49,6 +51,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     """Chips that more than one pod names."""
 
 
+@cache  # asked for each node
 def group_size(product: str) -> int:
     """Chips of a group on a node of a product; 0 for an unknown product or one without groups."""
     known = NODE_PRODUCTS.get(product)

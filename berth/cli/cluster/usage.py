@@ -9,14 +9,13 @@ from berth.cli.durations import option_ms
 from berth.cli.output import emit, moment, print_result, print_table
 from berth.cli.selection import not_known
 from berth.cli.tables import Table
-from berth.core.overview.chip_account import ChipAccount, UserTime
+from berth.core.overview.chip_account import ChipAccount
 from berth.core.replay.log_clock import moment_of
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
-from berth.runtime.recording import NoHistoryError, Reach, When, start_of
+from berth.runtime.recording import past_since
 from berth.schemas.recording import BEGINNING
-from berth.schemas.subjects import StreamName
 
 _FIELDS: Final = ("namespace", "job", "product")
 _HOUR_MS: Final = 3_600_000
@@ -94,18 +93,13 @@ async def account_of(bus: Bus, begin_ms: int, end_ms: int) -> tuple[int, ChipAcc
         TransientError: The bus did not answer.
         NoHistoryError: No history is stored.
     """
-    heads = (await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS))
-    is_whole = True
-    try:
-        start = await start_of(bus, When(at_ms=begin_ms), *heads)
-    except NoHistoryError:
-        start, is_whole = await start_of(bus, None, *heads), False
+    start, reach, is_whole = await past_since(bus, begin_ms)
     state = State()
     if start is not BEGINNING:
         state.load(start)
     account: ChipAccount | None = None
     at_ms = 0
-    async for entry in Reach(bus, start, (heads[0].last_seq, heads[1].last_seq), None).entries():
+    async for entry in reach.entries():
         at_ms = max(moment_of(entry), at_ms)
         if account is None and (at_ms >= begin_ms or (not is_whole and at_ms)):
             begin_ms = begin_ms if is_whole and start is not BEGINNING else max(at_ms, begin_ms)
@@ -134,12 +128,10 @@ def show(found: UsageResult, fields: list[str]) -> None:
     if found.users:
         lost = ("LOST TO FAULTS", "LOST TO EVICTIONS")
         table = Table(*(field.upper() for field in fields), "JOBS", "USED", *lost)
-        rows = [([one.of[field] or "unknown" for field in fields], one) for one in found.users]
-        total = UserTime(*(sum(getattr(one, name) for one in found.users) for name in UserTime._fields))
-        rows.append((["all", *([""] * (len(fields) - 1))], UserRow({}, *total)))
-        for names, one in rows:
-            times = (one.used_ms, one.lost_to_faults_ms, one.lost_to_evictions_ms)
-            table.add_row(*names, f"{one.jobs:,}" if names[0] != "all" else "", *map(hours, times))
+        rows = [(one.used_ms, one.lost_to_faults_ms, one.lost_to_evictions_ms) for one in found.users]
+        for one, times in zip(found.users, rows, strict=True):
+            table.add_row(*(one.of[field] or "unknown" for field in fields), f"{one.jobs:,}", *map(hours, times))
+        table.add_row("all", *[""] * len(fields), *(hours(sum(column)) for column in zip(*rows, strict=True)))
         print_table(table)
     else:
         print_result("no job had chips")

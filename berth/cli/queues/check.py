@@ -45,13 +45,14 @@ def check_queues(
 
     async def work() -> int:
         found = read_file(file)
+        usable = _usable(found.tree, namespace) if namespace else []
         checked = Checked(
             queues=len(found.tree.declared),
             faults=found.faults,
             warnings=_warnings(found.tree, found.skipped),
             namespace=namespace,
-            usable=_usable(found.tree, namespace) if namespace else [],
-            closed=_closed(found.tree, namespace) if namespace else [],
+            usable=usable,
+            closed=[name for name in usable if found.tree.states[name] is not State.OPEN],
         )
         if json:
             emit(checked)
@@ -70,10 +71,6 @@ def _warnings(tree: Tree, skipped: list[str]) -> list[str]:
 def _usable(tree: Tree, namespace: str) -> list[str]:
     allowed = {name: tree.namespaces(name) for name in tree.leaves()}
     return [name for name, namespaces in allowed.items() if namespaces is None or namespace in namespaces]
-
-
-def _closed(tree: Tree, namespace: str) -> list[str]:
-    return [name for name in _usable(tree, namespace) if tree.states[name] is not State.OPEN]
 
 
 def _show(checked: Checked, tree: Tree) -> None:

@@ -35,7 +35,7 @@ from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.ledger_reader import follow_ledger
-from berth.runtime.recording import NoHistoryError, Reach, When, read_file, start_of
+from berth.runtime.recording import past_since, read_file
 from berth.schemas.envelope import DecodeError, VersionError
 from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry
@@ -115,16 +115,12 @@ async def _learn_places(bus: Bus, choice: EntryChoice) -> None:
 
 async def _print_past(bus: Bus, show: Callable[[Entry], Shown], since_ms: int) -> None:
     """Print what was stored since a time, as far as it is kept."""
-    heads = (await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS))
-    try:
-        start = await start_of(bus, When(at_ms=since_ms), *heads)
-    except NoHistoryError:
-        start = await start_of(bus, None, *heads)
+    past = await past_since(bus, since_ms)
+    if not past.is_whole:
         print_progress(f"what is stored begins after {moment(since_ms)}")
-    reach = Reach(bus, start, (heads[0].last_seq, heads[1].last_seq), None)
     at_ms = 0
     wanted: list[Entry] = []
-    async for entry in reach.entries():
+    async for entry in past.reach.entries():
         at_ms = moment_of(entry) or at_ms
         if at_ms < since_ms:
             show(entry)  # what comes later is told by the names in it

@@ -10,7 +10,7 @@ import msgspec
 from berth.cli.output import listed, moment
 from berth.cli.recordings.entry_choice import EntryChoice
 from berth.core.explain.refusal_text import sentence
-from berth.core.explain.text import pluralize, ranges
+from berth.core.explain.text import numbered, pluralize
 from berth.formats.shown import Shown, shown
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, VersionError, body_of, open_envelope
@@ -220,7 +220,7 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
 
 def _recovery(one: Recovery) -> str:
     what = f"{one.namespace}/{one.name} step {one.step}"
-    ranks = f"{'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}"
+    ranks = numbered("rank", one.ranks)
     where = f", new places {_place(one.placement)}" if one.placement is not None else ""
     if one.how in {"place", "backup"}:
         backup = "backup pod of " if one.how == "backup" else ""

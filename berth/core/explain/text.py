@@ -1,7 +1,7 @@
 """Numbers in sentences: a count with its noun, lists of numbers, and what a sentence says without its numbers."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 _NUMBER: Final = re.compile(r"(?<![\w.:/=-])\d+(?:,\d{3})*(?![\w/=-])|\d{4}-\d\d-\d\dT[\d:]+Z")
@@ -46,6 +46,11 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in parts)  # noqa: PLR2004  # two are no range
+
+
+def numbered(noun: str, numbers: Collection[int]) -> str:
+    """What numbers stand for, and these as ranges: ``chip 3``, ``ranks 0-31``."""
+    return f"{noun if len(numbers) == 1 else f'{noun}s'} {ranges(numbers)}"
 
 
 def span(numbers: Sequence[int]) -> str:

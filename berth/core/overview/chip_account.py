@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from berth.core.overview.chip_use import cell_use
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
-from berth.schemas.envelope import DecodeError, VersionError, body_of, open_envelope
 from berth.schemas.ledger import Round
 from berth.schemas.recording import Entry
 
@@ -91,8 +90,10 @@ class ChipAccount:
         if entry.subject:
             self._state.apply_fact(entry.subject, entry.sequence, entry.data)
             return
-        ended = _ended(entry.data)
-        folded = self._state.apply_record(entry.sequence, entry.data)
+        link = self._state.fold.link(entry.sequence, entry.data)
+        record = self._state.fold.round_of(link)
+        ended = _ended(record)
+        folded = self._state.apply_link(link, record)
         freed = [holding for holding, _ in folded.freed]
         for holding in (*folded.taken, *folded.given_back, *freed, *folded.moved):
             self._look_at(holding.key, ended.get(holding.key, ""))
@@ -174,12 +175,7 @@ def _chips_of(state: State, holding: Holding) -> dict[str, int]:
     return found
 
 
-def _ended(data: bytes) -> dict[AttemptKey, str]:
+def _ended(record: Round | None) -> dict[AttemptKey, str]:
     """Attempts that a record ends and whose jobs begin anew, with the reason of each."""
-    try:
-        envelope = open_envelope(data)
-        record = body_of(envelope, Round) if envelope.kind == Round.KIND else None
-    except (DecodeError, VersionError):
-        return {}
     releases = record.releases if record is not None else []
     return {(one.uid, one.attempt): one.reason for one in releases if one.again and not one.ranks}

@@ -1,7 +1,8 @@
 """How full a cell is: chips of its nodes by what they are for, of the whole cell and by place."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +11,7 @@ from berth.core.cluster.node_table import NodeTable
 from berth.schemas.facts import NodeHealth
 from berth.schemas.programs.lists import PlaceUse
 
-PlaceKind = Literal["product", "leaf", "superpod"]
-_PARTS: Final = ("used", "free", "unhealthy", "drained", "withheld")
+_PARTS: Final = ("used", "free", "unhealthy", "drained")
 _Counts = npt.NDArray[np.int64]
 
 
@@ -44,13 +44,13 @@ def cell_use(table: NodeTable, now_ms: int) -> CellUse:
     counts = _counts(table, rows, now_ms)
     products = list(dict.fromkeys(key.product for key in table.classes))
     product_of = np.array([products.index(key.product) for key in table.classes] or [0], np.int64)
-    places: dict[PlaceKind, list[PlaceUse]] = {
-        "product": _uses(products, product_of[table.node_class[rows]], counts),
-        "leaf": _uses(table.leaves, table.leaf[rows].astype(np.int64), counts),
-        "superpod": _uses(table.superpods, table.superpod[rows].astype(np.int64), counts),
-    }
     (total,) = _uses([""], np.zeros(len(rows), np.int64), counts) or [PlaceUse()]
-    return CellUse(total, places["product"], places["leaf"], places["superpod"])
+    return CellUse(
+        total,
+        _uses(products, product_of[table.node_class[rows]], counts),
+        _uses(table.leaves, table.leaf[rows].astype(np.int64), counts),
+        _uses(table.superpods, table.superpod[rows].astype(np.int64), counts),
+    )
 
 
 def is_whole_free(place: PlaceUse) -> bool:
@@ -89,7 +89,7 @@ def _counts(table: NodeTable, rows: npt.NDArray[np.int64], now_ms: int) -> dict[
     unnamed = np.minimum(np.maximum(table.chips_others[rows], 0), found["free"])
     found["used"], found["free"] = found["used"] + unnamed, found["free"] - unnamed
     found["nodes_free"] = np.where(unnamed > 0, 0, found["nodes_free"])
-    found["withheld"] = found["chips"] - sum(found[part] for part in _PARTS[:-1])
+    found["withheld"] = found["chips"] - sum(found[part] for part in _PARTS)
     return found
 
 
@@ -116,8 +116,4 @@ def _uses(names: Sequence[str], place_of: _Counts, counts: dict[str, _Counts]) -
         for index, name in enumerate(names)
         if sums["nodes"][index]
     ]
-    return sorted(found, key=_name)
-
-
-def _name(place: PlaceUse) -> str:
-    return place.name
+    return sorted(found, key=attrgetter("name"))

@@ -22,7 +22,7 @@ def drain_of(state: State, drain: DrainSeen, may_read: MayRead, *, with_author: 
         may_read: Whether the reader may read a namespace.
         with_author: Whether the reader may know who asked for it.
     """
-    names = _names_at(state, drain)
+    names = nodes_at(state, drain)
     jobs, more = jobs_on(state, names, may_read)
     return Drain(
         kind=drain.kind,
@@ -40,8 +40,8 @@ def drain_of(state: State, drain: DrainSeen, may_read: MayRead, *, with_author: 
     )
 
 
-def _names_at(state: State, drain: DrainSeen) -> list[str]:
-    """Names of the nodes that a drain concerns, sorted."""
+def nodes_at(state: State, drain: DrainSeen) -> list[str]:
+    """Names of the known nodes that a drain concerns, sorted."""
     table = state.table
     if drain.kind == "node":
         row = table.row_of.get(drain.name)

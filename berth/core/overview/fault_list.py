@@ -3,7 +3,7 @@
 from typing import Final
 
 from berth.core.chips.picking import ids_of
-from berth.core.explain.text import ranges
+from berth.core.explain.text import numbered
 from berth.core.faults.cluster_faults import node_faults
 from berth.core.faults.model import NodeFault, NodeFaultKind, NodeView
 from berth.core.faults.observation import node_view
@@ -91,7 +91,7 @@ class FaultSource:
             for hold in self._owners.of_row(row).values()
             if not fault.chips or hold.mask & fault.chips
         }
-        words = f" {'chip' if len(chips) == 1 else 'chips'} {ranges(chips)}" if chips else ""
+        words = f" {numbered('chip', chips)}" if chips else ""
         return Fault(
             at_ms=fault.reported_ms,
             node=index,

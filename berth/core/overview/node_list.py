@@ -42,7 +42,7 @@ class NodeList:
             row = table.row_of.get(name, -1)
             node = None
             if row >= 0 and table.present[row] and self._is_asked(row, asked):
-                node = _node_state(self._state, row)
+                node = node_state(self._state, row)
                 if asked.details:
                     node = msgspec.structs.replace(node, details=self._details(row, may_read))
             yield name, node
@@ -81,7 +81,13 @@ class NodeList:
         )
 
 
-def _node_state(state: State, row: int) -> NodeState:
+def node_state(state: State, row: int) -> NodeState:
+    """A node without details.
+
+    Args:
+        state: The cell.
+        row: Its row of the node table; it is there.
+    """
     table = state.table
     key = table.classes[int(table.node_class[row])]
     shares = state.shares.nodes.get(row)

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.core.explain.recovery_text import duration_words
-from berth.core.explain.text import pluralize, ranges
+from berth.core.explain.text import numbered, pluralize, ranges
 from berth.core.state.ledger import LedgerFold
 from berth.schemas.ledger import Round
 from berth.schemas.recovery import How, Recovery, Scope
@@ -51,7 +51,7 @@ class PastRecovery(msgspec.Struct):
         if self.scope == "job":
             return f"the whole job was restarted, {pluralize(self.pods, 'pod')}"
         kept = f"{self.pods - len(self.ranks)} of {pluralize(self.pods, 'pod')} kept"
-        return f"{'rank' if len(self.ranks) == 1 else 'ranks'} {ranges(self.ranks)} replaced, {kept}"
+        return f"{numbered('rank', self.ranks)} replaced, {kept}"
 
     @property
     def _moves(self) -> str:

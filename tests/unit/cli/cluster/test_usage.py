@@ -5,9 +5,13 @@ import json
 
 import pytest
 
-from berth.cli.cluster.usage import account_of, hours
+from berth.cli.cluster.usage import UsageResult, UserRow, account_of, hours, show
 from berth.core.overview.chip_account import ProductTime, UserTime
-from berth.schemas.facts import PodPhase
+from berth.schemas.envelope import encode
+from berth.schemas.facts import OutcomeSeen, PodPhase
+from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.nodes import NodeCondition
+from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.own_command import OwnCommand
 
@@ -53,6 +57,31 @@ async def test_a_later_begin_counts_what_is_after_it() -> None:
     await cell.close()
 
 
+async def test_attempts_that_begin_anew_are_lost_to_what_ended_them() -> None:
+    """A job of 8 chips loses a chip after an hour; two hours later its second attempt cannot be bound."""
+    cell = await Cell(faults=FaultsConfig()).open()
+    subjects, begin_ms = cell.user.subjects, cell.clock.now_ms()
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("one", chips=8))
+    group = GroupSeen("default", "pg", labels={"fault-scheduling": "grace"}, jobs=["one"], at_ms=begin_ms)
+    await cell.user.publish(subjects.fact_group("default", "pg"), encode(group))
+    await cell.turns(3)
+    await cell.pods("one", PodPhase.RUNNING)
+    await cell.turns(2)
+    cell.clock.advance(HOUR_MS / 1000)
+    await cell.health("bucket-all", [NodeCondition("a", unhealthy=1)])
+    await cell.turns(2)
+    await cell.pods("one", PodPhase.GONE)
+    await cell.turns(2)
+    cell.clock.advance(2 * HOUR_MS / 1000)
+    failed = OutcomeSeen("default", "one", "uid-one", 2, "failed", at_ms=cell.clock.now_ms())
+    await cell.user.publish(subjects.fact_outcome("default", "one"), encode(failed))
+    await cell.turns(3)
+    _, account = await account_of(cell.user, begin_ms, cell.clock.now_ms())
+    assert account.users == {("default", "one", A2): UserTime(1, 24 * HOUR_MS, 8 * HOUR_MS, 16 * HOUR_MS)}
+    await cell.close()
+
+
 def test_the_command_prints_what_it_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +99,15 @@ def test_the_command_prints_what_it_counted(
     found = json.loads(berth("usage", "--since", "9000d", "--json")[1])
     assert [row["of"] for row in found["users"]] == [{"namespace": "default"}, {"namespace": "ml"}]
     assert berth("usage", "--by", "name")[0] == 2
+
+
+def test_a_namespace_named_like_the_sum_shows_its_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"used_ms": 2 * HOUR_MS, "lost_to_faults_ms": HOUR_MS, "lost_to_evictions_ms": 0}
+    users = [UserRow({"namespace": name}, jobs, **times) for name, jobs in (("all", 3), ("ml", 1))]
+    show(UsageResult(0, HOUR_MS, users, []), ["namespace"])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["all", "3", "2.0", "1.0", "0.0"], ["ml", "1", "2.0", "1.0", "0.0"], ["all", "4.0", "2.0", "0.0"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
