@@ -139,6 +139,7 @@ class PlacementRound:
             entry = self._decided(gang, missing)
             if entry is not None and entry.is_news:
                 verdicts.append(_verdict(entry))
+        self._nodes.begin_gang()  # what could take back the last gang would keep the round alive
         return Verdicts(verdicts, self._errors)
 
     def parts(self) -> RoundParts:
