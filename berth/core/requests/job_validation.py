@@ -13,7 +13,7 @@ from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.parity import differs
 from berth.core.requests.constraint_checks import check_constraints
 from berth.core.requests.fault_rules import rules_of
-from berth.core.topologies.port import Asked
+from berth.core.topologies.port import Asked, Topology
 from berth.core.topologies.registry import TOPOLOGIES
 from berth.products.catalogue import FORMS
 from berth.products.model import MIN_AVAILABLE, SKIP_PLUGIN, Form
@@ -36,9 +36,9 @@ LABEL_VALUES: Final = {
 }
 """Labels with a fixed set of values. The reference treats any other value as if the label were missing; labels of
 topologies have sets of their own, and any other value makes the job invalid."""
-_TOPOLOGY_LABEL_VALUES: Final = {
-    label: values for topology in TOPOLOGIES for label, values in topology.label_values.items()
-}
+_TOPOLOGY_VALUES: Final = {label: values for one in TOPOLOGIES for label, values in one.label_values.items()}
+_TOPOLOGY_CHECKS: Final = [one.check for one in TOPOLOGIES if type(one).check is not Topology.check]
+"""Those that topologies define: they are made for each job."""
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
 CHIPS_MAX: Final = 64
 """Most chips of a node."""
@@ -222,8 +222,8 @@ def _check_minimum(request: JobRequest) -> Refusal | None:
 
 def _check_topologies(asked: Asked) -> Refusal | None:
     """Check what topologies demand of a job before its form is known."""
-    for topology in TOPOLOGIES:
-        if (refusal := topology.check(asked)) is not None:
+    for check in _TOPOLOGY_CHECKS:
+        if (refusal := check(asked)) is not None:
             return refusal
     return None
 
@@ -349,14 +349,11 @@ def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
     """Check labels with a fixed set of values."""
     is_strict = settings.strict_label_values and differs(settings).label_values
     refusal = _check_values(request, LABEL_VALUES, " (setting strict_label_values)") if is_strict else None
-    refusal = refusal or _check_values(request, _TOPOLOGY_LABEL_VALUES)
-    if refusal is not None:
+    refusal = refusal or _check_values(request, _TOPOLOGY_VALUES)
+    if refusal is not None or not is_strict:
         return refusal
-    if is_strict:
-        for found in rules_of(request.labels, request.annotations).findings:
-            return _refuse(
-                "invalid-argument", found.field, found.value, f"{found.wanted} (setting strict_label_values)"
-            )
+    for found in rules_of(request.labels, request.annotations).findings:
+        return _refuse("invalid-argument", found.field, found.value, f"{found.wanted} (setting strict_label_values)")
     return None
 
 
