@@ -9,6 +9,7 @@ made when they are first asked for, and follow the log.
 """
 
 import copy
+import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
@@ -112,7 +113,7 @@ class Mark:
     __slots__ = ("_view", "before", "reverses")
 
     def __init__(self, view: "View") -> None:
-        self._view = view
+        self._view: View = weakref.proxy(view)  # a view has its marks: in a cycle it would stay until a collection
         self.before: dict[int, RowState] = {}
         self.reverses: list[Callable[[], object]] = []
 

@@ -139,6 +139,7 @@ class PlacementRound:
             entry = self._decided(gang, missing)
             if entry is not None and entry.is_news:
                 verdicts.append(_verdict(entry))
+        self._nodes.begin_gang()  # what could take back the last gang would keep the round alive
         return Verdicts(verdicts, self._errors)
 
     def parts(self) -> RoundParts:
@@ -151,8 +152,6 @@ class PlacementRound:
             self._refusals,
             self._planned,
             self._marked,
-            self._nodes.begin_gang,
-            self._nodes.roll_back_gang,
             self._returned,
         )
 
@@ -231,7 +230,8 @@ class PlacementRound:
 
     def _rejected(self, gang: Gang) -> Refusal | None:
         """Why a gang is never placed, independent of its class."""
-        if gang.invalid is not None or not is_by_leaf(gang.demand) or not self._scorer.settings.strict_product_support:
+        is_strict = self._scorer.settings.strict_product_support
+        if gang.invalid is not None or not is_strict or not is_by_leaf(gang.demand):
             return gang.invalid
         warning = self._planned.support_warning(gang)
         return unsupported_product(gang, warning) if warning else None

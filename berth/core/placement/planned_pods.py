@@ -73,9 +73,10 @@ class PlannedPods:
             missing: Shards that did not answer.
             allowed: Rows that constraints leave to it, shape (rows,); None for all.
         """
-        if is_by_leaf(gang.demand):
-            return self._plan_by_leaf(gang, missing, allowed)
-        return self._plan_blocks(gang, missing, allowed) if gang.demand is not None else PlannedRows()
+        demand = gang.demand
+        if demand is None:
+            return PlannedRows()
+        return (self._plan_by_leaf if is_by_leaf(demand) else self._plan_blocks)(gang, missing, allowed)
 
     def note(self, gang: Gang, placement: Placement, *, replaces: bool = False) -> None:
         """Count a placed gang, or new places of some of its pods, in the plans of the next ones."""
@@ -152,9 +153,7 @@ class RoundParts(NamedTuple):
         refusals: Refusals of pods that find no room.
         planned: Plans of gangs with affinity.
         marked: Best node for one more pod whose nodes are marked.
-        begin_gang: Begins with the next gang: what was placed before it stays placed.
-        roll_back: Returns everything that the current gang has taken.
-        returned: As ``roll_back``, because of an error; gives the refusal.
+        returned: Returns everything that the current gang has taken, because of an error; gives the refusal.
     """
 
     nodes: RoundNodes
@@ -164,6 +163,4 @@ class RoundParts(NamedTuple):
     refusals: RoundRefusals
     planned: PlannedPods
     marked: ConstrainedPods
-    begin_gang: Callable[[], None]
-    roll_back: Callable[[], None]
     returned: Callable[[Gang, Exception], Refusal]

@@ -72,7 +72,8 @@ class _PlannedRows(NamedTuple):
 def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
     """New places of leaving pods, in the order of their ranks, or why there are none; of an error, ``internal``.
 
-    What the places have is taken from the round; ``parts.roll_back()`` returns it, before anything else is placed.
+    What the places have is taken from the round; ``parts.nodes.roll_back_gang()`` returns it, before anything else is
+    placed.
 
     Args:
         parts: The round; all shapes of the gang are among its views.
@@ -175,7 +176,7 @@ def replacement_counts(
 
 def _begin(parts: RoundParts, leaving: LeavingPods) -> None:
     """Begin with a gang; its soft-share pods are no strangers to their new neighbours."""
-    parts.begin_gang()
+    parts.nodes.begin_gang()
     share = leaving.gang.share
     if share is None:
         return
@@ -220,7 +221,7 @@ def _found(
         leaving = _opened(parts, leaving, own)
     planned = _planned(parts, leaving, own, near, missing)
     if isinstance(planned, NoPlaces):
-        parts.roll_back()
+        parts.nodes.roll_back_gang()
         return planned
     chooser = _Chooser(parts, leaving, own, planned.rows, is_strict=near is not None)
     places: dict[int, _Place] = {}
@@ -231,7 +232,7 @@ def _found(
         for rank in (rank for rank in ranks if rank in wanted):
             place = chooser.place(rank, shape, profile)
             if place is None:
-                parts.roll_back()
+                parts.nodes.roll_back_gang()
                 return _none(parts, leaving, index, len(places), missing)
             places[rank] = place
     taken = {place.row for place in places.values()}

@@ -53,7 +53,8 @@ class LeafRound:
         """Attempts of the round and their placements, and whether these are new places for some of its pods."""
         self._former: list[LeafJob | None] = []
         """For each of these that the occupancy has: the job before it."""
-        self._usable = TouchedMarks(nodes, self._cell_of)
+        cell_of, names = leaves.cell_of, nodes.scorer.table.names
+        self._usable = TouchedMarks(nodes, lambda row: cell_of.get(names[row], -1))
 
     def note(self, key: tuple[str, int], placement: Placement, *, replaces: bool = False) -> None:
         """Add a placement of the round.
@@ -106,9 +107,6 @@ class LeafRound:
     def places_of(self, rows: Fits) -> Grid:
         """Places whose nodes are marked, shape (leaves, places), from marks of shape (rows,)."""
         return self.leaves.usable(self._scorer.table, rows)
-
-    def _cell_of(self, row: int) -> int:
-        return self.leaves.cell_of.get(self._scorer.table.names[row], -1)
 
     def plan(self, gang: Gang, usable: Grid) -> Plan | NoPlan:
         """Plan the pods with chips of a gang on the usable places, shape (leaves, places)."""

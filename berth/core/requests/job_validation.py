@@ -13,7 +13,7 @@ from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.parity import differs
 from berth.core.requests.constraint_checks import check_constraints
 from berth.core.requests.fault_rules import rules_of
-from berth.core.topologies.port import Asked
+from berth.core.topologies.port import Asked, Topology
 from berth.core.topologies.registry import TOPOLOGIES
 from berth.products.catalogue import FORMS
 from berth.products.model import MIN_AVAILABLE, SKIP_PLUGIN, Form
@@ -36,6 +36,9 @@ LABEL_VALUES: Final = {
 }
 """Labels with a fixed set of values. The reference treats any other value as if the label were missing; labels of
 topologies have sets of their own, and any other value makes the job invalid."""
+_TOPOLOGY_VALUES: Final = {label: values for one in TOPOLOGIES for label, values in one.label_values.items()}
+_TOPOLOGY_CHECKS: Final = [one.check for one in TOPOLOGIES if type(one).check is not Topology.check]
+"""Those that topologies define: they are made for each job."""
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
 CHIPS_MAX: Final = 64
 """Most chips of a node."""
@@ -152,13 +155,17 @@ def _chip_pods(request: JobRequest) -> int:
 
 
 def _asked(request: JobRequest) -> Asked:
-    minimum = request.annotations.get(MIN_AVAILABLE)
-    return Asked(request, _chip_pods(request), gang_pods(request), None if minimum is None else _integer(minimum))
+    minimum, own = request.annotations.get(MIN_AVAILABLE), _chip_pods(request)
+    return Asked(request, own, _gang_pods(request, own), None if minimum is None else _integer(minimum))
 
 
 def gang_pods(request: JobRequest) -> int:
     """Number of pods with chips of the whole gang, of which the request may be a part."""
-    own, whole = _chip_pods(request), request.annotations.get(GANG_PODS)
+    return _gang_pods(request, _chip_pods(request))
+
+
+def _gang_pods(request: JobRequest, own: int) -> int:
+    whole = request.annotations.get(GANG_PODS)
     return own if whole is None else max(own, _integer(whole) or 0)
 
 
@@ -215,15 +222,21 @@ def _check_minimum(request: JobRequest) -> Refusal | None:
 
 def _check_topologies(asked: Asked) -> Refusal | None:
     """Check what topologies demand of a job before its form is known."""
-    found = (topology.check(asked) for topology in TOPOLOGIES)
-    return next((refusal for refusal in found if refusal is not None), None)
+    for check in _TOPOLOGY_CHECKS:
+        if (refusal := check(asked)) is not None:
+            return refusal
+    return None
 
 
 def _demand_of(asked: Asked, form: Form, settings: Settings) -> Demand | Refusal | None:
     """What a job demands of the first topology that it names, or the first refusal of any topology."""
-    found = [topology.demand(asked, form, settings) for topology in TOPOLOGIES]
-    refusals = (one for one in found if isinstance(one, Refusal))
-    return next(refusals, None) or next((one for one in found if one is not None), None)
+    demand: Demand | None = None
+    for topology in TOPOLOGIES:
+        found = topology.demand(asked, form, settings)
+        if isinstance(found, Refusal):
+            return found
+        demand = found if demand is None else demand
+    return demand
 
 
 def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -335,20 +348,20 @@ def _check_shape(form: Form, request: JobRequest, settings: Settings) -> Refusal
 def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
     """Check labels with a fixed set of values."""
     is_strict = settings.strict_label_values and differs(settings).label_values
-    known: list[tuple[Mapping[str, tuple[str, ...]], str]] = []
-    if is_strict:
-        known.append((LABEL_VALUES, " (setting strict_label_values)"))
-    known += [(topology.label_values, "") for topology in TOPOLOGIES]
-    for table, off in known:
-        for label, values in table.items():
-            value = request.labels.get(label, values[0])
-            if value not in values:
-                return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
-    if is_strict:
-        for found in rules_of(request.labels, request.annotations).findings:
-            return _refuse(
-                "invalid-argument", found.field, found.value, f"{found.wanted} (setting strict_label_values)"
-            )
+    refusal = _check_values(request, LABEL_VALUES, " (setting strict_label_values)") if is_strict else None
+    refusal = refusal or _check_values(request, _TOPOLOGY_VALUES)
+    if refusal is not None or not is_strict:
+        return refusal
+    for found in rules_of(request.labels, request.annotations).findings:
+        return _refuse("invalid-argument", found.field, found.value, f"{found.wanted} (setting strict_label_values)")
+    return None
+
+
+def _check_values(request: JobRequest, known: Mapping[str, tuple[str, ...]], off: str = "") -> Refusal | None:
+    for label, values in known.items():
+        value = request.labels.get(label, values[0])
+        if value not in values:
+            return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
     return None
 
 

@@ -88,10 +88,10 @@ def take_steps(
     for one in faulty:
 
         def left_out(error: Exception, one: Faulty = one) -> None:
-            parts.roll_back()
+            parts.nodes.roll_back_gang()
             steps.set_aside.append(SetAside(one.gang.namespaced_name, error))
 
-        parts.begin_gang()
+        parts.nodes.begin_gang()
         taken = guarded(
             lambda one=one: _taken(parts, one, missing, steps.unplaced),  # type: ignore[misc]  # the default binds it
             left_out,
@@ -99,7 +99,7 @@ def take_steps(
         )
         if taken is not None and taken.scope == "job":
             if one.slots and steps.restarts[one.cause] >= one.slots:
-                parts.roll_back()
+                parts.nodes.roll_back_gang()
                 continue  # as many restart for this cause as may at a time
             steps.restarts[one.cause] += 1
         if taken is not None:
@@ -195,7 +195,7 @@ def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplace
         idle = 0 if is_placed and option.scope == "job" else idle_of(holding, option, tried.placement)
         if best is None and not (idle and left and left[0][0] == restarts):
             return tried  # none of the others costs less
-        parts.roll_back()
+        parts.nodes.roll_back_gang()
         cost = Cost(restarts, idle, number)
         if best is None or cost < best[0]:
             best = (cost, option)
@@ -218,7 +218,7 @@ def _tried(
             unplaced.append(noted)
         return _Tried(option, not option.needs_place, none=found)
     if found is None:
-        parts.roll_back()  # the record does not say that they are taken
+        parts.nodes.roll_back_gang()  # the record does not say that they are taken
     return _Tried(option, is_open=True, placement=found)
 
 

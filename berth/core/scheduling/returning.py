@@ -50,7 +50,7 @@ def place_returning(
     for gang, pods in returning:
 
         def left_out(error: Exception, gang: Gang = gang) -> NoPlaces | None:
-            parts.roll_back()
+            parts.nodes.roll_back_gang()
             found.set_aside.append(SetAside(gang.namespaced_name, error))
             return None
 

@@ -67,9 +67,7 @@ class Trial:
         missing_shards: MissingShards | None = None,
         plans_max: int = 400,
     ) -> None:
-        # The question is whether there is room. Which gang may have it is decided by the policy, which has only these
-        # gangs.
-        self.state = CellFork(state, settings=msgspec.structs.replace(state.fold.settings, queue_policy="skip"))
+        self.state = CellFork(state)
         for holding in laid:
             if holding.key not in state.fold.holdings:
                 self.state.lay(holding)
@@ -113,6 +111,7 @@ class Trial:
         gangs = [drained.applied(gang) for gang in self._gangs]
         opening = Opening(0, state.fold.at_ms, gangs, Due(), candidate_counts(gangs))
         scorer = Scorer(state.table, state.shares, state.fold.settings)
+        # Without rules: the question is whether there is room, not who may have it.
         verdicts = Decisions(state, Queue(), scorer).on_own_candidates(opening, missing_shards).verdicts
         return len(verdicts) == len(self._gangs) and all(verdict.placement is not None for verdict in verdicts)
 

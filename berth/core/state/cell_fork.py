@@ -14,7 +14,6 @@ from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Holding
 from berth.core.state.superpod_index import BlockInputs, JobNodes
 from berth.schemas.facts import NodesSeen
-from berth.schemas.ledger import Settings
 
 
 class CellFork(State):
@@ -22,7 +21,6 @@ class CellFork(State):
 
     Args:
         state: The cell.
-        settings: Settings of the copy; None for those of the cell.
         facts: Nodes can be healed and added, which copies all that facts say of them.
         nodes: A copy of its nodes that is changed elsewhere; None makes one.
 
@@ -30,11 +28,9 @@ class CellFork(State):
         nodes: Its nodes, as ``table``.
     """
 
-    def __init__(
-        self, state: State, *, settings: Settings | None = None, facts: bool = False, nodes: NodeFork | None = None
-    ) -> None:
+    def __init__(self, state: State, *, facts: bool = False, nodes: NodeFork | None = None) -> None:
         self.__dict__.update(vars(state))
-        self.fold = state.fold.fork(settings or state.fold.settings)
+        self.fold = state.fold.fork()
         self.nodes = NodeFork(state.table, facts=facts) if nodes is None else nodes
         self._occupancy = self._occupancy.fork(self.fold, self.nodes)
         self.table, self.shares = self.nodes, self._occupancy.shares

@@ -150,9 +150,9 @@ class LedgerFold:
         """Owners of chips; callers do not change them."""
         return self._owners
 
-    def fork(self, settings: Settings) -> "LedgerFold":
-        """A copy with holdings and held places that are changed alone, and other settings; it folds nothing."""
-        return copied(self, holdings=self.holdings.copy(), held=self.held.copy(), settings=settings)
+    def fork(self) -> "LedgerFold":
+        """A copy with holdings and held places that are changed alone; it folds nothing."""
+        return copied(self, holdings=self.holdings.copy(), held=self.held.copy())
 
     def pods_of(self, holding: Holding) -> list[PodShare]:
         """All that an attempt owns: what its ranks own, in rank order, and then the places reserved for them.

@@ -178,7 +178,7 @@ def test_new_places_count_for_gangs_that_come_behind_them_in_the_round() -> None
     parts = round_of(cell.state, cell.scheduler.scorer, [leaving]).parts()
     found = placed(plan_replacements(parts, leaving))
     assert found.names() == ["c0"]
-    parts.begin_gang()
+    parts.nodes.begin_gang()
     occupancy = parts.planned.leaves.occupancy()
     job = occupancy.job(("uid-j", 1))
     assert job is not None
@@ -192,10 +192,10 @@ def test_places_that_are_taken_back_do_not_count() -> None:
     cell.place(a_job("j", chips=8, replicas=1, labels=LARGE))
     parts = round_of(cell.state, cell.scheduler.scorer, [leaving_of(cell, "j", [0])]).parts()
     first = placed(plan_replacements(parts, leaving_of(cell, "j", [0])))
-    parts.roll_back()
+    parts.nodes.roll_back_gang()
     assert placed(plan_replacements(parts, leaving_of(cell, "j", [0]))) == first
-    parts.roll_back()
-    parts.begin_gang()
+    parts.nodes.roll_back_gang()
+    parts.nodes.begin_gang()
     job = parts.planned.leaves.occupancy().job(("uid-j", 1))
     assert job is not None
     assert job.nodes == names_of(cell)

@@ -107,7 +107,7 @@ def test_what_a_failed_attempt_took_is_returned_and_what_a_place_took_is_kept() 
     assert refused(plan_replacements(parts, one)).refusal.pods_have == 0
     parts = round_of(cell.state, cell.scheduler.scorer, [both, one]).parts()
     assert placed(plan_replacements(parts, one)).names() == ["d"]
-    parts.roll_back()
+    parts.nodes.roll_back_gang()
     assert placed(plan_replacements(parts, one)).names() == ["d"]
 
 
