@@ -104,13 +104,13 @@ class ConstraintFacts:
     ) -> bool:
         """Publish what is new; returns whether all of it was stored."""
         storage = self.storage.due(at_ms)
-        settled = await queue.store([OutboundMessage(_subject(subjects, fact), fact) for fact in storage])
+        settled = len(await queue.store([OutboundMessage(_subject(subjects, fact), fact) for fact in storage]))
         for fact in storage[:settled]:
             self.storage.note_published(fact)
         if settled < len(storage):
             return False
         usage = self.usage.due(domain_of, at_ms)
-        settled = await queue.store([OutboundMessage(subjects.fact_usage(seen.domain), seen) for seen in usage])
+        settled = len(await queue.store([OutboundMessage(subjects.fact_usage(seen.domain), seen) for seen in usage]))
         for seen in usage[:settled]:
             self.usage.note_published(seen)
         return settled == len(usage)

@@ -1,6 +1,6 @@
 """Performs the effects of gangs: messages are put in line for the bus, calls of the API server become tasks."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
@@ -11,8 +11,11 @@ from berth.formats.kubernetes.paths import api_path
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger, is_logged
-from berth.schemas.intake import JobRequest
+from berth.schemas.facts import MembersSeen
+from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import Subjects
+from berth.schemas.units import UnixMs
 from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gang_collection import Gangs
@@ -22,6 +25,7 @@ from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
+from berth.services.inventory.publishing.outbound_messages import Outbound, OutboundMessages
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.queues import new_queue
 
@@ -69,33 +73,26 @@ class EffectOutlet:
         self._api_tasks = api_tasks
         self._on_change = on_change
         self._log = log
-        self._outbound: deque[OutboundMessage] = deque()
+        self._outbound = OutboundMessages()
         self._refusals: Counter[str] = Counter()
         """How often each thing could not be done: few things, whatever names tenants choose."""
         self.waiting = AdmissionReasons()
         self.owner_watches = OwnerWatches(gangs, on_change)
         self.policies = JobPolicies(gangs, on_change, self._make_queue)
 
-    @property
-    def has_request(self) -> bool:
-        """Whether a request is in line."""
-        return any(isinstance(outbound.message, JobRequest) for outbound in self._outbound)
-
     def perform(self, effect: effects.Effect) -> None:
-        """Perform an effect; those before come first."""
-        subjects = self._subjects
+        """Perform an effect; those of its namespace before it come first."""
         match effect:
             case effects.PublishMembers(seen):
                 self._steering.note_members(seen)
                 if not seen.rank:
                     self.policies.warnings.drop(seen.namespace, seen.job)
-                self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
+                self._outbound.append(seen)
             case effects.PublishRequest(request, warnings):
                 self.policies.judge(request, warnings)
-                subject = subjects.intake_request(request.namespace, request.name)
-                self._outbound.append(OutboundMessage(subject, request))
+                self._outbound.append(request)
             case effects.PublishCancel(cancel):
-                self._outbound.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
+                self._outbound.append(cancel)
             case effects.ReadOwner(key):
                 self._api_tasks.put(
                     ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
@@ -122,17 +119,31 @@ class EffectOutlet:
                     )
                 )
             case effects.PublishReplacements(found):
-                self._outbound.append(OutboundMessage(subjects.fact_replacement(found.namespace, found.job), found))
+                self._outbound.append(found)
             case _:
                 assert_never(effect)
 
+    def note_judged(self, intake_seq: int) -> None:
+        """Note a verdict on the message of a sequence of INTAKE."""
+        self._outbound.note_judged(intake_seq)
+
+    def choose(self, now_ms: UnixMs) -> bool:
+        """Choose the messages that :meth:`publish` stores; returns whether a request is among them."""
+        self._outbound.choose(now_ms)
+        return any(isinstance(message, JobRequest) for message in self._outbound.chosen)
+
     async def publish(self, queue: PublishQueue) -> bool:
-        """Store messages in order; returns whether all were stored."""
-        waiting = list(self._outbound)
-        settled = await queue.store(waiting)
-        for _ in range(settled):
-            self._outbound.popleft()
-        return settled == len(waiting)
+        """Store the chosen messages in order; returns whether all were stored. The next ones are for the next turn."""
+        chosen = [OutboundMessage(_subject(self._subjects, message), message) for message in self._outbound.chosen]
+        settled = await queue.store(chosen)
+        self._outbound.note_settled(settled)
+        if self._outbound.has_turn:
+            self._on_change()
+        return len(settled) == len(chosen)
+
+    def next_due_ms(self) -> UnixMs | None:
+        """Time at which :meth:`choose` must be called even if nothing changes; None for never."""
+        return self._outbound.next_due_ms()
 
     async def _look(self, key: OwnerKey) -> None:
         """Read an owner; one that is absent, not served or forbidden is answered with None."""
@@ -201,3 +212,15 @@ class EffectOutlet:
     def _group_failed(self, effect: effects.PatchPodGroup) -> None:
         self._gangs.group_failed(effect.namespace, effect.name)
         self._on_change()
+
+
+def _subject(subjects: Subjects, message: Outbound) -> str:
+    match message:
+        case MembersSeen():
+            return subjects.fact_member(message.namespace, message.job)
+        case ReplacementsSeen():
+            return subjects.fact_replacement(message.namespace, message.job)
+        case JobRequest():
+            return subjects.intake_request(message.namespace, message.name)
+        case JobCancel():
+            return subjects.intake_cancel(message.namespace, message.name)

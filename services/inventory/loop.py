@@ -222,6 +222,7 @@ class Loop:
     def note_job(self, job: JobSeen) -> None:
         """Take the verdict on a job, unless a later one is known: one that leads no more may store old ones."""
         key = (job.namespace, job.name)
+        self._outlet.note_judged(job.intake_seq)
         judged_seq, uid = self._judged.get(key, (0, ""))
         if job.intake_seq < judged_seq and (job.state != "tombstone" or job.uid != uid):
             return
@@ -300,7 +301,7 @@ class Loop:
         self.pods.wake(now_ms)
         self._lookups.look(now_ms)
         self._resolve(now_ms)
-        must = self._outlet.has_request or not self.ledger.is_confirmed
+        must = self._outlet.choose(now_ms) or not self.ledger.is_confirmed
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
         published = published and await self._publish_constraints(now_ms, must=must)
         published = published and await self._publish_groups(now_ms)
@@ -337,8 +338,8 @@ class Loop:
         self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
-            settled = await self._queue.store(
-                [OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts]
+            settled = len(
+                await self._queue.store([OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts])
             )
             for fact in facts[:settled]:
                 self.nodes.note_published(fact)
@@ -360,7 +361,7 @@ class Loop:
         """
         while facts := self.pods.due(now_ms):
             messages = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
-            settled = await self._queue.store(messages)
+            settled = len(await self._queue.store(messages))
             for fact in facts[:settled]:
                 self.pods.note_published(fact)
             if settled < len(facts):
@@ -371,8 +372,10 @@ class Loop:
         """Publish what PodGroups say about faults; returns whether all was stored."""
         facts = self.steering.due(now_ms)
         subjects = self._bus.subjects
-        settled = await self._queue.store(
-            [OutboundMessage(subjects.fact_group(fact.namespace, fact.name), fact) for fact in facts]
+        settled = len(
+            await self._queue.store(
+                [OutboundMessage(subjects.fact_group(fact.namespace, fact.name), fact) for fact in facts]
+            )
         )
         for fact in facts[:settled]:
             self.steering.note_published(fact)
@@ -428,7 +431,7 @@ class Loop:
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> bool:
         """Wait for a change, a moment or ``stop``; returns whether ``stop`` is not set."""
-        due = (self.gangs, self.pods, self._lookups, self._reporters)
+        due = (self.gangs, self.pods, self._lookups, self._reporters, self._outlet)
         moments = [one.next_due_ms() for one in due]
         now_ms = self._clock.now_ms()
         waits = [max(moment - now_ms, 0) / _MS for moment in moments if moment is not None]

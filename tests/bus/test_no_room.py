@@ -76,9 +76,9 @@ async def test_facts_that_a_full_account_refuses_are_not_settled(bus: NatsBus) -
     queue = PublishQueue(bus, Instruments.make(InventoryMetrics))
     message = OutboundMessage(bus.subjects.fact_timer, TimerSeen(1))
     await fill(bus)
-    assert await queue.store([message, message]) == 0
+    assert await queue.store([message, message]) == []
     await make_room(bus)
-    assert await queue.store([message, message]) == 2
+    assert await queue.store([message, message]) == [1, 2]
     assert len(await bus.read(StreamName.FACTS)) == 2
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -15,6 +15,8 @@ class FairQueue(Generic[T]):
     def __init__(self) -> None:
         self._of: dict[str, deque[T]] = {}
         """Entries of each caller that has some; the caller whose turn is next comes first."""
+        self._held: dict[str, deque[T]] = {}
+        """Entries of callers that take no turns."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -22,15 +24,45 @@ class FairQueue(Generic[T]):
 
     def count_of(self, caller: str) -> int:
         """Number of entries of a caller."""
-        return len(self._of.get(caller, ()))
+        return len(self._entries(caller))
+
+    def first_of(self, caller: str) -> T | None:
+        """Next entry of a caller; None without one."""
+        return next(iter(self._entries(caller)), None)
+
+    def _entries(self, caller: str) -> Collection[T]:
+        return self._held.get(caller) or self._of.get(caller, ())
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether a caller that is not held has an entry."""
+        return bool(self._of)
+
+    @property
+    def held(self) -> Collection[str]:
+        """Callers that take no turns."""
+        return self._held.keys()
+
+    def hold(self, caller: str) -> None:
+        """Let a caller take no turns until :meth:`release`; its entries stay in their order."""
+        self._held.setdefault(caller, self._of.pop(caller, deque()))
+
+    def release(self, caller: str) -> None:
+        """Let a caller take turns again, behind the others; nothing happens if it does."""
+        entries = self._held.pop(caller, None)
+        if entries:
+            self._of[caller] = entries
 
     def append(self, caller: str, entry: T) -> None:
         """Add an entry behind those of its caller."""
-        self._of.setdefault(caller, deque()).append(entry)
+        entries = self._held.get(caller)
+        if entries is None:
+            entries = self._of.setdefault(caller, deque())
+        entries.append(entry)
         self._count += 1
 
     def popleft(self) -> T:
-        """Take the next entry; its caller goes to the end.
+        """Take the next entry of a caller that is not held; its caller goes to the end.
 
         Raises:
             IndexError: There is none.

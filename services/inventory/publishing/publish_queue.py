@@ -38,23 +38,23 @@ class PublishQueue:
         self._log = instruments.log
         self._metrics = instruments.metrics
 
-    async def store(self, messages: Sequence[OutboundMessage]) -> int:
-        """Store messages in order; returns the length of the settled prefix: stored, or refused forever.
+    async def store(self, messages: Sequence[OutboundMessage]) -> list[int]:
+        """Store messages in order; returns the sequences of the settled prefix, 0 for one that is refused forever.
 
         When the bus does not answer, the prefix is shorter than the input. The rest may or may not be stored, and the
         caller stores it again, in order.
         """
-        settled = 0
+        settled: list[int] = []
         for start in range(0, len(messages), _AT_ONCE):
             part = messages[start : start + _AT_ONCE]
             done = await self._store_part(part)
             settled += done
-            if done < len(part):
+            if len(done) < len(part):
                 break
         return settled
 
-    async def _store_part(self, messages: Sequence[OutboundMessage]) -> int:
-        """Length of the settled prefix."""
+    async def _store_part(self, messages: Sequence[OutboundMessage]) -> list[int]:
+        """Sequences of the settled prefix."""
         futures = []
         broken = False
         ahead_ms = self._ahead_ms()
@@ -65,19 +65,21 @@ class PublishQueue:
             except TransientError as error:
                 self._log.warning("message not stored", subject=outbound.subject, reason=error.reason)
                 break
-        settled = 0
+        settled: list[int] = []
         for outbound, future in zip(messages, futures, strict=False):
+            sequence = 0
             try:
-                await future
+                sequence = await future
             except TransientError as error:
                 if not broken:
                     self._log.warning("message not stored", subject=outbound.subject, reason=error.reason)
                 broken = True
+                continue
             except PoisonError as error:
                 self._metrics.refused.inc()
                 self._log.error("message refused", subject=outbound.subject, reason=error.reason)
-                settled += not broken
             else:
                 self._metrics.messages.labels(outbound.message.KIND).inc()
-                settled += not broken
+            if not broken:
+                settled.append(sequence)
         return settled

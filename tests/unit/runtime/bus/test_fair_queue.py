@@ -28,6 +28,29 @@ def test_an_empty_queue_has_no_entry() -> None:
     assert (len(queue), bool(queue), queue.count_of("a")) == (0, False, 0)
 
 
+def test_a_caller_that_is_held_takes_no_turns_and_keeps_its_order() -> None:
+    queue: FairQueue[int] = FairQueue()
+    for number in range(2):
+        queue.append("held", number)
+    queue.append("other", 10)
+    queue.hold("held")
+    queue.append("held", 2)
+    assert (queue.popleft(), queue.has_turn, len(queue)) == (10, False, 3)
+    assert (queue.first_of("held"), queue.count_of("held"), queue.first_of("other")) == (0, 3, None)
+    queue.append("other", 11)
+    queue.release("held")
+    assert [queue.popleft() for _ in range(len(queue))] == [11, 0, 1, 2]
+
+
+def test_a_caller_without_entries_can_be_held() -> None:
+    queue: FairQueue[int] = FairQueue()
+    queue.hold("held")
+    queue.append("held", 0)
+    assert (queue.has_turn, list(queue.held)) == (False, ["held"])
+    queue.release("held")
+    assert (queue.popleft(), list(queue.held)) == (0, [])
+
+
 async def test_one_works_at_a_time_and_another_caller_waits_for_one_turn_of_many() -> None:
     turns, order = FairTurns(), []
 
