@@ -244,13 +244,12 @@ class Gangs:
         self._touch(gang.key)
 
     def settle(self, now_ms: int) -> list[Effect]:
-        """Effects that are due, in order; empty when nothing changed since the last call."""
+        """Effects of gangs that are due, in order, few gangs at a time; empty when nothing has changed."""
         effects = self._attach(now_ms)
         while self._due and self._due[0][0] <= now_ms:
             at_ms, key = heapq.heappop(self._due)
             if self._is_due(key, at_ms):
-                self._touch(key)
-                self._settling.hurry(key, now_ms)
+                self._settling.hurry(key)
         # Gangs of the past come first: names that they give up are free for their successors.
         for key in self._settling.take(now_ms, past=True):
             effects += self._settle_gang(key, now_ms)

@@ -90,6 +90,11 @@ def a_pod(  # noqa: PLR0913 - each is something that a gang looks at
     return msgspec.convert(tree, Pod)
 
 
+def in_namespace(namespace: str, pod: Pod) -> Pod:
+    """The same pod in another namespace."""
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
+
+
 def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
     name: str,
     *,
@@ -146,6 +151,14 @@ def facts_of(key: OwnerKey, spec: dict[str, Any], **metadata: object) -> OwnerFa
     return owner_facts(key, msgspec.convert(tree | {"spec": spec, "status": status}, OWNER_TYPES[key.kind]))
 
 
+def settled(gangs: Gangs, now_ms: int) -> list[Effect]:
+    """Effects of all gangs that are due."""
+    effects = gangs.settle(now_ms)
+    while gangs.next_due_ms() == 0:
+        effects += gangs.settle(now_ms)
+    return effects
+
+
 class GangWorld:
     """Gangs, and everything that they wanted done."""
 
@@ -174,7 +187,7 @@ class GangWorld:
     def settle(self, *, after_s: float = 0) -> list[Effect]:
         """Let time pass, and do what is wanted."""
         self.now_ms += round(after_s * 1000)
-        effects = self.gangs.settle(self.now_ms)
+        effects = settled(self.gangs, self.now_ms)
         for effect in effects:
             match effect:
                 case PublishMembers(members):

@@ -34,9 +34,9 @@ class FairQueue(Generic[T]):
         return self._held.get(caller) or self._of.get(caller, ())
 
     @property
-    def has_turn(self) -> bool:
-        """Whether a caller that is not held has an entry."""
-        return bool(self._of)
+    def callers(self) -> Collection[str]:
+        """Callers that take turns and have an entry."""
+        return self._of.keys()
 
     @property
     def held(self) -> Collection[str]:

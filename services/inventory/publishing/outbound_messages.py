@@ -58,12 +58,12 @@ class OutboundMessages:
     @property
     def has_turn(self) -> bool:
         """Whether a message waits for nothing but others that are chosen before it."""
-        return self._waiting.has_turn
+        return bool(self._waiting.callers)
 
     def choose(self, now_ms: UnixMs) -> None:
         """Choose the messages that are stored next, those of an earlier call first."""
         self._give_up(now_ms)
-        while self._waiting.has_turn and len(self._chosen) < _AT_ONCE:
+        while self._waiting.callers and len(self._chosen) < _AT_ONCE:
             message = self._waiting.popleft()
             self._open[message.namespace] += _is_judged(message)
             self._chosen.append(message)

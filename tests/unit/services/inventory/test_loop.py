@@ -13,11 +13,12 @@ from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
+from berth.services.inventory.publishing.outbound_messages import STILL_MS, WINDOW
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import PickyServer
-from tests.support.gang_world import a_group, members
+from tests.support.gang_world import a_group, in_namespace, members
 from tests.support.gang_world import a_pod as a_waiting_pod
 
 RESOURCE = "huawei.com/Ascend910"
@@ -71,6 +72,14 @@ class Desk:
         """Why gangs are held, by the last facts."""
         facts = await self.bus.read(StreamName.LATEST, filters=[self.bus.subjects.facts("member")])
         return [seen.hold for seen in (decode(stored.data, MembersSeen) for stored in facts) if seen.hold]
+
+    async def rest(self) -> list[JobRequest | JobCancel]:
+        """Take turns until nothing more is stored; returns what is new on INTAKE."""
+        before = len(await self.intake())
+        stored = -1
+        while stored != (stored := len(await self.intake())) or self.loop.gangs.next_due_ms() == 0:
+            assert await self.loop.turn()
+        return (await self.intake())[before:]
 
 
 async def test_pods_that_a_list_does_not_hold_are_gone() -> None:
@@ -180,4 +189,44 @@ async def test_an_old_verdict_of_a_dispatcher_that_leads_no_more_counts_for_noth
     for seen in (cancelled, msgspec.structs.replace(second, state="tombstone"), first):
         desk.loop.note_job(seen)
     assert desk.loop.pods._jobs["team", "j"].uid == "first", "after the end of a job its name may have any verdict"
+    await desk.bus.close()
+
+
+FLOOD = [("ADDED", in_namespace("flood", a_waiting_pod(f"p-{number}"))) for number in range(2 * WINDOW + 1)]
+MINE = in_namespace("bystander", a_waiting_pod("mine"))
+
+
+async def test_a_job_of_another_namespace_has_few_requests_of_a_flood_before_it() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.change_pods(FLOOD)
+    flood = await desk.rest()
+    assert len(flood) == WINDOW
+    desk.loop.change_pods([("ADDED", MINE)])
+    assert await desk.loop.turn()
+    assert [one.namespace for one in (await desk.intake())[WINDOW:]] == ["bystander"]
+    await desk.bus.close()
+
+
+async def test_all_requests_of_a_flood_are_stored_as_those_before_them_are_judged() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.change_pods(FLOOD)
+    parts: list[int] = []
+    while part := await desk.rest():
+        parts.append(len(part))
+        last = part[-1]
+        desk.loop.note_job(JobSeen(last.namespace, last.name, last.uid, "accepted", sum(parts)))
+    assert parts == [WINDOW, WINDOW, 1]
+    assert {one.name for one in await desk.intake()} == {f"pod.p-{number}" for number in range(2 * WINDOW + 1)}
+    await desk.bus.close()
+
+
+async def test_requests_of_a_flood_are_stored_though_nobody_judges_them() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.change_pods(FLOOD)
+    assert len(await desk.rest()) == WINDOW
+    desk.clock.advance(STILL_MS / 1000)
+    assert len(await desk.rest()) == WINDOW
     await desk.bus.close()

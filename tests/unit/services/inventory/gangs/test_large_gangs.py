@@ -2,7 +2,10 @@
 
 from berth.schemas.intake import ANNOTATIONS, SHAPES, TOLERATIONS
 from berth.schemas.refusal import Refusal
-from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, requested
+from berth.services.inventory.effects import PublishRequest
+from berth.services.inventory.gang_collection import Gangs
+from berth.services.inventory.gangs.settings import GangSettings
+from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, in_namespace, requested, settled
 
 
 def with_cpu(count: int, start: int = 0) -> list[dict[str, object]]:
@@ -89,3 +92,34 @@ def test_a_request_for_which_too_many_wait_is_made_again_later() -> None:
     assert world.requests == {}
     world.settle(after_s=2)
     assert world.requests[BASE].uid != first.uid
+
+
+def test_gangs_of_namespaces_take_turns_however_many_of_one_have_changed() -> None:
+    gangs = Gangs(GangSettings())
+    for number in range(5_000):
+        gangs.set_pod(in_namespace("flood", a_pod(f"p-{number}")))
+    gangs.set_pod(in_namespace("bystander", a_pod("q")))
+    requests = [effect.request for effect in gangs.settle(1) if isinstance(effect, PublishRequest)]
+    assert "bystander" in {request.namespace for request in requests}
+    assert len(requests) < 1_000
+
+
+def test_all_gangs_that_have_changed_are_looked_at_in_the_end() -> None:
+    gangs = Gangs(GangSettings())
+    for number in range(1_000):
+        gangs.set_pod(in_namespace(f"ns-{number % 300}", a_pod(f"p-{number}")))
+    effects = settled(gangs, 1)
+    assert sum(isinstance(effect, PublishRequest) for effect in effects) == 1_000
+
+
+def test_a_gang_waits_until_the_past_ones_of_its_namespace_have_given_up_their_names() -> None:
+    gangs = Gangs(GangSettings())
+    count = 1_000
+    for number in range(count):
+        gangs.set_group(a_group(f"g{number:04}", least=1, uid="before"))
+        gangs.set_pod(a_pod(f"p-{number:04}", group=f"g{number:04}"))
+    before = [effect.request.name for effect in settled(gangs, 1) if isinstance(effect, PublishRequest)]
+    for number in range(count):
+        gangs.set_group(a_group(f"g{number:04}", least=1, uid="after", version="9"))
+    after = [effect.request.name for effect in settled(gangs, 2) if isinstance(effect, PublishRequest)]
+    assert sorted(after) == sorted(before)

@@ -7,7 +7,7 @@ import pytest
 
 from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
-from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members, requested, running
+from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members, requested, running, settled
 
 RS = ("apps/v1", "ReplicaSet", "web", "rs-1")
 
@@ -218,7 +218,7 @@ def test_many_gangs_are_settled_in_time_proportional_to_what_was_touched() -> No
         gangs.set_group(a_group(f"g{number}", least=2))
         for index in range(2):
             gangs.set_pod(a_pod(f"g{number}-{index}", group=f"g{number}"))
-    assert sum(1 for effect in gangs.settle(1) if type(effect).__name__ == "PublishRequest") == 500
+    assert sum(1 for effect in settled(gangs, 1) if type(effect).__name__ == "PublishRequest") == 500
     gangs.set_pod(a_pod("g7-0", group="g7", annotations={"predicate-time": "1"}))
     assert [type(effect).__name__ for effect in gangs.settle(2)] == ["PublishMembers"]
     assert (gangs.parts, gangs.held) == (500, 0)
