@@ -95,7 +95,12 @@ class EffectOutlet:
                 self._outbound.append(cancel)
             case effects.ReadOwner(key):
                 self._api_tasks.put(
-                    ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
+                    ApiTask(
+                        ("look", key),
+                        f"read {key.kind} {key.namespace}/{key.name}",
+                        key.namespace,
+                        partial(self._look, key),
+                    )
                 )
             case effects.PatchPodGroup():
                 self.waiting.see(effect, has_pods=self._gangs.has_pods(effect.namespace, effect.name))
@@ -103,6 +108,7 @@ class EffectOutlet:
                     ApiTask(
                         ("group", effect.namespace, effect.name),
                         f"patch PodGroup {effect.namespace}/{effect.name}",
+                        effect.namespace,
                         partial(self._patch_podgroup, effect),
                         give_up=partial(self._group_failed, effect),
                         tries_max=self._config.call_tries_max,
@@ -114,6 +120,7 @@ class EffectOutlet:
                     ApiTask(
                         ("native", effect.namespace, effect.name),
                         f"write the condition of PodGroup {name}",
+                        effect.namespace,
                         partial(self._write_condition, effect),
                         tries_max=self._config.call_tries_max,
                     )
@@ -174,7 +181,7 @@ class EffectOutlet:
         if _VOLCANO in self._config.gangs.scheduler_names:
             made = partial(self._create_queue, name)
             self._api_tasks.put(
-                ApiTask(("queue", name), f"create queue {name}", made, tries_max=self._config.call_tries_max)
+                ApiTask(("queue", name), f"create queue {name}", "", made, tries_max=self._config.call_tries_max)
             )
 
     async def _create_queue(self, name: str) -> None:

@@ -83,7 +83,7 @@ class PodLookups:
 
     def _put(self, namespace: str) -> None:
         what = f"list the bound pods of namespace {namespace}"
-        self._api_tasks.put(ApiTask(("bound", namespace), what, partial(self._list, namespace)))
+        self._api_tasks.put(ApiTask(("bound", namespace), what, namespace, partial(self._list, namespace)))
 
     async def _list(self, namespace: str) -> None:
         """List the pods; of those that were bound before, what is not there is gone.

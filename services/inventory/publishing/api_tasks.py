@@ -1,10 +1,14 @@
-"""Calls to the API server: a bounded number at a time, one per object, retried while the server does not answer."""
+"""Calls to the API server: a bounded number at a time, one per object, retried while the server does not answer.
+
+Namespaces take turns: calls about the objects of one delay those about others by few calls, however many they are.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 
 from berth.runtime.backoff import Backoff
+from berth.runtime.bus.fair_queue import FairQueue
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import IdleWorkers
@@ -19,6 +23,7 @@ class ApiTask:
     Attributes:
         key: Object of the call: of two tasks with one key only the newer runs, and never two at a time.
         what: Description for the log.
+        namespace: Namespace of the object; empty for objects of the cluster.
         do: Performs the call; a :class:`TransientError` means that it is retried.
         give_up: Called when the call was refused, or failed too often.
         tries_max: Maximum number of tries; 0 for no limit.
@@ -26,6 +31,7 @@ class ApiTask:
 
     key: Hashable
     what: str
+    namespace: str
     do: Callable[[], Awaitable[None]]
     give_up: Callable[[], None] | None = None
     tries_max: int = 0
@@ -43,6 +49,8 @@ class ApiTasks:
         self._config = config
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._ready: dict[Hashable, ApiTask] = {}
+        self._turns: FairQueue[Hashable] = FairQueue()
+        """Keys of tasks that are ready, but for those of which one runs."""
         self._waiting: dict[Hashable, tuple[ApiTask, asyncio.TimerHandle]] = {}
         self._tries: dict[Hashable, int] = {}
         self._busy: set[Hashable] = set()
@@ -57,8 +65,7 @@ class ApiTasks:
         if waiting is not None:
             waiting[1].cancel()
         self._tries.pop(task.key, None)
-        self._ready[task.key] = task
-        self._idle.wake_one()
+        self._line_up(task)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run tasks until ``stop`` is set; running ones are then finished, the rest is dropped."""
@@ -73,18 +80,20 @@ class ApiTasks:
 
     async def _worker(self) -> None:
         while True:
-            key = next((key for key in self._ready if key not in self._busy), None)
             if self._stopping:
                 return
-            if key is None:
+            if not self._turns:
                 await self._idle.wait()
                 continue
+            key = self._turns.popleft()
             task = self._ready.pop(key)
             self._busy.add(key)
             try:
                 await self._do(task)
             finally:
-                self._busy.discard(key)  # a newer task of this key is found by this worker, or one that looks first
+                self._busy.discard(key)
+                if key in self._ready:  # a newer task is found by this worker, or one that looks first
+                    self._turns.append(self._ready[key].namespace, key)
 
     async def _do(self, task: ApiTask) -> None:
         try:
@@ -113,6 +122,11 @@ class ApiTasks:
 
     def _again(self, task: ApiTask) -> None:
         del self._waiting[task.key]
+        self._line_up(task)
+
+    def _line_up(self, task: ApiTask) -> None:
+        if task.key not in self._ready and task.key not in self._busy:
+            self._turns.append(task.namespace, task.key)
         self._ready[task.key] = task
         self._idle.wake_one()
 

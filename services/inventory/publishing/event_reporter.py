@@ -80,9 +80,16 @@ class EventReporter:
             self._known = dict(sentences)
         for key in [key for key in self._pending if self._may_write(key, now_ms)]:
             self._written_ms[key] = now_ms
-            write = partial(self._write_event, self._pending.pop(key), sentences[key], now_ms)
+            about = self._pending.pop(key)
+            write = partial(self._write_event, about, sentences[key], now_ms)
             self._api_tasks.put(
-                ApiTask(("event", self._reason, key), f"event about {key}", write, tries_max=self._tries_max)
+                ApiTask(
+                    ("event", self._reason, key),
+                    f"event about {key}",
+                    about.namespace,
+                    write,
+                    tries_max=self._tries_max,
+                )
             )
         for key in [key for key in self._written_ms if key not in sentences and self._may_write(key, now_ms)]:
             del self._written_ms[key]

@@ -58,7 +58,7 @@ async def test_a_call_is_tried_again_until_it_is_answered() -> None:
     done: list[str] = []
     api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     async with at_work(api_tasks):
-        api_tasks.put(ApiTask("a", "a", answering(done, "a", *(quick() for _ in range(9)))))
+        api_tasks.put(ApiTask("a", "a", "team", answering(done, "a", *(quick() for _ in range(9)))))
         await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert done == ["a"]
 
@@ -68,8 +68,12 @@ async def test_a_call_is_given_up_after_its_tries_or_when_it_is_refused() -> Non
     api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     async with at_work(api_tasks):
         errors = [quick() for _ in range(3)]
-        api_tasks.put(ApiTask("a", "a", answering(done, "a", *errors), lambda: done.append("gave up a"), tries_max=3))
-        api_tasks.put(ApiTask("b", "b", answering(done, "b", PoisonError("no")), lambda: done.append("gave up b")))
+        api_tasks.put(
+            ApiTask("a", "a", "team", answering(done, "a", *errors), lambda: done.append("gave up a"), tries_max=3)
+        )
+        api_tasks.put(
+            ApiTask("b", "b", "team", answering(done, "b", PoisonError("no")), lambda: done.append("gave up b"))
+        )
         await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert sorted(done) == ["gave up a", "gave up b"]
 
@@ -77,13 +81,15 @@ async def test_a_call_is_given_up_after_its_tries_or_when_it_is_refused() -> Non
 async def test_of_two_calls_about_one_thing_the_newer_is_made() -> None:
     done: list[str] = []
     api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
-    api_tasks.put(ApiTask("a", "old", answering(done, "old")))
-    api_tasks.put(ApiTask("a", "new", answering(done, "new")))
+    api_tasks.put(ApiTask("a", "old", "team", answering(done, "old")))
+    api_tasks.put(ApiTask("a", "new", "team", answering(done, "new")))
     async with at_work(api_tasks):
         await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
-        api_tasks.put(ApiTask("a", "failing", answering(done, "failing", TransientError("away", retry_after_s=60))))
+        api_tasks.put(
+            ApiTask("a", "failing", "team", answering(done, "failing", TransientError("away", retry_after_s=60)))
+        )
         await until(lambda: not is_busy(api_tasks), deadline_s=5, what="the first try")
-        api_tasks.put(ApiTask("a", "newest", answering(done, "newest")))
+        api_tasks.put(ApiTask("a", "newest", "team", answering(done, "newest")))
         await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert done == ["new", "newest"]
 
@@ -101,15 +107,27 @@ async def test_calls_about_one_thing_are_never_made_at_the_same_time() -> None:
 
     api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     async with at_work(api_tasks):
-        api_tasks.put(ApiTask("a", "a", do))
+        api_tasks.put(ApiTask("a", "a", "team", do))
         await until(lambda: running, deadline_s=5, what="the first")
-        api_tasks.put(ApiTask("a", "a", do))
-        api_tasks.put(ApiTask("b", "b", do))
+        api_tasks.put(ApiTask("a", "a", "team", do))
+        api_tasks.put(ApiTask("b", "b", "team", do))
         await until(lambda: len(running) == 2, deadline_s=5, what="another thing")
         gate.set()
         await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert len(most) == 3
     assert max(most) == 2
+
+
+async def test_namespaces_take_turns_however_many_calls_one_needs() -> None:
+    done: list[str] = []
+    api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
+    for number in range(500):
+        api_tasks.put(ApiTask(number, "one of many", "flood", answering(done, "flood")))
+    api_tasks.put(ApiTask("mine", "mine", "bystander", answering(done, "mine")))
+    async with at_work(api_tasks):
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
+    assert "mine" in done[:4]
+    assert len(done) == 501
 
 
 async def test_messages_are_stored_in_order_and_again_after_a_break() -> None:
