@@ -5,7 +5,7 @@ import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
@@ -13,11 +13,13 @@ import msgspec
 from berth.runtime.errors import PoisonError, TransientError
 from berth.schemas.envelope import encode
 from berth.schemas.intake import ANNOTATIONS, LABELS, SHAPES, TERMS, TOLERATIONS, JobRequest, Task
-from tests.hostile.cell import DECENT, TENANT, HostileCell
+from tests.hostile.cell import HostileCell
+from tests.hostile.measured_cell import DECENT, TENANT, MeasuredCell
 from tests.support.cells import a_job
 from tests.support.programs import job_file
 
-Send = Callable[[HostileCell, int], Awaitable[object]]
+C = TypeVar("C", bound=MeasuredCell)
+Send: TypeAlias = Callable[[C, int], Awaitable[object]]
 """Sends one request, by its number."""
 Tree = dict[str, Any]
 _ANSWER_S: Final = 30.0
@@ -28,7 +30,7 @@ _KINDS: Final = 6
 """Jobs beyond the bounds."""
 
 
-class Load(NamedTuple):
+class Load(NamedTuple, Generic[C]):
     """Requests through one entrance.
 
     Attributes:
@@ -39,12 +41,12 @@ class Load(NamedTuple):
     """
 
     name: str
-    hostile: Send
-    decent: Send
+    hostile: Send[C]
+    decent: Send[C]
     per_s: float
 
 
-async def drive(cell: HostileCell, send: Send, *, per_s: float, stop: asyncio.Event) -> int:
+async def drive(cell: C, send: Send[C], *, per_s: float, stop: asyncio.Event) -> int:
     """Send requests at a pace until ``stop`` is set; returns their number.
 
     Refusals, also those of the transport, are what is asked for: nothing is made of them here.
@@ -61,7 +63,7 @@ async def drive(cell: HostileCell, send: Send, *, per_s: float, stop: asyncio.Ev
     return number
 
 
-async def _sent(cell: HostileCell, send: Send, number: int) -> None:
+async def _sent(cell: C, send: Send[C], number: int) -> None:
     with contextlib.suppress(TransientError, PoisonError, aiohttp.ClientError, TimeoutError):
         await send(cell, number)
 
@@ -214,7 +216,7 @@ async def _large_intake(cell: HostileCell, number: int) -> None:
     await _store(cell, msgspec.structs.replace(request, name=name, uid=f"{TENANT}/{number}"))
 
 
-LOADS: Final = (
+LOADS: Final[tuple[Load[HostileCell], ...]] = (
     Load("jobs-at-the-bounds", _large_http, _decent_job, 20),
     Load("jobs-beyond-the-bounds", _too_large_http, _decent_job, 40),
     Load("many-small-jobs", _many_http, _decent_job, 100),

@@ -6,8 +6,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from berth.runtime.clock import SystemClock
-from tests.hostile.cell import HostileCell
-from tests.hostile.loads import Load, Send, drive
+from tests.hostile.loads import C, Load, Send, drive
 from tests.support.waiting import pause
 
 RATIO_MAX: Final = 3.0
@@ -62,7 +61,7 @@ class Compared(NamedTuple):
         return f"{self.load}; {'; '.join(words)}"
 
 
-async def beside(cell: HostileCell, send: Send, *, per_s: float, seconds: float, first: int) -> Beside:
+async def beside(cell: C, send: Send[C], *, per_s: float, seconds: float, first: int) -> Beside:
     """Place jobs of the bystander one after the other while requests are sent.
 
     Args:
@@ -75,7 +74,7 @@ async def beside(cell: HostileCell, send: Send, *, per_s: float, seconds: float,
     stop, clock = asyncio.Event(), SystemClock()
     took_s: list[float] = []
 
-    async def numbered(cell: HostileCell, number: int) -> None:
+    async def numbered(cell: C, number: int) -> None:
         await send(cell, first + number)
 
     async with asyncio.TaskGroup() as group:
@@ -91,7 +90,7 @@ async def beside(cell: HostileCell, send: Send, *, per_s: float, seconds: float,
     return Beside(load.result(), took_s)
 
 
-async def compare(cell: HostileCell, load: Load, *, seconds: float, first: int = 0) -> Compared:
+async def compare(cell: C, load: Load[C], *, seconds: float, first: int = 0) -> Compared:
     """The bystander beside both halves of a load; those that behave well come first, with an empty cell."""
     decent = await beside(cell, load.decent, per_s=load.per_s, seconds=seconds, first=first)
     hostile = await beside(cell, load.hostile, per_s=load.per_s, seconds=seconds, first=first)

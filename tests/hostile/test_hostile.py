@@ -27,7 +27,9 @@ async def hostile(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> Asyn
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("load", LOADS, ids=[load.name for load in LOADS])
-async def test_what_a_tenant_sends_delays_a_bystander_by_less_than_the_bound(hostile: HostileCell, load: Load) -> None:
+async def test_what_a_tenant_sends_delays_a_bystander_by_less_than_the_bound(
+    hostile: HostileCell, load: Load[HostileCell]
+) -> None:
     await hostile.place_one()  # what is made once is made
     parts = [await compare(hostile, load, seconds=SECONDS)]
     while merged(parts).faults and len(parts) < TRIES:  # others use the machine as well: more figures tell
