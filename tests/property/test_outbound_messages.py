@@ -84,8 +84,8 @@ def test_each_message_is_stored_once_in_the_order_of_its_namespace_and_none_wait
     steps: list[tuple[str, str, int]],
 ) -> None:
     cell = Cell()
-    for step, *words in steps:
-        {"ask": cell.ask, "store": cell.store, "judge": cell.judge, "wait": cell.wait}[step](*words)
+    for step, how, count in steps:
+        {"ask": cell.ask, "store": cell.store, "judge": cell.judge, "wait": cell.wait}[step](how, count)
         cell.see()
     for _ in range(3 + 4 * len(cell.asked) // WINDOW):  # nobody judges any more
         cell.store("all", 0)

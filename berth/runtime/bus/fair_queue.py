@@ -31,7 +31,7 @@ class FairQueue(Generic[T]):
         return next(iter(self._entries(caller)), None)
 
     def _entries(self, caller: str) -> Collection[T]:
-        return self._held.get(caller) or self._of.get(caller, ())
+        return self._held[caller] if caller in self._held else self._of.get(caller, ())
 
     @property
     def callers(self) -> Collection[str]:

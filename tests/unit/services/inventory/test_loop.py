@@ -5,6 +5,7 @@ import pytest
 
 from berth.formats.kubernetes.objects import Node, Pod
 from berth.runtime.instruments import Instruments
+from berth.runtime.kube.port import Change
 from berth.schemas.envelope import decode, open_envelope
 from berth.schemas.facts import JobSeen, MembersSeen, PodsSeen
 from berth.schemas.fault_facts import GroupSeen
@@ -192,7 +193,9 @@ async def test_an_old_verdict_of_a_dispatcher_that_leads_no_more_counts_for_noth
     await desk.bus.close()
 
 
-FLOOD = [("ADDED", in_namespace("flood", a_waiting_pod(f"p-{number}"))) for number in range(2 * WINDOW + 1)]
+FLOOD: list[tuple[Change, Pod]] = [
+    ("ADDED", in_namespace("flood", a_waiting_pod(f"p-{number}"))) for number in range(2 * WINDOW + 1)
+]
 MINE = in_namespace("bystander", a_waiting_pod("mine"))
 
 

@@ -41,7 +41,7 @@ def test_a_namespace_has_a_bounded_number_of_requests_before_those_of_others() -
     intake = Intake()
     intake.ask("flood", 5_000)
     intake.store()
-    assert intake.requests("flood") == WINDOW
+    assert intake.requests("flood") == WINDOW == 256
     intake.ask("bystander")
     assert [one.namespace for one in intake.store()] == ["bystander"]
 
@@ -52,6 +52,14 @@ def test_messages_of_a_namespace_that_come_later_take_the_next_turn() -> None:
         intake.line.append(MembersSeen("flood", f"job-{number}", ""))
     intake.ask("bystander")
     assert intake.store()[1].namespace == "bystander"
+
+
+def test_few_messages_are_stored_before_others_may_come_between_them() -> None:
+    line = OutboundMessages()
+    for number in range(5_000):
+        line.append(MembersSeen("flood", f"job-{number}", ""))
+    line.choose(START_MS)
+    assert (len(line.chosen), line.has_turn) == (512, True)
 
 
 def test_more_is_stored_when_half_of_a_window_is_judged() -> None:
@@ -88,7 +96,11 @@ def test_a_verdict_that_comes_before_the_answer_of_the_bus_counts() -> None:
 def test_cancellations_count_as_requests_do_and_come_in_their_order() -> None:
     intake = Intake()
     intake.ask("flood", WINDOW - 1)
-    later = [JobCancel("flood", "job-0"), JobCancel("flood", "job-1"), a_job("job-0", namespace="flood", uid="new")]
+    later: list[Outbound] = [
+        JobCancel("flood", "job-0"),
+        JobCancel("flood", "job-1"),
+        a_job("job-0", namespace="flood", uid="new"),
+    ]
     for one in later:
         intake.line.append(one)
     assert intake.store()[-1] is later[0]
@@ -113,7 +125,7 @@ def test_requests_that_get_no_verdict_are_not_awaited_for_ever() -> None:
     intake.ask("flood", 3 * WINDOW)
     intake.store()
     due_ms = intake.line.next_due_ms()
-    assert due_ms == START_MS + STILL_MS
+    assert due_ms == START_MS + STILL_MS == START_MS + 5_000
     intake.now_ms = due_ms - 1
     assert intake.store() == []
     intake.now_ms = due_ms
