@@ -109,7 +109,7 @@ SECONDS := 60
 fuzz: setup ## Test random histories of a whole decider for SECONDS; failing ones are minimized
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
-hostile: setup ## Send for SECONDS what tenants should not, at each entrance, and see how long the job of another one waits
+hostile: setup kube-assets ## Send for SECONDS what tenants should not, at each entrance, and see how long the job of another one waits
 	@$(BIN)/python -m tests.hostile --seconds $(SECONDS) $(addprefix --load ,$(LOADS))
 
 SEEDS := 100
