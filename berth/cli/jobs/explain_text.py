@@ -217,7 +217,7 @@ def _basis_lines(basis: Basis) -> list[str]:
     if basis.nodes:
         held = f"{pluralize(basis.jobs_held, 'job')} held chips" if basis.jobs_held else "no job held chips"
         nodes, chips = pluralize(basis.nodes, "node"), pluralize(basis.chips, "chip")
-        lines.append(f"{nodes} with {chips} were known, {basis.chips_free} of them free, {held}.")
+        lines.append(f"{nodes} with {chips} were known, {basis.chips_free:,} of them free, {held}.")
     return lines
 
 
