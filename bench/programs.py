@@ -18,7 +18,6 @@ from bench.ends import nats_server, until_done
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.errors import TransientError
 from berth.schemas.subjects import StreamName
 
 _CONNECTIONS: Final = 32
@@ -85,14 +84,12 @@ async def _measure(case: str, services: tuple[str, ...], size: Size) -> list[Row
 
 
 async def _until_answered(bus: NatsBus) -> None:
+    """Wait until the service offers all operations: it offers them one after the other."""
     async with asyncio.timeout(_READY_S):
-        while True:
-            try:
-                await bus.request(bus.subjects.api("nodes"), b"{}", timeout_s=1)
-            except TransientError:
-                await asyncio.sleep(0.05)
-            else:
-                return
+        while not any(  # noqa: ASYNC110  # readiness can only be polled
+            one.name == "berth-api" and one.data is not None and not one.data.not_ready for one in await bus.processes()
+        ):
+            await asyncio.sleep(0.05)
 
 
 async def _all(

@@ -5,6 +5,7 @@ The services are processes of their own, or one process for all of them.
 
 import asyncio
 import fcntl
+from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -205,12 +206,13 @@ class Fleet(LocalProcesses):
             if (await bus.state(StreamName.LEDGER)).last_seq <= self._epoch_after:
                 return False
             await bus.request(bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
-            await bus.request(bus.subjects.api("nodes"), b'{"limit": 1}', timeout_s=_ASK_S)
-            if self._shards:
-                found = [one.data for one in await bus.processes() if one.name == "berth-scorer"]
-                if sum(data is not None and not data.not_ready for data in found) < self._shards:
-                    return False
+            found = Counter(
+                one.name for one in await bus.processes() if one.data is not None and not one.data.not_ready
+            )
         except TransientError:
+            return False
+        # The API offers its operations one after the other, so that an answer to one says nothing of the others.
+        if found["berth-api"] < 1 or found["berth-scorer"] < self._shards:
             return False
         return self.page is None or await _listens(self.page.port)
 
