@@ -74,7 +74,7 @@ class _Manifest:
         if task is not None:
             return self._of_task(int(task[1]), task[2]) if int(task[1]) < len(self._tasks) else None
         head, _, key = field.partition(".")
-        found: Tree | None = None
+        found: Tree | None
         match head:
             case "" | "job":
                 found = self._document
@@ -93,6 +93,8 @@ class _Manifest:
                 found = self._spec.find("replicaSpecs" if self._origin == "ascend-job" else "tasks") or self._spec
             case "queue" | "min_available":
                 found = self._of_group(head)
+            case _:
+                found = None
         return found
 
     def _of_task(self, index: int, field: str) -> Tree:
