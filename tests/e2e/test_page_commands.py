@@ -11,7 +11,7 @@ from berth.runtime.local.ports import free_ports
 from tests.support.page_commands import Shown, Terminal
 from tests.support.page_plan import BEFORE, name_of, run_pages, to_run
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("page", run_pages(), ids=name_of)

@@ -221,5 +221,5 @@ LOADS: Final = (
     Load("broken-http", _broken_http, _decent_job, 60),
     Load("broken-nats", _broken_nats, _decent_status, 100),
     Load("many-requests", _many_nats, _decent_status, 400),
-    Load("intake", _large_intake, _decent_request, 20),
+    Load("intake", _large_intake, _decent_request, 10),
 )

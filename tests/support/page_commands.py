@@ -12,6 +12,7 @@ A comment ``<!-- Ctrl-C: COMMAND -->`` stops what a page started in another term
 """
 
 import asyncio
+import os
 import re
 import shlex
 import signal
@@ -21,12 +22,14 @@ import textwrap
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pytest
+
 from tests.support.waiting import SLACK, until
 
 ROOT: Final = Path(__file__).parents[2]
 PORT_ON_PAGES: Final = "4222"
 _FENCE: Final = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1``` *$|<!-- Ctrl-C: (.+?) -->", re.DOTALL | re.MULTILINE)
-_COMMAND_S: Final = 60.0
+_COMMAND_S: Final = 60.0 * SLACK
 _VERDICT_S: Final = 50
 _GATHER_S: Final = 20
 _READY: Final = {
@@ -198,9 +201,15 @@ class Terminal:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
-        async with asyncio.timeout(_COMMAND_S):
-            printed, _ = await process.communicate()
+        try:
+            async with asyncio.timeout(_COMMAND_S):
+                printed, _ = await process.communicate()
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.communicate()
+            pytest.fail(f"not ended within {_COMMAND_S:g} s: {command}")
         assert process.returncode is not None
         self._code = process.returncode
         return self._code, printed.decode()
