@@ -212,7 +212,7 @@ def listed(names: Iterable[str], most: int = _NODES_SHOWN) -> str:
 
 def known_jobs(count: int) -> str:
     """How many jobs are known, for a hint."""
-    return "1 job is known" if count == 1 else f"{count} jobs are known"
+    return "1 job is known" if count == 1 else f"{count:,} jobs are known"
 
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:

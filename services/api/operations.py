@@ -51,7 +51,7 @@ from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.rates import Rates
 from berth.services.api.request_errors import RequestError, decoded, reply_of, reply_too_large
-from berth.services.api.submission import judge, read_submission, read_submissions, see_unused, uid_of
+from berth.services.api.submission import Sent, judge, read_submission, read_submissions, see_unused, uid_of
 from berth.services.api.turns import Turns
 
 T = TypeVar("T")
@@ -184,8 +184,8 @@ class Operations:
                 results.append(
                     SubmitResult(
                         ok=False,
-                        namespace="" if isinstance(found, RequestError) else found.namespace,
-                        name="" if isinstance(found, RequestError) else found.name,
+                        namespace="" if isinstance(found, RequestError) else found.request.namespace,
+                        name="" if isinstance(found, RequestError) else found.request.name,
                         error=reply.error,
                         code=reply.code,
                         retry_after_ms=reply.retry_after_ms or 0,
@@ -199,18 +199,19 @@ class Operations:
             self._rates.charge_wrong(identity, data, wrong=wrong, of=len(results))
         return SubmitManyReply(results=results, stored=sum(one.ok for one in results))
 
-    async def _store(self, request: JobRequest, identity: str) -> SubmitReply:
+    async def _store(self, sent: Sent, identity: str) -> SubmitReply:
+        request = sent.request
         self._access.check(identity, "submit", request.namespace)
         keys: list[tuple[str, ...]] = [(request.namespace, request.name)]
         if request.uid:
             keys.append((request.uid,))
         async with self._turns.of(*keys):
             crowded = self._waiting.refusal_of(request, self._state.fold.settings)
-            found = judge(request, self._state, now_ms=self._clock.now_ms(), waiting=crowded)
+            found = judge(sent, self._state, now_ms=self._clock.now_ms(), waiting=crowded)
             sequence = found.duplicate_seq
             if not sequence:
                 if found.is_unknown:
-                    see_unused(request, await self._ids_of(request))
+                    see_unused(sent, await self._ids_of(request))
                 if self._access.is_bounded(identity):
                     self._rates.charge_job(identity, request)
                 subject = self._bus.subjects.intake_request(request.namespace, request.name)

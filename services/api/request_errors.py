@@ -1,6 +1,7 @@
 """Requests that are not carried out, and the decoding of requests, with errors that name the field."""
 
 import re
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -58,13 +59,17 @@ class RefusedError(RequestError):
     """A request that the dispatcher would refuse.
 
     What is refused because of the product form is well written, and can never have a place: it has a code of its own.
+
+    Args:
+        refusal: Why.
+        name_of: Gives a field of the request its path in what was sent.
     """
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Refusal, name_of: Callable[[str], str]) -> None:
         is_shape = bool(refusal.form) and refusal.code == "invalid-request"
         super().__init__(
-            refusal.field or "job",
-            refusal.value or "this",
+            name_of(refusal.field),
+            refusal.value or ("missing" if refusal.field else "this"),
             refusal.expected or "another",
             code=_SHAPE if is_shape else refusal.code,
         )
@@ -76,12 +81,13 @@ class UidInUseError(RequestError):
     Args:
         request: The request.
         owner: Namespace and name of that job. It is named only if it is in the namespace of the request.
+        name_of: Gives a field of the request its path in what was sent.
     """
 
-    def __init__(self, request: JobRequest, owner: tuple[str, str]) -> None:
+    def __init__(self, request: JobRequest, owner: tuple[str, str], name_of: Callable[[str], str]) -> None:
         job = f"the job {'/'.join(owner)}" if owner[0] == request.namespace else "a job of another namespace"
         expected = f"another uid: {job} has or had this one"
-        super().__init__("job.metadata.uid", repr(request.uid), expected, code="uid-in-use")
+        super().__init__(name_of("uid"), repr(request.uid), expected, code="uid-in-use")
 
 
 def reply_of(error: RequestError | OversizeError | TransientError) -> ErrorReply:

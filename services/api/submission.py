@@ -1,6 +1,7 @@
 """Submission of a job: read, judged as the dispatcher would, then stored."""
 
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +18,18 @@ from berth.services.api.request_errors import RefusedError, RequestError, UidInU
 
 _ENDS: Final = FINAL - {"rejected"}
 """Phases in which a job ends that was accepted."""
+
+
+class Sent(NamedTuple):
+    """A job as it is sent.
+
+    Attributes:
+        request: Its request.
+        name_of: Gives a field of the request its path in what is sent.
+    """
+
+    request: JobRequest
+    name_of: Callable[[str], str]
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -45,8 +58,8 @@ class _PlainMany(SubmitManyRequest, frozen=True, kw_only=True):
     jobs: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=SUBMIT_MAX)]  # type: ignore[assignment]  # as above
 
 
-def read_submission(data: bytes, identity: str) -> JobRequest:
-    """Job request out of a submission.
+def read_submission(data: bytes, identity: str) -> Sent:
+    """Job out of a submission.
 
     Args:
         data: The bytes.
@@ -58,8 +71,8 @@ def read_submission(data: bytes, identity: str) -> JobRequest:
     return _read(decoded(data, _Plain).job, identity, path="job")
 
 
-def read_submissions(data: bytes, identity: str) -> list[JobRequest | RequestError]:
-    """Job requests out of a submission of several, or why one cannot be read.
+def read_submissions(data: bytes, identity: str) -> list[Sent | RequestError]:
+    """Jobs out of a submission of several, or why one cannot be read.
 
     Args:
         data: The bytes.
@@ -68,7 +81,7 @@ def read_submissions(data: bytes, identity: str) -> list[JobRequest | RequestErr
     Raises:
         RequestError: It is no list of jobs, or of too many.
     """
-    found: list[JobRequest | RequestError] = []
+    found: list[Sent | RequestError] = []
     for index, job in enumerate(decoded(data, _PlainMany).jobs):
         try:
             found.append(_read(job, identity, path=f"jobs[{index}]"))
@@ -77,23 +90,23 @@ def read_submissions(data: bytes, identity: str) -> list[JobRequest | RequestErr
     return found
 
 
-def _read(job: msgspec.Raw, identity: str, *, path: str) -> JobRequest:
+def _read(job: msgspec.Raw, identity: str, *, path: str) -> Sent:
     try:
-        request = read_job(msgspec.json.decode(job), path=path)
+        request, name_of = read_job(msgspec.json.decode(job), path=path)
     except ManifestError as error:
         raise RequestError(error.path or path, error.value, error.expected) from error
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise RequestError(path, "malformed", f"a job file in JSON ({error})") from error
-    return msgspec.structs.replace(request, submitted_by=identity)
+    return Sent(msgspec.structs.replace(request, submitted_by=identity), name_of)
 
 
-def judge(request: JobRequest, state: State, *, now_ms: int, waiting: Refusal | None = None) -> Submission:
+def judge(sent: Sent, state: State, *, now_ms: int, waiting: Refusal | None = None) -> Submission:
     """What becomes of a request, as far as the state of the cell tells.
 
     The dispatcher has the last word: it judges the requests in the order in which they are stored.
 
     Args:
-        request: The request.
+        sent: The job.
         state: The cell.
         now_ms: The time.
         waiting: Its refusal because of those that wait already; None if there is room for it.
@@ -102,39 +115,41 @@ def judge(request: JobRequest, state: State, *, now_ms: int, waiting: Refusal | 
         RefusedError: The dispatcher would refuse it.
         UidInUseError: Another job has or had its uid.
     """
+    request = sent.request
     key = (request.namespace, request.name)
     known = state.jobs.get(key)
     if known is not None and request.uid and known.uid == request.uid and known.state != "rejected":
-        _see_same(request, known, state)
+        _see_same(sent, known, state)
         if request == known.request:
             return Submission(request, duplicate_seq=known.accepted_seq)
     holder = holder_of(known, state.fold.gangs.get(known.uid) if known is not None else None)
     owner = state.name_of.get(request.uid) if request.uid else None
     if owner is not None and owner != key:
-        raise UidInUseError(request, owner)
+        raise UidInUseError(request, owner, sent.name_of)
     verdict = admit(request, Receipt(0, 0, now_ms), holder, state.fold.settings, waiting)
     if verdict.rejection is not None and verdict.rejection.intake_seq == 0:
-        raise RefusedError(verdict.rejection.refusal)
+        raise RefusedError(verdict.rejection.refusal, sent.name_of)
     if verdict.state == "rejected" and verdict.refusal is not None:
-        raise RefusedError(verdict.refusal)
+        raise RefusedError(verdict.refusal, sent.name_of)
     return Submission(request, is_unknown=bool(request.uid) and (known is None or known.uid != request.uid))
 
 
-def see_unused(request: JobRequest, stored_ids: set[str]) -> None:
+def see_unused(sent: Sent, stored_ids: set[str]) -> None:
     """Check that no job that is over had the name and the uid.
 
     A job with an event of its end is over. One with other events alone may be live: another instance has stored them,
     and this one does not know the job yet. The dispatcher takes its request once.
 
     Args:
-        request: The request.
+        sent: The job.
         stored_ids: Ids of all events that are kept for the name.
 
     Raises:
         UidInUseError: One had them.
     """
+    request = sent.request
     if any(one.rsplit("/", 3)[0] == request.uid and one.rpartition("/")[2] in _ENDS for one in stored_ids):
-        raise UidInUseError(request, (request.namespace, request.name))
+        raise UidInUseError(request, (request.namespace, request.name), sent.name_of)
 
 
 def uid_of(request: JobRequest, sequence: int) -> str:
@@ -142,13 +157,14 @@ def uid_of(request: JobRequest, sequence: int) -> str:
     return request.uid or uid_from(sequence)
 
 
-def _see_same(request: JobRequest, known: JobSeen, state: State) -> None:
+def _see_same(sent: Sent, known: JobSeen, state: State) -> None:
     """Check that a request with the uid of a job that is over is its own.
 
     Raises:
         UidInUseError: It is another one.
     """
+    request = sent.request
     gang = state.fold.gangs.get(known.uid)
     is_over = known.state != "accepted" or (gang is not None and gang.is_over)
     if is_over and request != known.request:
-        raise UidInUseError(request, (request.namespace, request.name))
+        raise UidInUseError(request, (request.namespace, request.name), sent.name_of)

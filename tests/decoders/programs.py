@@ -35,7 +35,7 @@ def read_program_submission(data: bytes) -> None:
     Raises:
         RequestError: As the program gets it.
     """
-    encode(read_submission(data, "someone"))
+    encode(read_submission(data, "someone").request)
 
 
 def read_program_request(data: bytes) -> None:

@@ -150,7 +150,7 @@ def test_three_manifests_are_placed_explained_and_one_is_cancelled(ask: Ask) -> 
     wait_until(lambda: not ask("jobs", "--namespace", "vision")[1], what="the cancelled job is over")
     code, _, err = ask("cancel", "vision/resnet")
     assert code == 1
-    assert "cannot be cancelled: it is cancelled already" in err
+    assert "cannot be cancelled: it was cancelled already" in err
     told = ask("explain", "vision/resnet")[1]
     assert told["explanation"]["choices"][0]["node"] == "a2-0"
 

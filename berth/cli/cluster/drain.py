@@ -13,6 +13,7 @@ from berth.cli.cluster.drain_list import drains_of, known_names, row_of
 from berth.cli.cluster.drain_rows import KINDS, WORDS, DrainRow, ranks_words, since_words
 from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, listed, near_names, print_result
+from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
@@ -204,7 +205,7 @@ def sentences(result: DrainRow, now_ms: int) -> list[str]:
         result: The drain.
         now_ms: The time.
     """
-    nodes = f", {len(result.nodes)} nodes," if result.kind != "node" else ""
+    nodes = f", {pluralize(len(result.nodes), 'node')}," if result.kind != "node" else ""
     begin = f"{_named((result.kind, result.name))}{nodes} accepts no new work {since_words(result.since_ms, now_ms)}"
     if result.since_ms > now_ms:
         begin += "; until then only jobs start there that are expected to end in time"

@@ -96,7 +96,7 @@ def line_of(drain: DrainRow) -> DrainLine:
 
 def line_from(drain: Drain) -> DrainLine:
     """A drain as the service ``api`` lists it, as a row of the table."""
-    jobs = [job_words(one) for one in drain.jobs] + [f"{drain.more_jobs} others"] * bool(drain.more_jobs)
+    jobs = [job_words(one) for one in drain.jobs] + [f"{drain.more_jobs:,} others"] * bool(drain.more_jobs)
     return DrainLine(
         drain.kind, drain.name, drain.since_ms, drain.by, drain.nodes, listed(jobs, most=_JOBS_SHOWN), drain.reason
     )

@@ -57,7 +57,7 @@ def lines_of(node: NodeState, now_ms: int) -> Iterator[Styled]:
         chips = f", {numbered('chip', job.chips)}" if job.chips else ""
         yield _line("" if at else "jobs", f"{job.namespace}/{job.name} {ranks}{chips}")
     if details.more_jobs or not details.jobs:
-        more = f"{details.more_jobs} that you may not read" if details.more_jobs else "none"
+        more = f"{details.more_jobs:,} that you may not read" if details.more_jobs else "none"
         yield _line("" if details.jobs else "jobs", more)
     for at, fault in enumerate(details.faults):
         yield _line("" if at else "faults", _fault_words(fault, now_ms))

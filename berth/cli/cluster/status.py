@@ -58,7 +58,7 @@ def show(found: CellStatus) -> None:
         led = f"led by {stream.leader}" if stream.leader else ""
         table.add_row(
             stream.name,
-            str(stream.messages),
+            f"{stream.messages:,}",
             size_text(stream.bytes),
             str(stream.first_seq),
             str(stream.last_seq),
@@ -86,7 +86,7 @@ def head_lines(found: CellStatus) -> list[str]:
         known = f"shards {ranges(scorers.answering)} answer" if scorers.answering else "none answers"
         lines.append(f"scorers        {known}; how many there should be is not known without a leader")
     else:
-        lines.append(f"scorers        {len(scorers.answering)} of {pluralize(scorers.expected, 'shard')} answer")
+        lines.append(f"scorers        {len(scorers.answering):,} of {pluralize(scorers.expected, 'shard')} answer")
     if decision is None:
         lines.append("last decision  none")
     elif decision.problem:
@@ -94,23 +94,23 @@ def head_lines(found: CellStatus) -> list[str]:
     else:
         if decision.round:
             what = (
-                f"round {decision.round}: {decision.placed} placed, {decision.refused} refused,"
-                f" {decision.released} released"
+                f"round {decision.round}: {decision.placed:,} placed, {decision.refused:,} refused,"
+                f" {decision.released:,} released"
             )
         else:
             what = f"epoch {decision.epoch} began"
         lines.append(f"last decision  {age(decision.at_ms, found.at_ms)} ago, record {decision.sequence}, {what}")
     if letters.open:
-        kinds = ", ".join(f"{count} {code}" for code, count in letters.reasons.items())
+        kinds = ", ".join(f"{count:,} {code}" for code, count in letters.reasons.items())
         lines.append(
-            f"dead letters   {letters.open}, the oldest {age(letters.oldest_ms, found.at_ms)} old: {kinds}; see: berth"
+            f"dead letters   {letters.open:,}, the oldest {age(letters.oldest_ms, found.at_ms)} old: {kinds}; see: berth"
             " dead list"
         )
     else:
         lines.append("dead letters   none")
     doubts = {"too old": found.reports.stale, "missing": found.reports.missing, "refused": found.reports.refused}
     if any(doubts.values()):
-        words = "; ".join(f"{len(names)} {word}: {listed(names)}" for word, names in doubts.items() if names)
+        words = "; ".join(f"{len(names):,} {word}: {listed(names)}" for word, names in doubts.items() if names)
         lines.append(f"reports        {words}; see: berth nodes")
     cluster = f", cluster {nats.cluster}" if nats.cluster else ""
     lines.append(
@@ -122,7 +122,7 @@ def head_lines(found: CellStatus) -> list[str]:
 
 def _process_cells(one: Process) -> list[str]:
     shard = f" shard {one.shard}" if one.shard is not None else ""
-    behind = ", ".join(f"{stream} {count}" for stream, count in one.behind.items())
+    behind = ", ".join(f"{stream} {count:,}" for stream, count in one.behind.items())
     state = one.not_ready or ("leads" if one.is_leader else "ready")
     return [one.service + shard, one.id, one.release, behind or "follows none", state]
 

@@ -207,9 +207,9 @@ def table_of(shown: SuperpodsShown, glyphs: Mapping[Kind, str]) -> Table:
         table.add_row(
             superpod.id,
             Drawing(drawing(superpod, glyphs)),
-            f"{superpod.free}/{superpod.nodes}",
+            f"{superpod.free:,}/{superpod.nodes:,}",
             str(superpod.above),
-            str(superpod.used),
+            f"{superpod.used:,}",
             listed([job_words(job, letters) for job in superpod.jobs], _JOBS_SHOWN),
         )
     return table
@@ -224,7 +224,7 @@ def job_words(job: SuperpodUser, letters: Mapping[BlockKey, str]) -> str:
 def heading(shown: SuperpodsShown) -> str:
     """Settings in force, and how many SuperPoDs there are."""
     size = f"of up to {pluralize(shown.super_pod_size, 'node')}"
-    return f"{pluralize(shown.total, 'SuperPoD')} {size} (super_pod_size), {shown.reserve_nodes} of them in reserve (reserve_nodes)."
+    return f"{pluralize(shown.total, 'SuperPoD')} {size} (super_pod_size), {shown.reserve_nodes:,} of them in reserve (reserve_nodes)."
 
 
 def show(shown: SuperpodsShown) -> None:

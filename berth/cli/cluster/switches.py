@@ -159,8 +159,8 @@ def table_of(shown: SwitchesShown, glyphs: dict[Kind, str]) -> Table:
         table.add_row(
             leaf.name,
             drawing(leaf, glyphs),
-            str(leaf.free),
-            f"{leaf.nodes}/{shown.places}",
+            f"{leaf.free:,}",
+            f"{leaf.nodes:,}/{shown.places:,}",
             leaf.words,
             listed([job.words() for job in leaf.jobs], _JOBS_SHOWN),
         )

@@ -167,7 +167,7 @@ def show(result: ExplainResult, *, with_settings: bool = False) -> None:
         print_result(f"  {result.sentences[0]}")
         return
     attempt = f" (attempt {result.attempt})" if result.attempt > 1 else ""
-    since = "; it ended at" if result.phase in {"succeeded", "failed"} else " since"
+    since = "; it ended at" if result.phase in OVER else " since"
     head = f" {phase_words(result.phase)}{attempt}{since} {moment(result.since_ms)}"
     print_result([name, Span(f"{head}{f'; explained{at}' if at else ''}")])
     for line in result.sentences:
@@ -217,7 +217,7 @@ def _basis_lines(basis: Basis) -> list[str]:
     if basis.nodes:
         held = f"{pluralize(basis.jobs_held, 'job')} held chips" if basis.jobs_held else "no job held chips"
         nodes, chips = pluralize(basis.nodes, "node"), pluralize(basis.chips, "chip")
-        lines.append(f"{nodes} with {chips} were known, {basis.chips_free} of them free, {held}.")
+        lines.append(f"{nodes} with {chips} were known, {basis.chips_free:,} of them free, {held}.")
     return lines
 
 

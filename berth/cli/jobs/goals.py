@@ -54,7 +54,9 @@ def progress_lines(open_jobs: Mapping[JobKey, JobStatus | None], of: int, now_ms
         lines.append(f"{job_line(status)} ({age(since_ms, now_ms)} since it was submitted)")
     more = len(open_jobs) - len(lines)
     if more or of > 1:
-        lines.append(f"{of - len(open_jobs)} of {of} jobs are done{f'; {more} more are not shown' if more else ''}")
+        lines.append(
+            f"{of - len(open_jobs):,} of {of:,} jobs are done{f'; {more:,} more are not shown' if more else ''}"
+        )
     return lines
 
 

@@ -66,5 +66,5 @@ def notes_of(shown: list[JobStatus], hidden: int, known: int, *, shares: bool) -
     if not shown and not hidden:
         notes.append("no job matches; " + known_jobs(known) if known else "no job is known")
     if hidden:
-        notes.append(f"{'1 job is' if hidden == 1 else f'{hidden} jobs are'} over; list them with --all")
+        notes.append(f"{'1 job is' if hidden == 1 else f'{hidden:,} jobs are'} over; list them with --all")
     return notes

@@ -15,8 +15,9 @@ _DONE: Final = frozenset({"succeeded", "failed"})
 
 
 def phase_words(phase: str) -> str:
-    """A job's phase as a phrase after the name of the job."""
-    return f"{'has' if phase in _DONE else 'is'} {phase}"
+    """A job's phase as a phrase after the name of the job, such as ``is waiting`` or ``was cancelled``."""
+    verb = "has" if phase in _DONE else "was" if phase in OVER else "is"
+    return f"{verb} {phase}"
 
 
 class RankRow(msgspec.Struct, frozen=True):

@@ -148,7 +148,8 @@ def _show(status: JobStatus, goal: Goal, result: Result, timeout: str) -> None:
     elif result == "late":
         where = where_or_why(status)
         words = f"it {phase_words(status.phase)}{' on' if status.placement is not None else ':'} {where}".rstrip(" :")
-        complain([f"{name} was not {goal} within {timeout}; {words}"])
+        within = timeout if timeout[-1].isalpha() else f"{timeout} s"
+        complain([f"{name} was not {goal} within {within}; {words}"])
     elif result == "ended" and result_of(row_of(status), goal) is None:
         complain([f"{name} has ended, and another job has its name; see: berth explain {name} --uid {status.uid}"])
     else:

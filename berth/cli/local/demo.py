@@ -246,19 +246,19 @@ def _show(report: Report) -> None:
     cancelled = sum(tale.fate == "cancelled" for tale in report.jobs)
     print_result("")
     print_result(
-        f"{pluralize(len(report.jobs), 'job')}: {ran} {'has' if ran == 1 else 'have'} run, {queued} of them had to wait;"
-        f" {rejected} {_were(rejected)} refused with a reason, {cancelled} {_were(cancelled)} cancelled."
+        f"{pluralize(len(report.jobs), 'job')}: {ran:,} {'has' if ran == 1 else 'have'} run, {queued:,} of them had to wait;"
+        f" {rejected:,} {_were(rejected)} refused with a reason, {cancelled:,} {_were(cancelled)} cancelled."
     )
     print_result(f"It took {report.took_s:g} s to start the cell, run the jobs, and stop the cell.")
     print_result(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
     sight = report.kubernetes
     if sight is None:
         return
-    phases = ", ".join(f"{count} {phase}" for phase, count in sight.podgroups.items()) or "none"
+    phases = ", ".join(f"{count:,} {phase}" for phase, count in sight.podgroups.items()) or "none"
     print_result(
         f"Pods with the chips of another: {report.swapped}. Pods whose node knew no chips: {report.admission_errors}."
     )
     print_result(
-        f"Kubernetes {sight.version}: {pluralize(sight.pods_bound, 'pod')} bound, {sight.pods_waiting} not;"
-        f" {'1 job summary' if sight.summaries == 1 else f'{sight.summaries} job summaries'}; PodGroups: {phases}."
+        f"Kubernetes {sight.version}: {pluralize(sight.pods_bound, 'pod')} bound, {sight.pods_waiting:,} not;"
+        f" {'1 job summary' if sight.summaries == 1 else f'{sight.summaries:,} job summaries'}; PodGroups: {phases}."
     )

@@ -80,5 +80,5 @@ def _show(checked: Checked, tree: Tree) -> None:
         names = [f"{name} (closed)" if name in checked.closed else name for name in checked.usable]
         print_result(f"jobs of namespace {checked.namespace} may use: {', '.join(names) or 'no queue'}")
     broken = len(tree.declared & tree.broken.keys())
-    words = "all are valid" if not broken else f"{broken} of them not valid; all others work on"
+    words = "all are valid" if not broken else f"{broken:,} of them not valid; all others work on"
     print_result(f"{pluralize(checked.queues, 'queue')}, {words}")

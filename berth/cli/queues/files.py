@@ -40,14 +40,10 @@ def read_file(file: str) -> QueueFile:
         raise CommandError(f"{file} is no text in UTF-8: byte {error.start} is wrong", code=WRONG_USE) from error
     reading = read_queues(text)
     tree = tree_of(reading.queues)
-    known = {fault for queue in reading.queues for fault in queue.wrong}
     faults = [f"{file}: {error}" for error in reading.errors]
     faults += [
-        f"queue {name} is not valid: {reason}" for name, reason in tree.broken.items() if not _is_known(reason, known)
+        f"queue {name} is not valid: {reason}"
+        for name, reason in tree.broken.items()
+        if reason != "; ".join(tree.queues[name].wrong)  # of which the reading has an error each
     ]
     return QueueFile(tree, faults, reading.skipped)
-
-
-def _is_known(reason: str, known: set[str]) -> bool:
-    """Whether a reason says only what the reader has said of the fields of the queue itself."""
-    return set(reason.split("; ")) <= known

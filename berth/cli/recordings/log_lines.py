@@ -261,7 +261,7 @@ def _pods(body: PodsSeen) -> str:
 def _phases(phases: Iterable[int]) -> str:
     known = {int(phase): phase.name.lower() for phase in PodPhase}
     counts = sorted(Counter(phases).items())
-    return ", ".join(f"{count} {known.get(phase, f'in phase {phase}')}" for phase, count in counts)
+    return ", ".join(f"{count:,} {known.get(phase, f'in phase {phase}')}" for phase, count in counts)
 
 
 def _group(body: GroupSeen) -> str:

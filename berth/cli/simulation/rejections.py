@@ -61,7 +61,7 @@ def leaf_note(rejected: Sequence[RejectedJob], jobs: int, *, cluster: str, affin
     if affinity not in {"", "none"}:
         ways.append("--affinity none" if affinity == "gangs" else "--affinity none or gangs")
     note = (
-        f"--cluster is {cluster}, without leaf switches, and {count} of {pluralize(jobs, 'job')} request switch affinity:"
+        f"--cluster is {cluster}, without leaf switches, and {count:,} of {pluralize(jobs, 'job')} request switch affinity:"
         f" expected {', or '.join(ways)}"
     )
     if count == jobs:

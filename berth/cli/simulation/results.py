@@ -155,7 +155,7 @@ def turned_away_lines(jobs: Sequence[RejectedJob]) -> list[str]:
         for job in jobs[:_TOLD_MAX]
     ]
     if len(jobs) > _TOLD_MAX:
-        lines.append(f"rejected: {len(jobs) - _TOLD_MAX} more; list all of them with --json")
+        lines.append(f"rejected: {len(jobs) - _TOLD_MAX:,} more; list all of them with --json")
     return lines
 
 

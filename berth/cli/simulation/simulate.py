@@ -177,7 +177,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         }
     words |= {
         "cluster": f"{plan.name} ({why})",
-        "nodes": f"{len(plan.nodes)}, {pluralize(chips, 'chip')}",
+        "nodes": f"{len(plan.nodes):,}, {pluralize(chips, 'chip')}",
         "offered load": f"{offered_load(workload, plan.nodes):.1%}".replace("%", " %"),
     }
     if faults is not None:

@@ -55,7 +55,7 @@ def declared_words(workload: Workload, declare: str, policies: Collection[str]) 
     count, jobs = workload.declared, len(workload.jobs)
     if not count:
         return declare
-    words = f"those of the trace for {count} of {pluralize(jobs, 'job')}"
+    words = f"those of the trace for {count:,} of {pluralize(jobs, 'job')}"
     if count < jobs:
         words += f", for the others {declare}"
     if not _EXPECTING & set(policies):

@@ -162,7 +162,7 @@ def _apart_ms(recorded: Timeline, control: Timeline) -> list[int]:
 
 def _counted(facts: list[TimedFact]) -> str:
     nodes = nodes_of(facts)
-    return f"{len(nodes)}, {pluralize(sum(node.whole_chips for node in nodes), 'chip')}"
+    return f"{len(nodes):,}, {pluralize(sum(node.whole_chips for node in nodes), 'chip')}"
 
 
 def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:

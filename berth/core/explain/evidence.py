@@ -126,7 +126,7 @@ class Holder(msgspec.Struct, frozen=True):
         """Name, chips, start and expected end."""
         words = f"{self.job} ({pluralize(self.chips, 'chip')}"
         if self.reserved:
-            words += " reserved" if self.reserved == self.chips else f", {self.reserved} of them reserved"
+            words += " reserved" if self.reserved == self.chips else f", {self.reserved:,} of them reserved"
         words += f" on {pluralize(self.nodes, 'node')}" if self.nodes > 1 else ""
         words += f", since {clock(self.since_ms)}" if self.since_ms else ""
         if self.is_ending:
@@ -140,7 +140,7 @@ def holders_words(holders: Sequence[Holder], clock: Clock) -> str:
         return ""
     more = len(holders) - _JOBS_SHOWN
     jobs = ", ".join(holder.words(clock) for holder in holders[:_JOBS_SHOWN])
-    return f"; chips there are held by {jobs}{f' and {more} more' if more > 0 else ''}"
+    return f"; chips there are held by {jobs}{f' and {more:,} more' if more > 0 else ''}"
 
 
 class NearNode(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ class NearDomain(msgspec.Struct, frozen=True):
     def words(self, clock: Clock) -> str:
         """The domain in a sentence."""
         kind = {"leaf": "leaf", "superpod": "SuperPoD", "domain": "domain"}[self.kind]
-        words = f"Closest: {kind} {self.name}, {self.usable} of {pluralize(self.nodes, 'node')} can take a pod"
+        words = f"Closest: {kind} {self.name}, {self.usable:,} of {pluralize(self.nodes, 'node')} can take a pod"
         words += f", room for {pluralize(self.pods, 'pod')}, {self.lacks} too few" if self.lacks else ""
         return f"{words}{holders_words(self.holders, clock)}."
 

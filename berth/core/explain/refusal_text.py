@@ -94,7 +94,7 @@ def sentence(refusal: Refusal, parts: Parts = NO_PARTS) -> str:
 
 def _by_template(refusal: Refusal) -> str:
     """The sentence of a rule, with its numbers; what is no number of it stays as it is."""
-    values = {"ahead": refusal.ahead} | {name: str(number) for name, number in refusal.numbers.items()}
+    values = {"ahead": refusal.ahead} | {name: f"{number:,}" for name, number in refusal.numbers.items()}
     return _singular(_PLACE.sub(lambda place: values.get(place[1], place[0]), refusal.template))
 
 
@@ -181,7 +181,7 @@ def _larger(refusal: Refusal, parts: Parts) -> str:
     has_none = bool(refusal.nodes_total) and not refusal.nodes_fit
     if has_none and {one.reason for one in refusal.counts} == {NodeReason.OTHER_RESOURCE}:
         return f"no node has such chips: {expected}"
-    others = [f"{nodes} {_for(words, nodes)}" for nodes, words in parts.get(NodeReason.SELECTOR, ())]
+    others = [f"{nodes:,} {_for(words, nodes)}" for nodes, words in parts.get(NodeReason.SELECTOR, ())]
     more = f"; of the other nodes, {', '.join(others)}" if others else ""
     return f"larger than the cluster: {refusal.field} is {refusal.value}; {expected}{more}"
 
@@ -224,7 +224,7 @@ def _for(words: str, nodes: int) -> str:
 def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
     """Nodes that do not fit, by reason, as a list in words; empty without such nodes."""
     return ", ".join(
-        f"{nodes} {reason_words(NodeReason[reason.upper()], nodes=nodes, chips=chips, form=form)}"
+        f"{nodes:,} {reason_words(NodeReason[reason.upper()], nodes=nodes, chips=chips, form=form)}"
         for reason, nodes in unfit.items()
     )
 
@@ -262,7 +262,7 @@ def room_words(refusal: Refusal) -> str:
 def _between_pods(refusal: Refusal) -> str:
     """Constraints that exclude nodes only because of the pods of the gang that have found room; empty without any."""
     reasons = {count.reason for count in refusal.counts}
-    found = [f"{one.nodes} {constraint_words(one)}" for one in refusal.constraints if one.reason not in reasons]
+    found = [f"{one.nodes:,} {constraint_words(one)}" for one in refusal.constraints if one.reason not in reasons]
     return f"; with the pods that find room, {', '.join(found)}" if found else ""
 
 

@@ -33,7 +33,7 @@ class SuperpodUser(msgspec.Struct, frozen=True):
 
     def words(self) -> str:
         """Name, pods and blocks."""
-        pods = pluralize(self.of, "pod") if self.pods == self.of else f"{self.pods} of {self.of} pods"
+        pods = pluralize(self.of, "pod") if self.pods == self.of else f"{self.pods:,} of {self.of:,} pods"
         blocks = blocks_words(self.blocks)
         return f"{self.job} ({pods}, {blocks})" if blocks else f"{self.job} ({pods})"
 
@@ -150,7 +150,7 @@ def words_of_phase(phase: str, blocks: Blocks) -> str:
 def _asked(layout: BlockLayout, form: str) -> str:
     pods = pluralize(layout.pods, "pod")
     if layout.variant == LEVELS:
-        levels = ", ".join(f"{size} in a group of level {level}" for level, size in enumerate(layout.levels, start=1))
+        levels = ", ".join(f"{size:,} in a group of level {level}" for level, size in enumerate(layout.levels, start=1))
         return f"Levels put its {pods} with chips into groups of one tree: {levels}."
     mode = ", soft," if layout.soft else ", hard,"
     if layout.service:
@@ -179,13 +179,13 @@ def _parts(layout: BlockLayout) -> str:
 
 def _seat_words(seat: BlockSeat, layout: BlockLayout) -> str:
     ranks = f"rank{'' if seat.pods == 1 else 's'} {ranges(seat.ranks)}"
-    part = f", {seat.pods} of {pluralize(layout.size, 'node')}" if seat.pods < layout.size else ""
+    part = f", {seat.pods:,} of {pluralize(layout.size, 'node')}" if seat.pods < layout.size else ""
     return f"block {seat.block} in {group_words(layout.variant)} {seat.superpod} ({ranks}{part})"
 
 
 def _near_words(near: NearSuperpod, layout: BlockLayout, *, chips: int, form: str) -> str:
     name = f"{group_words(layout.variant)} {near.superpod}"
-    words = f"Near: {name}, {near.usable} of {pluralize(near.nodes, 'node')} usable"
+    words = f"Near: {name}, {near.usable:,} of {pluralize(near.nodes, 'node')} usable"
     words += f", {pluralize(near.blocks, 'block')}" if near.blocks else ""
     if near.lacks:
         words += f", {pluralize(near.lacks, 'node')} short of {'another' if near.blocks else 'a block'}"
@@ -194,5 +194,5 @@ def _near_words(near: NearSuperpod, layout: BlockLayout, *, chips: int, form: st
     if near.jobs:
         more = len(near.jobs) - _JOBS_SHOWN
         jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_SHOWN])
-        words += f"; its jobs are {jobs}{f' and {more} more' if more > 0 else ''}"
+        words += f"; its jobs are {jobs}{f' and {more:,} more' if more > 0 else ''}"
     return f"{words}."

@@ -152,7 +152,7 @@ def _rack(lack: BlockLack) -> str:
 
 
 def _wait(lack: BlockLack) -> str:
-    return f"waits for its own nodes: {lack.nodes_have} of {pluralize(lack.nodes_need, 'node')} are free again"
+    return f"waits for its own nodes: {lack.nodes_have:,} of {pluralize(lack.nodes_need, 'node')} are free again"
 
 
 def _level(lack: BlockLack) -> str:
@@ -173,7 +173,7 @@ def _near(lack: BlockLack) -> str:
     blocks = sum(near.blocks for near in lack.near)
     parts: list[str] = []
     for near in lack.near:
-        nodes = pluralize(near.nodes, "usable node") if not parts else str(near.nodes)
+        nodes = pluralize(near.nodes, "usable node") if not parts else f"{near.nodes:,}"
         made = f" ({pluralize(near.blocks, 'block')})" if near.blocks and blocks <= lack.have else ""
         parts.append(f"SuperPoD {near.name} has {nodes}{made}")
     return f"{', among others' if blocks < lack.have else ''}: {', '.join(parts)}"

@@ -23,7 +23,7 @@ class LeafUser(msgspec.Struct, frozen=True):
 
     def words(self) -> str:
         """Name and pods."""
-        return f"{self.job} ({pluralize(self.of, 'pod') if self.pods == self.of else f'{self.pods} of {self.of} pods'})"
+        return f"{self.job} ({pluralize(self.of, 'pod') if self.pods == self.of else f'{self.pods:,} of {self.of:,} pods'})"
 
 
 class LeafPart(msgspec.Struct, frozen=True):
@@ -107,11 +107,11 @@ def waiting_lines(layout: LeafLayout, *, chips: int, form: str) -> list[str]:
 def _near_words(near: NearLeaf, *, chips: int, form: str) -> str:
     state = f" ({near.state})" if near.state else ""
     lacks = f", {near.lacks} too few" if near.lacks else ""
-    words = f"Near: leaf {near.leaf}{state}, {near.usable} of {pluralize(near.places, 'node')} usable{lacks}"
+    words = f"Near: leaf {near.leaf}{state}, {near.usable:,} of {pluralize(near.places, 'node')} usable{lacks}"
     unfit = unfit_words(near.unfit, chips=chips, form=form)
     words += f"; {unfit}" if unfit else ""
     if near.jobs:
         more = len(near.jobs) - _JOBS_SHOWN
         jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_SHOWN])
-        words += f"; its jobs are {jobs}{f' and {more} more' if more > 0 else ''}"
+        words += f"; its jobs are {jobs}{f' and {more:,} more' if more > 0 else ''}"
     return f"{words}."

@@ -86,7 +86,7 @@ def _logical_switches(lack: SwitchLack) -> str:
     head = f"needs {' and '.join(parts)}"
     if lack.places > COLUMNS_MAX:
         return f"{head}; {_too_large(lack)}"
-    ones = "1 complete one" if lack.rows_have == 1 else f"{lack.rows_have} complete ones"
+    ones = "1 complete one" if lack.rows_have == 1 else f"{lack.rows_have:,} complete ones"
     if lack.rows_have < lack.rows:
         return f"{head}; {ones} can be made of {usable}"
     return f"{head}; {ones} can be made of {usable}, but no further one with {pluralize(lack.rest, 'node')}"
@@ -97,31 +97,31 @@ def _idle_and_shared(lack: SwitchLack) -> str:
     head = f"needs {pluralize(lack.need, 'node')} {'under one leaf, or ' if below_one else ''}on free leaves"
     best = f" {_best_leaf(lack)};" if below_one else ""
     return (
-        f"{head} and on as many shared ones as a job may use;{best} free leaves have {lack.idle} and the best shared ones"
-        f" {lack.shared}"
+        f"{head} and on as many shared ones as a job may use;{best} free leaves have {lack.idle:,} and the best shared ones"
+        f" {lack.shared:,}"
     )
 
 
 def _any_leaf(lack: SwitchLack) -> str:
     head = f"needs {pluralize(lack.need, 'node')} on any leaves"
     if lack.policy == "1.0":
-        return f"{head}; it can use {lack.have} on {pluralize(lack.leaves, 'leaf')}{_excluded(lack)}"
-    return f"{head}; the leaves that are open to it have {lack.have}"
+        return f"{head}; it can use {lack.have:,} on {pluralize(lack.leaves, 'leaf')}{_excluded(lack)}"
+    return f"{head}; the leaves that are open to it have {lack.have:,}"
 
 
 def _open_places(lack: SwitchLack) -> str:
-    return f"needs {pluralize(lack.need, 'node')}; the places that are open to it have {lack.have}"
+    return f"needs {pluralize(lack.need, 'node')}; the places that are open to it have {lack.have:,}"
 
 
 def _best_leaf(lack: SwitchLack) -> str:
-    return f"the best leaf, {lack.leaf}, has {lack.leaf_have}" if lack.leaf_have else "no leaf has a usable one"
+    return f"the best leaf, {lack.leaf}, has {lack.leaf_have:,}" if lack.leaf_have else "no leaf has a usable one"
 
 
 def _excluded(lack: SwitchLack) -> str:
     if not lack.barred:
         return ""
     return (
-        f", {lack.barred} of them excluded because of cross jobs"
+        f", {lack.barred:,} of them excluded because of cross jobs"
         if lack.leaves > 1
         else ", excluded because of cross jobs"
     )
@@ -130,7 +130,7 @@ def _excluded(lack: SwitchLack) -> str:
 def _too_large(lack: SwitchLack) -> str:
     if lack.places <= COLUMNS_MAX:
         return ""
-    return f"leaves of {lack.places} places make no logical switches, {COLUMNS_MAX} is the most"
+    return f"leaves of {lack.places:,} places make no logical switches, {COLUMNS_MAX} is the most"
 
 
 _LACKS: Final[Mapping[str, Callable[[SwitchLack], str]]] = {

@@ -121,7 +121,7 @@ class RoundRefusals:
             code="larger-than-cluster",
             field=f"tasks[{larger}].replicas",
             value=str(pods),
-            expected=f"the job asks for {need} chips of {gang.resource}, and there are {chips} in all, on {nodes} nodes"
+            expected=f"the job asks for {need:,} chips of {gang.resource}, and there are {chips:,} in all, on {nodes:,} nodes"
             " that it may use",
         )
 

@@ -61,12 +61,12 @@ def unit_of(dimension: str) -> int:
 
 
 def number_of(dimension: str, amount: int) -> str:
-    """The amount as people write it: CPUs, a binary quantity of bytes, chips; exact."""
+    """The amount as people write it: CPUs, a binary quantity of bytes, chips; exact, with separators of thousands."""
     if dimension == MEMORY:
         size, unit = next(((size, unit) for size, unit in _UNITS if amount and amount % size == 0), (1, "Mi"))
         return f"{amount // size}{unit}"
     whole, rest = divmod(amount, _CPU if dimension == CPU else CHIP)
     if not rest:
-        return str(whole)
+        return f"{whole:,}"
     digits = 3 if dimension == CPU else 2
-    return f"{whole}.{rest:0{digits}}".rstrip("0")
+    return f"{whole:,}.{rest:0{digits}}".rstrip("0")

@@ -439,8 +439,8 @@ class Simulation:
                 field=refusal.field,
                 value=refusal.value,
                 expected=refusal.expected
-                or f"{refusal.pods_need} nodes or room on them, for which an empty cluster has"
-                f" {refusal.nodes_fit} of {refusal.nodes_total} nodes",
+                or f"{refusal.pods_need:,} nodes or room on them, for which an empty cluster has"
+                f" {refusal.nodes_fit:,} of {refusal.nodes_total:,} nodes",
             )
         )
 

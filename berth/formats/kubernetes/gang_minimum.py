@@ -32,8 +32,8 @@ class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Number of pods that must start together."""
 
     count: int = 1
-    size: int = 0
-    """Pods of the whole gang; 0 when unknown."""
+    size: int | None = None
+    """Pods of the whole gang; None when unknown."""
     declared: int = 0
     """The number with the pods that are made only when others are ready; 0 when it is the same."""
     name: str = "minMember"
@@ -94,8 +94,8 @@ def _without_others(least: Minimum, facts: OwnerFacts, own: OwnerFacts) -> Minim
     """A minimum without the pods of the owner that another scheduler places; those are ``facts`` without ``own``."""
     others = [task for task in facts.tasks if all(task.name != one.name for one in own.tasks)]
     count = least.count - sum(task.pods for task in others if not task.is_later)
-    size = least.size - sum(task.pods for task in others)
-    return msgspec.structs.replace(least, count=max(count, 1), size=max(size, 0))
+    size = None if least.size is None else max(least.size - sum(task.pods for task in others), 0)
+    return msgspec.structs.replace(least, count=max(count, 1), size=size)
 
 
 def _without_later(least: Minimum, facts: OwnerFacts) -> Minimum:
@@ -128,7 +128,7 @@ def _minimum(
     owned = facts is not None and facts.kind in _OWN_RULES
     if owned and (spec.min_member or 0) <= 1:
         return _minimum_of_owner(facts, pod, group, has_chips=has_chips)
-    known = size_of(facts) if facts is not None else 0
+    known = size_of(facts) if facts is not None else None
     if spec.min_member is None:  # as Volcano's controllers write 0: they have it from a job without a minimum
         return Minimum(size=known)
     by_task = tuple(sorted((spec.min_task_member or {}).items()))
@@ -138,33 +138,33 @@ def _minimum(
     return Minimum(count=max(spec.min_member, 1), size=known, by_task=by_task, is_elastic=is_elastic)
 
 
-def size_of(facts: OwnerFacts) -> int:
-    """Pods that an owner keeps at a time; 0 when unknown."""
+def size_of(facts: OwnerFacts) -> int | None:
+    """Pods that an owner keeps at a time; None when unknown."""
     if facts.tasks:
         return sum(task.pods for task in facts.tasks)
     if facts.parallelism is not None:
         return facts.parallelism if facts.completions is None else min(facts.parallelism, facts.completions)
-    return facts.replicas or 0
+    return facts.replicas
 
 
 def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None, *, has_chips: bool) -> Minimum:
     """Minimum by the rules of the kind of the owner."""
     if facts is None:
-        return _annotated([group, pod], 0) or Minimum()
+        return _annotated([group, pod], None) or Minimum()
     known = size_of(facts)
     annotated = _annotated([group, facts, pod], known)
     if annotated is not None:
         return annotated
     if facts.kind not in _OWN_RULES:
         # Volcano's webhook writes the minimum of a job that has none; without webhooks such a job starts what fits.
-        otherwise = 1 if facts.kind == "VolcanoJob" else known
+        otherwise = 1 if facts.kind == "VolcanoJob" else known or 0
         count = facts.min_count if facts.min_count is not None else otherwise
         return Minimum(count=max(count, 1), size=known, name=facts.min_name)
     is_gang = has_chips if facts.kind in {"ReplicaSet", "StatefulSet"} else facts.indexed
-    return Minimum(count=max(known, 1) if is_gang else 1, size=known)
+    return Minimum(count=max(known or 0, 1) if is_gang else 1, size=known)
 
 
-def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int) -> Minimum | None:
+def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int | None) -> Minimum | None:
     """Minimum in an annotation; None without one."""
     layers = [
         source.annotations if isinstance(source, OwnerFacts) else source.metadata.annotations or {}

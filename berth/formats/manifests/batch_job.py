@@ -41,6 +41,8 @@ def read_batch_job(document: Tree) -> JobRequest:
         replicas = completions.whole(least=1, most=REPLICAS_MAX)
         if replicas > parallelism:
             raise completions.wrong(f"at most spec.parallelism, {parallelism}: the pods of a gang run at the same time")
+    if not replicas:
+        raise spec.need("parallelism", "").wrong("at least one pod in the job")
     mode = spec.find("completionMode")
     indexed = mode is not None and mode.choice(("Indexed", "NonIndexed")) == "Indexed"
     if indexed and completions is None:
@@ -52,10 +54,9 @@ def read_batch_job(document: Tree) -> JobRequest:
         replicas=replicas,
         labels_of=lambda index: pod_labels(meta, index if indexed else None),
     )
-    place = Tree(spec.value, "spec", spec.document, spec.error)
     return gang_request(
         document,
-        [PodGroup(name=TASK, replicas=replicas, pod=pod, place=place)],
+        [PodGroup(name=TASK, replicas=replicas, pod=pod, place=spec)],
         origin="batch-job",
         queue=_annotation(document, pod, QUEUE_NAME),
         min_available=_min_available(document, pod, 0 if indexed else 1),

@@ -1,17 +1,28 @@
 """Fields of job requests by the names that they have in the manifest of the user."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from berth.formats.gang_keys import REPLICA_TYPES
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, REPLICA_TYPES
+from berth.formats.manifests.batch_job import QUEUE_NAME
+from berth.formats.manifests.pod_template import request_for
 from berth.formats.yaml_tree import DocumentError, Tree
+from berth.products.model import ANNOTATION_POLICY, MIN_AVAILABLE
 
 _TASK: Final = re.compile(r"tasks\[(\d+)\]\.?(.*)")
-_MINIMUM: Final = {
-    "volcano-job": "spec.minAvailable",
-    "ascend-job": "spec.runPolicy.schedulingPolicy.minAvailable",
-    "batch-job": "spec.parallelism",
+_POLICY: Final = ("runPolicy", "schedulingPolicy")
+"""Where an AscendJob has its queue and its minimum, in ``spec``."""
+_UNNAMED: Final = frozenset({"ascend-job", "batch-job"})
+"""Kinds whose tasks have no field for their name."""
+_OF_CONSTRAINTS: Final = {
+    "ports": "containers",
+    "resources": "containers",
+    "claims": "volumes",
+    "spread": "topologySpreadConstraints",
+    "preferred_spread": "topologySpreadConstraints",
 }
+"""Fields of a pod's spec from which constraints are read; the others are from ``affinity``."""
 
 
 def field_in(document: Tree, origin: str, resource: str, field: str) -> str:
@@ -24,63 +35,150 @@ def field_in(document: Tree, origin: str, resource: str, field: str) -> str:
         field: The field of the request, such as ``tasks[0].chips`` or ``annotations.sp-block``.
 
     Returns:
-        The path, such as ``spec.chips``; the field as it is if the manifest has no such path.
+        The path, such as ``spec.chips``; of a field that the manifest does not have, the path that it would have there;
+        what is no field of a request, such as a setting, as it is.
     """
     try:
-        return _path(document, origin, resource, field)
+        found = _Manifest(document, origin, resource).place(field)
     except DocumentError:
-        return field
+        found = None
+    return field if found is None else found.path
 
 
-def _path(document: Tree, origin: str, resource: str, field: str) -> str:
-    tasks = _tasks(document, origin)
-    head, _, key = field.partition(".")
-    if head in {"labels", "annotations"}:
-        return _of_metadata([document, *_templates(tasks)], head, key)
-    if field == "min_available":
-        return _MINIMUM.get(origin, "spec.minAvailable")
-    match = _TASK.fullmatch(field)
-    if match is None or int(match[1]) >= len(tasks):
-        return tasks[0].path.partition("[")[0] if field == "tasks" and origin == "berth" else field
-    task, part = tasks[int(match[1])], match[2]
-    if part == "chips" and origin != "berth":
-        return _of_chips(task, resource)
-    name = "parallelism" if origin == "batch-job" and part == "replicas" else part
-    return f"{task.path}.{name}" if name else task.path
+class _Manifest:
+    """A manifest, and the places in it that describe the tasks of the request."""
+
+    def __init__(self, document: Tree, origin: str, resource: str) -> None:
+        self._document, self._origin, self._resource = document, origin, resource
+        self._spec = document.need("spec", "")
+        self._is_own = origin == "berth"
+        self._tasks = self._described()
+        self._pods = [task if self._is_own else _at(task, "template", "spec") for task in self._tasks]
+        """What describes the pods of each task."""
+
+    def _described(self) -> list[Tree]:
+        """Where each task of the request is described; tasks without pods are left out."""
+        match self._origin:
+            case "batch-job":
+                return [self._spec]
+            case "ascend-job":
+                replicas = self._spec.need("replicaSpecs", "")
+                tasks = [found for kind in REPLICA_TYPES if (found := replicas.find(kind)) is not None]
+            case _:
+                tasks = self._spec.items_of("tasks") or [self._spec]
+        return [task for task in tasks if (found := task.find("replicas")) is None or found.value]
+
+    def place(self, field: str) -> Tree | None:
+        """Place of a field; None of what is none."""
+        task = _TASK.fullmatch(field)
+        if task is not None:
+            return self._of_task(int(task[1]), task[2]) if int(task[1]) < len(self._tasks) else None
+        head, _, key = field.partition(".")
+        found: Tree | None
+        match head:
+            case "" | "job":
+                found = self._document
+            case "name" | "namespace" | "uid":
+                found = _at(self._document, "metadata", head)
+            case "labels" | "annotations":
+                found = self._of_metadata(head, key)
+            case "node_selector":
+                own = [self._spec] if self._is_own else []
+                found = _entry([_at(one, "nodeSelector") for one in (*own, *self._pods)], key)
+            case "near":
+                found = _at(self._spec, "near") if self._is_own else _at(self._pods[0], "affinity")
+            case "resource":
+                found = self._of_resource()
+            case "tasks":
+                found = self._spec.find("replicaSpecs" if self._origin == "ascend-job" else "tasks") or self._spec
+            case "queue" | "min_available":
+                found = self._of_group(head)
+            case _:
+                found = None
+        return found
+
+    def _of_task(self, index: int, field: str) -> Tree:
+        task, pod = self._tasks[index], self._pods[index]
+        head, _, key = field.partition(".")
+        head = head.partition("[")[0]
+        match head:
+            case "chips" if not self._is_own:
+                found = self._of_chips(pod)
+            case "replicas" if self._origin == "batch-job":
+                found = task.find("completions") or _at(task, "parallelism")
+            case "name" | "chips" | "replicas":
+                found = task if head == "name" and self._origin in _UNNAMED else _at(task, head)
+            case "labels":
+                found = _entry([_at(task, "template", "metadata", "labels")], key)
+            case "node_selector":
+                found = _entry([_at(pod, "nodeSelector")], key)
+            case "constraints":
+                found = _at(pod, _OF_CONSTRAINTS.get(re.split(r"[.\[]", key)[0], "affinity"))
+            case _:
+                found = _at(pod, head) if head else task
+        return found
+
+    def _of_metadata(self, table: str, key: str) -> Tree:
+        owners = [self._document, *(_at(task, "template") for task in self._tasks if not self._is_own)]
+        found = _entry([_at(owner, "metadata", table) for owner in owners], key)
+        if self._is_own and table == "annotations" and key == ANNOTATION_POLICY and found.value is None:
+            return _at(self._spec, "policy")
+        return found
+
+    def _of_group(self, field: str) -> Tree:
+        """Place of the queue or the minimum of the whole gang."""
+        key = "queue" if field == "queue" else "minAvailable"
+        if self._origin == "ascend-job":
+            return _at(self._spec, *_POLICY, key)
+        if self._origin != "batch-job":
+            return _at(self._spec, key)
+        if field == "queue":
+            return self._of_metadata("annotations", QUEUE_NAME)
+        named = [self._of_metadata("annotations", name) for name in (MIN_AVAILABLE, GROUP_MIN_MEMBER)]
+        return next((one for one in named if one.value is not None), _at(self._spec, "parallelism"))
+
+    def _of_resource(self) -> Tree:
+        if self._is_own:
+            return _first([_at(self._spec, "resource"), _at(self._spec, "product")])
+        return _first([self._of_chips(pod) for pod in self._pods])
+
+    def _of_chips(self, pod: Tree) -> Tree:
+        found = request_for(pod, self._resource)
+        return _at(pod, "containers") if found is pod else found
 
 
-def _templates(tasks: list[Tree]) -> list[Tree]:
-    return [found for task in tasks if (found := task.find("template")) is not None]
+def _at(place: Tree, *keys: str) -> Tree:
+    """A field below a place; without a value if it does not exist."""
+    for key in keys:
+        found = place.find(key) if place.value is not None else None
+        place = place.child(key, None) if found is None else found
+    return place
 
 
-def _of_metadata(places: list[Tree], head: str, key: str) -> str:
+def _first(places: Sequence[Tree]) -> Tree:
+    """The first place that exists, or else the first one."""
+    return next((one for one in places if one.value is not None), places[0])
+
+
+def _entry(tables: Sequence[Tree], key: str) -> Tree:
+    """Entry of the first table that has it, or else of the first table; without a key the longest table.
+
+    What follows the name of an entry is a place in its text.
+    """
     if not key:
-        return f"metadata.{head}"
-    tables = [found for place in places if (found := place.dig("metadata", head)) is not None]
-    owner = next((table for table in tables if table.find(key) is not None), None)
-    return (owner or Tree(None, f"metadata.{head}", 0, places[0].error)).child(key, None).path
+        return max(tables, key=_length)
+    for table in tables:
+        names = [name for name in _rows(table) if f"{key}.".startswith((f"{name}.", f"{name}["))]
+        if names:
+            name = max(names, key=len)
+            return table.child(name, _rows(table)[name])
+    return _first(tables).child(key, None)
 
 
-def _of_chips(task: Tree, resource: str) -> str:
-    for container in (task.dig("template", "spec") or task).items_of("containers"):
-        for amounts in ("limits", "requests"):
-            found = container.dig("resources", amounts, resource)
-            if found is not None:
-                return found.path
-    return f"{task.path}.template.spec.containers"
+def _rows(table: Tree) -> dict[str, object]:
+    return {} if table.value is None else table.mapping()
 
 
-def _tasks(document: Tree, origin: str) -> list[Tree]:
-    """Where each task of the request is described; tasks without pods are left out."""
-    spec = document.need("spec", "")
-    match origin:
-        case "volcano-job":
-            tasks = spec.items_of("tasks")
-        case "ascend-job":
-            replicas = spec.need("replicaSpecs", "")
-            tasks = [found for kind in REPLICA_TYPES if (found := replicas.find(kind)) is not None]
-        case "batch-job":
-            return [spec]
-        case _:
-            return spec.items_of("tasks") or [spec]
-    return [task for task in tasks if (found := task.find("replicas")) is None or found.value]
+def _length(table: Tree) -> int:
+    """Characters of a table; more than 0 if it exists."""
+    return len(str(_rows(table))) if table.value is not None else 0

@@ -1,7 +1,7 @@
 """Job requests from the parts of a manifest: metadata, the rules of copying, and the checks of all forms."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -167,21 +167,22 @@ def run_for_ms(written: str) -> int:
         raise QuantityError(written, f"{error.expected}, or {FOREVER!r}") from error
 
 
-def read_run_for(annotations: dict[str, str], document: Tree) -> int:
-    """Milliseconds that the annotation :data:`RUN_FOR` declares; 0 without it.
+def read_run_for(owners: Iterable[Tree]) -> int:
+    """Milliseconds that the annotation :data:`RUN_FOR` of the first owner that has it declares; 0 without it.
+
+    Args:
+        owners: Objects and templates.
 
     Raises:
         DocumentError: It is not a duration.
     """
-    written = annotations.get(RUN_FOR)
-    if written is None:
+    found = (owner.dig("metadata", "annotations", RUN_FOR) for owner in owners)
+    place = next((one for one in found if one is not None), None)
+    if place is None:
         return 0
     try:
-        return run_for_ms(written)
+        return run_for_ms(str(place.value))
     except QuantityError as error:
-        place = document.dig("metadata", "annotations", RUN_FOR) or Tree(
-            written, f"annotation {RUN_FOR}", document.document, document.error
-        )
         raise place.wrong(error.expected) from error
 
 
@@ -240,7 +241,7 @@ def gang_request(
             wrong.
     """
     metadata = read_metadata(document)
-    check_groups(document, groups)
+    check_groups(groups)
     groups = [group for group in groups if group.replicas]
     pods = [group.pod for group in groups]
     named = priority_class.text("the name of a priority class") if priority_class is not None else ""
@@ -262,21 +263,20 @@ def gang_request(
         queue="default" if queue is None else queue.dns_name(),
         priority=SYSTEM_CLASSES.get(class_name, max(pod.priority for pod in pods)),
         min_available=min_available,
-        run_ms=read_run_for(annotations, document),
+        run_ms=read_run_for([document, *(group.place.need("template", "") for group in groups)]),
         origin=origin,
         near=next((pod.near for pod in pods if pod.near), {}),
     )
 
 
-def check_groups(document: Tree, groups: Sequence[PodGroup]) -> None:
+def check_groups(groups: Sequence[PodGroup]) -> None:
     """Check that there are pods, and that no two tasks share a name.
 
     Raises:
         DocumentError: There are none, or two share a name.
     """
     if not any(group.replicas for group in groups):
-        place = groups[0].place if groups else document
-        raise Tree(0, f"{place.path}.replicas", document.document, document.error).wrong("at least one pod in the job")
+        raise groups[0].place.need("replicas", "").wrong("at least one pod in the job")
     seen: set[str] = set()
     for group in groups:
         if group.name in seen:

@@ -234,7 +234,7 @@ def _min_available(spec: Tree, tasks: list[Task]) -> int:
 def _run_ms(spec: Tree, document: Tree, metadata: Metadata) -> int:
     place = spec.find("runFor")
     if place is None:
-        return read_run_for(metadata.annotations, document)
+        return read_run_for([document])
     _check_once(metadata.annotations, place)
     try:
         return duration_ms(place.value)

@@ -92,7 +92,7 @@ def read_template(
     priority_class = spec.find("priorityClassName")
     return PodTemplate(
         ask=ask,
-        chips_place=_request_for(spec, ask.resource),
+        chips_place=request_for(spec, ask.resource),
         labels={key: value for key, value in first.items() if last.get(key) == value},
         annotations={} if metadata is None else metadata.strings_of("annotations"),
         priority=0 if priority is None else priority.whole(least=-PRIORITY_MAX, most=PRIORITY_MAX),
@@ -125,6 +125,13 @@ def read_spec(spec: Tree, *, namespace: str, labels: Mapping[str, str]) -> tuple
     return ask, near_of(pod)
 
 
+def request_for(spec: Tree, resource: str) -> Tree:
+    """Request of the first container that asks for a resource; the spec without one."""
+    containers = (*spec.items_of("initContainers"), *spec.items_of("containers"))
+    places = (one.dig("resources", side, resource) for one in containers for side in ("limits", "requests"))
+    return next((place for place in places if place is not None), spec)
+
+
 def read_quantity(place: Tree) -> Fraction:
     """Quantity at ``place``.
 
@@ -135,13 +142,6 @@ def read_quantity(place: Tree) -> Fraction:
         return quantity(place.value)
     except QuantityError as error:
         raise place.wrong(error.expected) from error
-
-
-def _request_for(spec: Tree, resource: str) -> Tree:
-    """Request of the first container that asks for a resource; the spec without one."""
-    containers = (*spec.items_of("initContainers"), *spec.items_of("containers"))
-    places = (one.dig("resources", side, resource) for one in containers for side in ("limits", "requests"))
-    return next((place for place in places if place is not None), spec)
 
 
 def _refuse(spec: Tree) -> None:
@@ -247,6 +247,7 @@ def _placed(spec: Tree, error: WrongFieldError) -> DocumentError:
         value, expected = shown(error.value), f"less: {error.field} is {error.expected}"
         return spec.error(document=spec.document, path=spec.path, value=value, expected=expected)
     place, rest = _follow(spec, error.field.removeprefix("spec"))
+    rest = rest.partition("[*]")[0]  # what concerns several entries together is about the list
     path = place.path + (rest if place.path else rest.removeprefix("."))
     return spec.error(document=spec.document, path=path, value=shown(error.value), expected=error.expected)
 

@@ -99,8 +99,8 @@ def read_jobs(text: str) -> Reading:
     return reading
 
 
-def read_job(value: object, *, path: str) -> JobRequest:
-    """Job request of one object that was decoded from JSON.
+def read_job(value: object, *, path: str) -> tuple[JobRequest, Callable[[str], str]]:
+    """Job request of one object that was decoded from JSON, and what gives a field of it its path.
 
     Args:
         value: The object, of one of the known kinds.
@@ -112,7 +112,12 @@ def read_job(value: object, *, path: str) -> JobRequest:
     tree = plain_tree(value, path, ManifestError)
     if _kind(tree) == _LIST:
         raise tree.need("kind", "").wrong("a single job; submit each job of a list by itself")
-    return _read(tree)
+    job = _read(tree)
+    return job, _names_of(tree, job)
+
+
+def _names_of(tree: Tree, job: JobRequest) -> Callable[[str], str]:
+    return partial(field_in, tree, job.origin, job.resource)
 
 
 def _read_document(document: Tree, reading: Reading, seen: set[tuple[str, str]]) -> None:
@@ -136,7 +141,7 @@ def _read_document(document: Tree, reading: Reading, seen: set[tuple[str, str]])
             continue
         seen.add((job.namespace, job.name))
         reading.jobs.append(job)
-        reading.names.append(partial(field_in, tree, job.origin, job.resource))
+        reading.names.append(_names_of(tree, job))
 
 
 def _further(tree: Tree, error: ManifestError) -> list[ManifestError]:

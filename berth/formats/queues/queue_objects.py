@@ -70,12 +70,13 @@ def read_queue(place: Tree, fields: Fields, *, is_own: bool) -> Queue:
         if spec is not None:
             fields.read(lambda: spec.only(_OWN_FIELDS), None)
     queue = _spec(name, spec, fields, least_weight=1 if is_own else 0)
-    queue = _own(queue, spec, fields) if is_own else _volcano(queue, place, metadata, fields)
+    queue = _own(queue, spec, fields) if is_own else _volcano(queue, place, metadata, spec, fields)
     wrong = [f"{error.path}: is {error.value}, expected {error.expected}" for error in fields.errors]
     return msgspec.structs.replace(queue, wrong=wrong, notes=list(fields.notes))
 
 
 def _mapping(place: Tree, key: str) -> Tree | None:
+    """Field ``key`` of a mapping, a mapping itself; None if it is missing or null."""
     found = place.find(key)
     if found is not None:
         found.mapping()
@@ -86,7 +87,7 @@ def _spec(name: str, spec: Tree | None, fields: Fields, *, least_weight: int) ->
     guarantee = fields.optional(spec, "guarantee", lambda field: _mapping(field, "resource"), None)
     return Queue(
         name,
-        parent=fields.optional(spec, "parent", lambda field: field.dns_name() if field.value else "", ""),
+        parent=fields.optional(spec, "parent", lambda field: field.dns_name() if field.value != "" else "", ""),
         capability=fields.optional(spec, "capability", fields.amounts, {}),
         guarantee={} if guarantee is None else fields.amounts(guarantee),
         deserved=fields.optional(spec, "deserved", fields.amounts, {}),
@@ -110,14 +111,12 @@ def _namespaces(field: Tree) -> list[str] | None:
     return sorted({item.dns_label() for item in field.items()})
 
 
-def _volcano(queue: Queue, place: Tree, metadata: Tree, fields: Fields) -> Queue:
-    fields.unused(fields.optional(place, "spec", lambda field: field, None), _UNUSED)
-    annotations = fields.optional(metadata, "annotations", lambda field: field, None)
-    if annotations is not None:
-        fields.read(annotations.mapping, None)
-        fields.unused(annotations, _UNUSED_ANNOTATIONS)
-    status = fields.optional(place, "status", lambda field: field, None)
-    state = fields.optional(status, "state", lambda field: field.text() if field.value else "", "")
+def _volcano(queue: Queue, place: Tree, metadata: Tree, spec: Tree | None, fields: Fields) -> Queue:
+    fields.unused(spec, _UNUSED)
+    annotations = fields.read(lambda: _mapping(metadata, "annotations"), None)
+    fields.unused(annotations, _UNUSED_ANNOTATIONS)
+    status = fields.read(lambda: _mapping(place, "status"), None)
+    state = fields.optional(status, "state", lambda field: field.text() if field.value != "" else "", "")
     if state and state not in STATES:
         fields.notes.append(f"status.state is {state!r}, which counts as Closed")
         state = "Unknown"

@@ -33,7 +33,7 @@ def chip_pods(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> int:
     if facts is not None and facts.tasks:
         plain = tasks_without_chips(gang, facts)
         return max(with_chips, sum(task.pods for task in facts.tasks if task.name.lower() not in plain))
-    return max(with_chips, least.size - (len(live) - with_chips))
+    return max(with_chips, (least.size or 0) - (len(live) - with_chips))
 
 
 def pods_for_all_chips(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> int:

@@ -56,11 +56,11 @@ def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, look
         has_chips=any(member.ask.chips for member in members),
     )
     live = len(members)
-    if live >= max(least.size, least.count):  # else it is not worth while to count
+    if live >= max(least.size or 0, least.count):  # else it is not worth while to count
         live = sum(1 for member in members if member.is_live)
-        if live == (least.size or _declared(gang, group, least.count)):
+        if live == (_declared(gang, group, least.count) if least.size is None else least.size):
             return Completeness.COMPLETE
-        if live > least.size > 0:
+        if least.size is not None and live > least.size:
             is_sure = all(lookup.read > gang.arrivals.get(uid, lookup.read) for uid in gang.members)
             return Completeness.LARGE if is_sure else Completeness.SHORT  # else it may be larger by now
     return Completeness.SHORT if live < least.count and not gang.parts else Completeness.OPEN

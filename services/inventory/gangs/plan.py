@@ -151,7 +151,7 @@ def _is_contradicted(gang: Gang, waiting: Sequence[Member], context: GangContext
     sizes = {task.name.lower(): task.pods for task in context.facts.tasks} if context.facts is not None else {}
     if any(count > sizes.get(task, count) for task, count in live.items()):
         return True
-    return bool(least.size) and max(live.total(), least.count) > least.size
+    return least.size is not None and max(live.total(), least.count) > least.size
 
 
 def minimum_now(gang: Gang, context: GangContext) -> Minimum:
@@ -222,7 +222,7 @@ def _in_blocks(gang: Gang, waiting: Sequence[Member], context: GangContext, leas
     """
     comes_in_turn = context.facts is not None and context.facts.first_pods is not None
     has_chips = any(member.ask.chips for member in gang.members.values())
-    if least.size <= least.count or comes_in_turn or not has_chips:
+    if least.size is None or least.size <= least.count or comes_in_turn or not has_chips:
         return least
     if not any(layer and not _OF_BLOCKS.isdisjoint(layer) for layer in _layers(waiting, context)):
         return least
@@ -322,7 +322,7 @@ def _plan_later(
     """
     rest = list(free)
     facts = context.facts or context.turns
-    if facts is None or not (facts.kind in _BY_DESIGN or least.declared >= least.size > 0):
+    if facts is None or not (facts.kind in _BY_DESIGN or least.declared >= (least.size or 0) > 0):
         return rest
     requested = {slot.task for part in gang.parts.values() for slot in part.slots}
     for task in facts.tasks:

@@ -154,11 +154,12 @@ def _surplus(gang: Gang, facts: OwnerFacts | None) -> list[tuple[Part, str]]:
     if facts is None or not empty:
         return []
     size = size_of(facts)
-    is_known = size > 0 or 0 in {facts.replicas, facts.parallelism}
+    if size is None:
+        return []
     free = {member.uid for member in unassigned(gang)}  # one of them may be in place of a pod that is gone
     there = sum(member.is_live and member.uid not in free for member in gang.members.values())
     back: list[tuple[Part, str]] = []
-    for part in empty if is_known and there >= size else ():
+    for part in empty if there >= size else ():
         pods = "its pod is" if len(part.slots) == 1 else "its pods are"
         back.append((part, f"{pods} gone, and no other one will be made"))
         dissolve(gang, part)

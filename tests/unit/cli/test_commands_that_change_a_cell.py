@@ -54,11 +54,11 @@ def test_a_cancelled_job_is_told_with_its_reason_and_cannot_be_cancelled_again(
     cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     berth = OwnCommand(monkeypatch, capsys, cell.server, Cancelling)
-    assert berth("cancel", "runs", "--reason", "enough") == (0, "default/runs is cancelled: enough\n", "")
+    assert berth("cancel", "runs", "--reason", "enough") == (0, "default/runs was cancelled: enough\n", "")
     code, out, err = berth("cancel", "default/waits", "--json")
     assert code == 0, err
     assert (json.loads(out)["name"], json.loads(out)["phase"]) == ("waits", "cancelled")
-    assert berth("cancel", "runs") == (1, "", "error: default/runs cannot be cancelled: it is cancelled already\n")
+    assert berth("cancel", "runs") == (1, "", "error: default/runs cannot be cancelled: it was cancelled already\n")
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_cancelled_job_is_told_with_its_reason_and_cannot_be_cancelled_again(
     [
         ("runs --for placed", 0, "default/runs is placed on a\n", ""),
         ("default/runs --for placed --timeout 0", 0, "default/runs is placed on a\n", ""),
-        ("waits --for placed --timeout 0", 124, "", "error: default/waits was not placed within 0; it is waiting: "),
-        ("runs --for finished --timeout 0.05", 124, "", "error: default/runs was not finished within 0.05; it is placed on a\n"),
+        ("waits --for placed --timeout 0", 124, "", "error: default/waits was not placed within 0 s; it is waiting: "),
+        ("runs --for finished --timeout 0.05", 124, "", "error: default/runs was not finished within 0.05 s; it is placed on a\n"),
         ("ran --for placed", 1, "", "error: no job is named default/ran; near names: default/runs"),
         ("--for placed", 2, "", "error: no job is named, expected one or several\n"),
     ],

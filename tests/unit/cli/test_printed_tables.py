@@ -134,12 +134,12 @@ def services() -> Printed:
             "SERVICE": ["scorer shard 0", "scorer shard 11"],
             "PROCESS": [one.id for one in processes],
             "RELEASE": ["0.5.0"] * 2,
-            "BEHIND": ["LEDGER 1234567, FACTS 89012345, INTAKE 67"] * 2,
+            "BEHIND": ["LEDGER 1,234,567, FACTS 89,012,345, INTAKE 67"] * 2,
             "STATE": ["ready"] * 2,
         },
         {
             "STREAM": ["LEDGER", "FACTS"],
-            "MESSAGES": [98765432101] * 2,
+            "MESSAGES": ["98,765,432,101"] * 2,
             "SIZE": ["112.3 TiB"] * 2,
             "FIRST": [1234567890] * 2,
             "LAST": [98765432109] * 2,
@@ -167,7 +167,7 @@ def leaves() -> Printed:
         for at in (8, 900)
     ]
     shown = switches.SwitchesShown("2.0", 3, 16, 2, "", rows)
-    jobs = "team/job-2 (2 of 65536 pods), team/job-300 (300 of 65536 pods), team/job-4000 (4000 of 65536 pods), team/job-50000 (50000 of 65536 pods) and 1 more"
+    jobs = "team/job-2 (2 of 65,536 pods), team/job-300 (300 of 65,536 pods), team/job-4000 (4,000 of 65,536 pods), team/job-50000 (50,000 of 65,536 pods) and 1 more"
     return lambda: print_table(switches.table_of(shown, switches._PLAIN)), [
         {
             "LEAF": [row.name for row in rows],

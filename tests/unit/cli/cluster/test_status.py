@@ -42,6 +42,19 @@ def test_reports_in_doubt_have_a_line() -> None:
     )
 
 
+def test_thousands_have_separators() -> None:
+    found = head(
+        leader=Leader("holder", NOW_MS, "host-1", 4_000),
+        decision=Decision(8123, NOW_MS, 3, 4010, placed=1_200, refused=25_000, released=1_001),
+        dead_letters=DeadLetters(3_000, NOW_MS, {"undecodable": 2_999, "invalid": 1}),
+        reports=Reports([f"n{number}" for number in range(1_500)], [], []),
+    )
+    assert "4,000 jobs waiting" in found["leader"]
+    assert "record 8123, round 4010: 1,200 placed, 25,000 refused, 1,001 released" in found["last decision"]
+    assert found["dead letters"].startswith("3,000, the oldest 0 s old: 2,999 undecodable, 1 invalid")
+    assert found["reports"].startswith("1,500 too old: ")
+
+
 def test_what_is_not_there_is_said() -> None:
     found = head(
         leader=Leader(),

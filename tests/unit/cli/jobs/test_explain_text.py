@@ -81,13 +81,16 @@ async def test_a_request_that_found_the_name_in_use_is_told_with_its_holder(cell
     assert (rejection.uid, rejection.code) == ("other", "name-in-use")
 
 
-async def test_a_job_cancelled_before_any_decision_says_why(cell: Cell) -> None:
+async def test_a_job_cancelled_before_any_decision_says_why(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
     await cell.submit(a_job("big", chips=8, replicas=3))
     await cell.turns(2)
     await cell.cancel("big")
     await cell.turns(2)
     found = await told(cell, "big")
     assert found.phase == "cancelled"
+    capsys.readouterr()
+    show(found)
+    assert capsys.readouterr().out.startswith("default/big was cancelled; it ended at 2023-")
     assert found.explanation is not None
     assert found.explanation.outcome == "waiting"
     assert "Reason:" not in found.sentences[0]

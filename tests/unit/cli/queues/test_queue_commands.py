@@ -61,6 +61,15 @@ def test_what_is_wrong_is_said_all_at_once(file: Path, capsys: pytest.CaptureFix
     assert out == "5 queues, 2 of them not valid; all others work on\n"
 
 
+@pytest.mark.parametrize("wrong", ["spec: 5", "spec: {}, status: {state: 5}", "spec: {weight: x}, status: 5"])
+def test_each_wrong_field_of_a_queue_is_said_once(file: Path, capsys: pytest.CaptureFixture[str], wrong: str) -> None:
+    file.write_text(f"{{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {{name: q}}, {wrong}}}")
+    assert call(["queues", "check", str(file)]) == FAILED
+    out, err = capsys.readouterr()
+    assert err.count("error: ") == wrong.count(": 5") + wrong.count(": x")
+    assert out == "1 queue, 1 of them not valid; all others work on\n"
+
+
 @pytest.mark.parametrize(
     ("namespace", "line"),
     [

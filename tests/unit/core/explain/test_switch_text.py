@@ -1,14 +1,16 @@
 """Words on leaf switches: every rule has some, and the page for operators explains it."""
 
+import re
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from berth.core.explain.switch_text import bits_words, rule_words, state_words
+from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
 from berth.core.explain.text import pluralize
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
 from berth.core.topologies.switches.planner import Policy, Rule
+from berth.schemas.refusal import SwitchLack
 
 PAGE = (Path(__file__).parents[4] / "docs" / "switches.md").read_text("utf-8")
 
@@ -52,6 +54,16 @@ def test_states_have_words_that_the_page_explains(state: int, words: str) -> Non
 )
 def test_cross_jobs_are_told_under_every_policy(policy: str, bits: int, words: str) -> None:
     assert bits_words(bits, policy) == words
+
+
+@pytest.mark.parametrize("rule", ["one-leaf", "leaf-size", "logical-switches", "idle-and-shared", "any-leaf", "open"])
+@pytest.mark.parametrize("places", [4, 2_000])
+@pytest.mark.parametrize("policy", get_args(Policy))
+def test_thousands_have_separators(policy: str, rule: str, places: int) -> None:
+    lack = SwitchLack(
+        policy, rule, 1_500, 1_400, "leaf-7", 1_300, places, 1_200, 0, 1_100, 1_050, 1_040, 1_030, 1_020, 1_010
+    )
+    assert re.search(r"\d{4}", lack_words(lack)) is None
 
 
 def test_numbers_go_with_their_nouns() -> None:

@@ -12,7 +12,7 @@ from tests.support.cells import a_job
 def test_a_job_file_that_names_a_product_asks_for_it(name: str) -> None:
     spec = {"product": name, "chips": 1}
     job = {"apiVersion": "berth/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
-    assert wanted_product(wanted_of(read_job(job, path="job"))) == name
+    assert wanted_product(wanted_of(read_job(job, path="job")[0])) == name
 
 
 def test_a_job_that_says_the_resource_alone_asks_for_a_product_that_needs_no_more() -> None:

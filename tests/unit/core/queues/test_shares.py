@@ -157,6 +157,8 @@ def test_fair_shares_are_among_those_that_ask() -> None:
         ("memory", 0, "0Mi"),
         (NPU, 800, "8"),
         (NPU, 825, "8.25"),
+        (NPU, 2_214_400, "22,144"),
+        ("cpu", 12_345_678, "12,345.678"),
     ],
 )
 def test_amounts_are_written_exactly(dimension: str, amount: int, text: str) -> None:

@@ -1,5 +1,8 @@
 """Queues from texts: both forms, and all errors at once."""
 
+import json
+from typing import Any
+
 import pytest
 
 from berth.formats.queues.reader import QueueReading, read_queues
@@ -134,6 +137,22 @@ def test_what_has_no_effect_is_noted() -> None:
         "spec.affinity is not used",
         "metadata.annotations['volcano.sh/hierarchy'] is not used",
     ]
+
+
+@pytest.mark.parametrize(
+    "path", ["spec", "status", "metadata.annotations", "spec.guarantee", "spec.parent", "status.state"]
+)
+@pytest.mark.parametrize("value", [5, 0, ["x"], [], True, False])
+def test_a_wrong_value_is_one_error_of_a_queue_that_stays(path: str, value: object) -> None:
+    queue: dict[str, Any] = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "q"}}
+    *parents, last = path.split(".")
+    place = queue
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = value
+    reading = read_queues(json.dumps(queue))
+    assert [error.path for error in reading.errors] == [path]
+    assert [queue.wrong for queue in reading.queues] == [errors_of(reading)]
 
 
 def test_a_state_that_nobody_knows_counts_as_closed() -> None:

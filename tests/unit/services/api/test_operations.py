@@ -89,7 +89,10 @@ async def test_another_request_of_a_uid_that_is_placed_is_refused() -> None:
         await told.turns(2)
         reply = await told.submit(product="module910bx8", chips=4)
         assert (reply["ok"], reply["code"]) == (False, "invalid-request")
-        assert reply["error"] == "uid is u-1, expected the request as it was placed, or another uid once it has ended"
+        assert (
+            reply["error"]
+            == "job.metadata.uid is u-1, expected the request as it was placed, or another uid once it has ended"
+        )
 
 
 async def test_a_uid_of_another_job_is_in_use() -> None:
@@ -183,7 +186,9 @@ async def test_a_name_that_a_job_has_is_in_use() -> None:
         await told.turns(2)
         reply = await told.submit(uid="u-2")
         assert (reply["ok"], reply["code"]) == (False, "name-in-use")
-        assert reply["error"].startswith("name is team/train, expected another name, or the end of the job")
+        assert reply["error"].startswith(
+            "job.metadata.name is team/train, expected another name, or the end of the job"
+        )
 
 
 async def test_a_request_that_was_refused_for_the_name_is_in_the_status_of_the_job_that_has_it() -> None:

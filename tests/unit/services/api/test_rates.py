@@ -129,7 +129,9 @@ async def test_a_job_beyond_those_that_may_wait_is_not_stored(count: int) -> Non
         for number in range(2, 2 + count):
             reply = await told.submit(f"job-{number}", uid="")
             assert (reply["ok"], reply["code"]) == (False, "too-many")
-            assert reply["error"].startswith("namespace is one with 2 waiting jobs, expected at most 2 with this one")
+            assert reply["error"].startswith(
+                "job.metadata.namespace is one with 2 waiting jobs, expected at most 2 with this one"
+            )
         assert (await told.submit("mine", uid="", namespace="other"))["ok"]
         await told.ask("cancel", {"namespace": "team", "name": "job-0"})
         await told.turns(3)

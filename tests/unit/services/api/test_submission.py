@@ -21,7 +21,7 @@ MIXED = {
 def test_a_job_that_mixes_pods_with_and_without_chips_is_taken_before_the_first_epoch() -> None:
     request = read_submission(msgspec.json.encode({"job": MIXED}), "user")
     assert judge(request, State(), now_ms=1).request == msgspec.structs.replace(
-        read_job(MIXED, path="job"), submitted_by="user"
+        read_job(MIXED, path="job")[0], submitted_by="user"
     )
 
 

@@ -11,6 +11,7 @@ from tests.unit.services.inventory.gangs.test_changed_owners import (
     a_set_that_waits,
     a_volcano_job,
     of_set,
+    of_task,
     replicas,
     runs,
     tasks,
@@ -59,6 +60,17 @@ def test_a_set_that_waits_and_is_scaled_to_none_asks_for_nothing() -> None:
     world = a_set_that_waits(2)
     world.gangs.set_owner(REPLICAS, replicas(0))
     for pod in of_set(0, 2):
+        world.gangs.drop_pod(pod.metadata.uid)
+    world.settle()
+    assert [why for _, _, why in world.withdrawn] == ["its pods are gone, and no other one will be made"]
+
+
+def test_a_volcano_job_that_waits_and_is_scaled_to_none_asks_for_nothing() -> None:
+    world = a_volcano_job()
+    world.verdict("vcjob.llm")
+    world.status("vcjob.llm", "waiting")
+    world.gangs.set_owner(VOLCANO, facts_of(VOLCANO, tasks(("w", 0)), uid="vc-1"))
+    for pod in of_task("w", 0, 2):
         world.gangs.drop_pod(pod.metadata.uid)
     world.settle()
     assert [why for _, _, why in world.withdrawn] == ["its pods are gone, and no other one will be made"]
