@@ -66,7 +66,7 @@ def _measured(case: Case, size: Size) -> list[Row]:
     read_s = time.perf_counter() - start_s
     jobs, nodes = len(plan.workload.jobs), len(read_cluster(case.cluster).nodes)
     start_s = time.perf_counter()
-    Simulation(plan).run()
+    Simulation(plan, on_entry=None).run()
     took_s = time.perf_counter() - start_s
     limit_s = first_fit_s(nodes, _CHIPS, sum(task.replicas for job in plan.workload.jobs for task in job.request.tasks))
     name = f"{case.trace} x{case.compress:g}, {jobs} jobs, {nodes} nodes, skip"

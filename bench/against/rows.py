@@ -130,7 +130,7 @@ async def _replay(_: Path) -> AsyncIterator[Rounds]:
 async def _simulate(_: Path) -> AsyncIterator[Rounds]:
     plan = simulate.plan_of(simulate.CASES[0], simulate.FULL)
     work = f"Kalos, {len(plan.workload.jobs):,} jobs"
-    yield Rounds(work, _of_core(lambda: Simulation(plan).run()))
+    yield Rounds(work, _of_core(lambda: Simulation(plan, on_entry=None).run()))
 
 
 def _of_core(work: Callable[[], object]) -> Callable[[], Awaitable[Cost]]:

@@ -249,7 +249,7 @@ def _cut(text: "Text", width: int, *, keeps_end: bool) -> "Text":
     return found
 
 
-def _row_lines(cells: Sequence["Text"], widths: Sequence[int], gap: int = _GAP) -> Iterator["Text"]:
+def _row_lines(cells: Sequence["Text"], widths: Sequence[int], gap: int) -> Iterator["Text"]:
     """The lines of a row: cells beside one another."""
     if all("\n" not in cell.plain and cell.cell_len <= width for cell, width in zip(cells, widths, strict=True)):
         yield _one_line(cells, widths, gap)

@@ -37,7 +37,7 @@ class StoredEvent(NamedTuple):
 
 
 async def events_after(
-    ask: Ask, link_changes: Callable[[], int], namespace: str, name: str, *, uid: str = "", after: int, since_ms: int
+    ask: Ask, link_changes: Callable[[], int], namespace: str, name: str, *, uid: str, after: int, since_ms: int
 ) -> AsyncGenerator[StoredEvent, None]:
     """Events in their order, each id once, without end unless a uid is given; see :class:`HandedOver`.
 

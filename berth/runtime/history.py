@@ -74,7 +74,7 @@ class Past(NamedTuple):
     look: Look | None
 
 
-async def past_of(bus: Bus, key: JobKey, *, uid: str = "", until: When | None = None) -> Past | None:
+async def past_of(bus: Bus, key: JobKey, *, uid: str, until: When | None) -> Past | None:
     """Find a job at a point of the past, or at the end of the stored history.
 
     Args:

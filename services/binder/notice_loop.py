@@ -293,4 +293,4 @@ class _Event(NamedTuple):
     reason: str
     message: str
     kind: EventType
-    trace_id: str = ""
+    trace_id: str

@@ -67,9 +67,9 @@ class _StatusNotices(NamedTuple):
     """Notices of a status, by uid of the request."""
 
     notices: dict[str, Notice]
-    unplaced: frozenset[int] = frozenset()
+    unplaced: frozenset[int]
     """Ranks that recover and have no place."""
-    backups: frozenset[str] = frozenset()
+    backups: frozenset[str]
     """Backup pods (uid) that have no place."""
 
 

@@ -61,7 +61,7 @@ class Snapshots:
         self._ledger_seq, self._facts_seq = ledger_seq, facts_seq
         self._metrics.snapshot.set(ledger_seq)
 
-    async def maybe_write(self, *, is_idle: bool = False) -> None:
+    async def maybe_write(self, *, is_idle: bool) -> None:
         """Write a snapshot after enough messages since the last one.
 
         The next start reads all messages since then, which takes some 50 us each: a tenth of them is enough where

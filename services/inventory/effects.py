@@ -1,7 +1,7 @@
 """Effects of the gang resolver. The caller performs them in order and retries each one that fails."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from berth.formats.kubernetes.owners import OwnerKey
@@ -27,7 +27,7 @@ class PublishRequest:
     """
 
     request: JobRequest
-    warnings: Mapping[str, str] = field(default_factory=dict)
+    warnings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class ResourceUse:
     resource: str
     cpu_milli: int
     memory_mib: int
-    share: Share | None = None
+    share: Share | None
     repeated: bool = False
 
 

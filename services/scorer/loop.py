@@ -125,7 +125,7 @@ class Shard:
             "request dropped, nobody waits for it", shard=self.shard, shapes=len(request.asks), scored=scored
         )
 
-    def _offer(self, ask: Ask, packed: dict[tuple[int, ...], bytes] | None = None) -> ShapeOffer:
+    def _offer(self, ask: Ask, packed: dict[tuple[int, ...], bytes] | None) -> ShapeOffer:
         """What this shard can give for a shape."""
         table = self.state.table
         found = self.scorer.candidates(ask.shape, ask.count)

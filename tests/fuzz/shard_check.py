@@ -57,7 +57,7 @@ class _Line(_Mute):
                 facts_seq=state.nodes_seq,
                 ledger_seq=state.fold.head,
                 ready=True,
-                shapes=[shard._offer(ask) for ask in request.asks],
+                shapes=[shard._offer(ask, packed=None) for ask in request.asks],
             )
         )
 

@@ -64,7 +64,7 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
     scene = scene_of(line, settings)
     job = line["infer"]
     labels = dict.fromkeys(job.get("mindie_labels", ()), "x") | {SERVICE_LABEL: job.get(SERVICE_LABEL, "")}
-    preference = AffinityPreference(idlest=job.get(SP_FIT) == IDLEST)
+    preference = AffinityPreference(idlest=job.get(SP_FIT) == IDLEST, matching=None)
     is_mindie = inference_of(labels, scene.demand.variant) == "mindie"
     found: BlockPlan | NoBlocks
     if is_mindie:

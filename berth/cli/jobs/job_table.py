@@ -34,7 +34,7 @@ def job_table(
     places: Mapping[JobKey, int],
     now_ms: int,
     *,
-    is_wide: bool = False,
+    is_wide: bool,
     shares: bool = False,
 ) -> Table:
     """The table.

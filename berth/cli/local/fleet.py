@@ -89,7 +89,7 @@ class Fleet(LocalProcesses):
         *,
         topology: Path,
         shards: int | None,
-        cell: str = "default",
+        cell: str,
         port: int = 0,
         sync: Literal["interval", "always"] = "interval",
         print_progress: Callable[[str], None],

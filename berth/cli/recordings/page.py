@@ -113,7 +113,7 @@ def limits_for(timelines: int, reasons: int) -> PageLimits:
     return PageLimits(whole.changes_bytes // timelines, whole.stories_bytes // timelines, reasons)
 
 
-def timeline_of(file: Path, limits: PageLimits, *, salvage: bool = False) -> tuple[RecordedTimeline, str]:
+def timeline_of(file: Path, limits: PageLimits, *, salvage: bool) -> tuple[RecordedTimeline, str]:
     """Timeline of a recording, and the damage that ended the reading early.
 
     Raises:

@@ -19,7 +19,7 @@ _PROGRESS_STEPS: Final = 200
 
 
 def run_plan(
-    plan: SimulationPlan, *, record: Path | None = None, maps: CourseMaps | None = None
+    plan: SimulationPlan, *, record: Path | None = None, maps: CourseMaps | None
 ) -> tuple[Simulation, Timeline]:
     """Run one simulation, with progress on a terminal.
 

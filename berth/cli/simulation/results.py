@@ -172,7 +172,7 @@ def markdown(found: Results, pictures: Sequence[tuple[str, str]] = ()) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def write_folder(found: Results, courses: Sequence[Timeline], folder: Path, maps: CourseMaps | None = None) -> None:
+def write_folder(found: Results, courses: Sequence[Timeline], folder: Path, maps: CourseMaps | None) -> None:
     """Write ``report.html``, ``map.html``, pictures, ``results.json`` and ``results.md``, and print the folder.
 
     Args:

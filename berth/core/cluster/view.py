@@ -67,7 +67,7 @@ class RowState(msgspec.Struct, gc=False):
             self.no_memory + (not memory_mib),
         )
 
-    def without_pod(self, mask: int, cpu_milli: int, memory_mib: int, share: Share | None = None) -> "RowState":
+    def without_pod(self, mask: int, cpu_milli: int, memory_mib: int, share: Share | None) -> "RowState":
         """State with one pod less; the arguments are those of :meth:`with_pod`, and the chips are usable ones."""
         use, given = self.share, mask
         if share is not None:

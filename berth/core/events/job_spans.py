@@ -40,7 +40,7 @@ class JobSpan(NamedTuple):
     start_ms: int
     end_ms: int
     attributes: tuple[tuple[str, str | int], ...]
-    error: str = ""
+    error: str
 
 
 class JobSpans:

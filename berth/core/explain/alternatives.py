@@ -18,7 +18,7 @@ def alternatives_of(
     row: int,
     *,
     ranks: Mapping[str, Sequence[int]],
-    better: LostBy = "better",
+    better: LostBy,
 ) -> list[Candidate]:
     """The best other nodes at the moment of a choice, best first, then nodes that were better before the round.
 

@@ -117,7 +117,7 @@ def escalate(
     settings: Settings,
     *,
     at_ms: int,
-    seen_ms: int = 0,
+    seen_ms: int,
 ) -> Escalation:
     """What may be done about the faults of an attempt.
 
@@ -150,7 +150,7 @@ def place_anew(ranks: Sequence[int], *, at_ms: int) -> tuple[Wanted, ...]:
     return (Wanted("pod", "place", found, (), "NodeChanged", cause, at_ms, sought=found, needs_place=True),)
 
 
-def backup_for(rank: int, uid: str, *, at_ms: int, lost: str = "") -> Wanted:
+def backup_for(rank: int, uid: str, *, at_ms: int, lost: str) -> Wanted:
     """A place for the backup pod of a rank, beside the pod that it has.
 
     Args:

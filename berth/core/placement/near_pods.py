@@ -48,9 +48,7 @@ class NearPods:
         is_full: Whether a row takes no further pod, whatever its shape.
     """
 
-    def __init__(
-        self, nodes: RoundNodes, rows: Iterable[int], is_full: Callable[[int], bool] = lambda _: False
-    ) -> None:
+    def __init__(self, nodes: RoundNodes, rows: Iterable[int], is_full: Callable[[int], bool]) -> None:
         self._nodes = nodes
         self._is_full = is_full
         self._own = _Rows(nodes, dict.fromkeys(rows), is_full)

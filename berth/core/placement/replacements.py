@@ -87,7 +87,7 @@ def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Seque
     return _guarded(parts, leaving, _own_places(parts, leaving), None, missing)
 
 
-def plan_restart(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
+def plan_restart(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int]) -> Placement | NoPlaces:
     """Places for all pods of a gang if it started anew, or why there are none; pods may get what others leave.
 
     Pods that can return do so, as :func:`plan_replacements` has it. Only if there are no places this way, any pod may
@@ -106,7 +106,7 @@ def plan_restart(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[i
 
 
 def plan_anew(
-    parts: RoundParts, leaving: LeavingPods, none: NoPlaces, *, missing: Sequence[int] = ()
+    parts: RoundParts, leaving: LeavingPods, none: NoPlaces, *, missing: Sequence[int]
 ) -> Placement | NoPlaces:
     """As :func:`plan_restart` if there are no places for pods that return; some of those found are still the gang's.
 

@@ -34,7 +34,7 @@ class RoundRefusals:
         forbidden: Callable[[Shape], Mapping[int, int]],
         by_constraint: Callable[[Shape], list[ConstraintCount]],
         obstacle: Callable[[Shape], Obstacle | None],
-        counted: Callable[[Shape], Candidates] | None = None,
+        counted: Callable[[Shape], Candidates] | None,
     ) -> None:
         self._forbidden = forbidden
         self._by_constraint = by_constraint

@@ -56,7 +56,7 @@ class SinglePods:
         nodes: RoundNodes,
         views: Mapping[Shape, Candidates],
         counts: Mapping[Shape, int],
-        is_full: Callable[[int], bool] = lambda _: False,
+        is_full: Callable[[int], bool],
     ) -> None:
         self.is_full = is_full
         self._nodes = nodes

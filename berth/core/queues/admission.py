@@ -39,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True):
     is_declared: bool = True
 
 
-def queue_refusal(tree: Tree, queue: str, namespace: str = "") -> QueueRefusal | None:
+def queue_refusal(tree: Tree, queue: str, namespace: str) -> QueueRefusal | None:
     """Why a queue lets nobody in, or not those of a namespace; None if it may let them in."""
     if queue not in tree.queues:
         return QueueRefusal("no-such-queue", queue)

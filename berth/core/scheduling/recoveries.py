@@ -22,7 +22,7 @@ from berth.core.placement.replacements import (
     replacement_counts,
 )
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.placement.rules import NO_RULES, Rules
+from berth.core.placement.rules import Rules
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
 from berth.core.state.holdings.holding import Holding, pods_of
 from berth.core.state.holdings.moves import merged_placement
@@ -50,7 +50,7 @@ class Steps(NamedTuple):
 
 
 def asks_with(
-    faulty: Sequence[Faulty], asks: Mapping[Shape, int], returning: Sequence[LeavingPods] = (), *, full: int
+    faulty: Sequence[Faulty], asks: Mapping[Shape, int], returning: Sequence[LeavingPods], *, full: int
 ) -> dict[Shape, int]:
     """Candidates that a turn needs of each shape when ranks of faulty gangs get places before its gangs.
 
@@ -69,7 +69,7 @@ def take_steps(
     faulty: Iterable[Faulty],
     *,
     before: Steps | None = None,
-    rules: Rules = NO_RULES,
+    rules: Rules,
     missing: Sequence[int],
 ) -> Steps:
     """Take the first step of each faulty gang that has what it needs.

@@ -108,7 +108,7 @@ class AvailabilityProfile:
         at_ms: int,
         silent: Fits | None,
         footprints: Footprints,
-        steps: Iterable[tuple[Gang, Recovery]] = (),
+        steps: Iterable[tuple[Gang, Recovery]],
     ) -> None:
         self._state = state
         self._at_ms = at_ms

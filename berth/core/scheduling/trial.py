@@ -63,9 +63,9 @@ class Trial:
         state: State,
         gangs: Sequence[Gang],
         *,
-        laid: Iterable[Holding] = (),
-        missing_shards: MissingShards | None = None,
-        plans_max: int = 400,
+        laid: Iterable[Holding],
+        missing_shards: MissingShards | None,
+        plans_max: int,
     ) -> None:
         self.state = CellFork(state)
         for holding in laid:

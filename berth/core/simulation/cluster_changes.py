@@ -65,7 +65,7 @@ def last_names(facts: Sequence[TimedFact], count: int) -> list[str]:
     return [node.name for node in nodes_of(facts)][-count:] if count else []
 
 
-def model_of(nodes: Sequence[NodeDescription], like: str = "") -> NodeDescription:
+def model_of(nodes: Sequence[NodeDescription], like: str) -> NodeDescription:
     """The node that is copied: the first of the most common kind.
 
     Args:
@@ -84,7 +84,7 @@ def model_of(nodes: Sequence[NodeDescription], like: str = "") -> NodeDescriptio
     return named[0] if named else next(node for node in chosen if kinds[_kind(node)] == common)
 
 
-def with_nodes(facts: Sequence[TimedFact], count: int, *, cell: str, like: str = "") -> list[TimedFact]:
+def with_nodes(facts: Sequence[TimedFact], count: int, *, cell: str, like: str) -> list[TimedFact]:
     """Facts with ``count`` more nodes from the first moment on.
 
     Raises:

@@ -101,7 +101,7 @@ class Simulation:
         on_entry: Called with each fact and record, in the order of a recording.
     """
 
-    def __init__(self, plan: SimulationPlan, *, on_entry: Callable[[Entry], None] | None = None) -> None:
+    def __init__(self, plan: SimulationPlan, *, on_entry: Callable[[Entry], None] | None) -> None:
         self.plan = plan
         self.now_ms = 0
         self.rejected: list[RejectedJob] = []

@@ -78,9 +78,7 @@ def are_records_lost(pods: Iterable[BoundPod], *, stream: str, last_seq: int) ->
     return len(nodes) > 1 or not any(pod.has_code for pod in listed)
 
 
-def pod_finding(
-    pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int, are_lost: bool = True
-) -> Finding | None:
+def pod_finding(pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int, are_lost: bool) -> Finding | None:
     """What is wrong with a pod by the ledger; None if nothing is.
 
     Args:

@@ -41,8 +41,8 @@ class NodeReading(NamedTuple):
     """
 
     node: NodeDescription
-    reasons: tuple[str, ...] = ()
-    place: NodePlace = NodePlace()
+    reasons: tuple[str, ...]
+    place: NodePlace
 
     def at(self, place: NodePlace, *wrong: str) -> "NodeReading":
         """The same node at another place.

@@ -225,9 +225,9 @@ def gang_request(
     groups: Sequence[PodGroup],
     *,
     origin: str,
-    queue: Tree | None = None,
+    queue: Tree | None,
     priority_class: Tree | None = None,
-    min_available: int = 0,
+    min_available: int,
 ) -> JobRequest:
     """Job request of a Kubernetes object, with labels, annotations, selectors and priority copied by the rules.
 

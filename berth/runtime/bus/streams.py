@@ -250,7 +250,7 @@ def refuse_floor(spec: StreamSpec) -> None:
         raise FatalError(f"{spec.name} has no floor: every message of it counts")
 
 
-def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | None, *, floor: int = 0) -> None:
+def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | None, *, floor: int) -> None:
     """Check that a purge is safe.
 
     Args:

@@ -10,7 +10,7 @@ from berth.core.verification.findings import Checked, Finding, Findings
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.letters import Found, read_letters
-from berth.runtime.fsck.status_check import SETTLE_S, Pause, is_led, pause
+from berth.runtime.fsck.status_check import SETTLE_S, Pause, is_led
 from berth.runtime.fsck.streams import each
 from berth.schemas.subjects import StreamName
 
@@ -19,7 +19,7 @@ _DEAD: Final = "DEAD"
 
 
 async def check_intake(
-    bus: Bus, clock: Clock, intake: StreamState, *, wait: Pause = pause
+    bus: Bus, clock: Clock, intake: StreamState, *, wait: Pause
 ) -> tuple[list[Finding], list[Checked]]:
     """Check INTAKE, and compare it with DEAD. Nothing that is found needs a change.
 

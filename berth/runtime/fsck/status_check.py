@@ -122,7 +122,7 @@ def status_in(stored: Stored | None) -> JobStatus | None:
         return None
 
 
-async def check_statuses(bus: Bus, clock: Clock, feeds: Feeds, *, wait: Pause = pause) -> StatusCheck:
+async def check_statuses(bus: Bus, clock: Clock, feeds: Feeds, *, wait: Pause) -> StatusCheck:
     """Check the statuses of jobs.
 
     While a dispatcher leads, a status counts as wrong if it and what it should be stand still for 5 s.
@@ -195,7 +195,7 @@ def _wrong(key: JobKey, stored: Stored | None, wanted: JobStatus | None, *, is_l
     return WrongStatus(key, sequence, said, wanted, status_finding(key, sequence, said, wanted, is_led=is_led))
 
 
-async def check_summaries(bus: Bus, clock: Clock, *, wait: Pause = pause) -> tuple[list[Finding], list[Checked]]:
+async def check_summaries(bus: Bus, clock: Clock, *, wait: Pause) -> tuple[list[Finding], list[Checked]]:
     """Check that the summary of each job is complete. Its content follows from objects of Kubernetes.
 
     Raises:

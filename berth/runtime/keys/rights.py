@@ -184,7 +184,7 @@ def _reads(streams: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def rights_of_person(cell: str, commands: Iterable[str] = (), *, name: str = PERSON) -> Rights:
+def rights_of_person(cell: str, commands: Iterable[str], *, name: str = PERSON) -> Rights:
     """Rights of a person who uses the command ``berth``.
 
     Args:

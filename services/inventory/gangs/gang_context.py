@@ -25,7 +25,7 @@ class GangContext:
         is_surge: Its pods replace those of another ReplicaSet of their Deployment, which run until they do.
     """
 
-    group: PodGroup | None = None
+    group: PodGroup | None
     facts: OwnerFacts | None = None
     turns: OwnerFacts | None = None
     barrier: str = ""

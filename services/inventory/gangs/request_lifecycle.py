@@ -176,7 +176,7 @@ def suspended(gang: Gang) -> list[tuple[Part, str]]:
     return back
 
 
-def too_large(gang: Gang, least: Minimum, *, is_surge: bool = False) -> list[tuple[Part, str]]:
+def too_large(gang: Gang, least: Minimum, *, is_surge: bool) -> list[tuple[Part, str]]:
     """Withdraw the first request of a gang that waits for pods without which it may start.
 
     Such are pods beyond the minimum for which there is no room, the master of elastic workers that no node takes, and

@@ -39,7 +39,7 @@ def unknown_kind(members: Sequence[Member], facts: OwnerFacts | None) -> str:
     )
 
 
-def ignored_constraints(group: PodGroup | None, members: Sequence[Member] = ()) -> str:
+def ignored_constraints(group: PodGroup | None, members: Sequence[Member]) -> str:
     """What a Volcano PodGroup or its pods ask of their nodes and is not held; empty for nothing.
 
     Args:

@@ -62,7 +62,7 @@ class DevicePlugin:
         infos: Mapping[str, Mapping[str, object]],
         place: Place,
         *,
-        preset_virtual_devices: bool = True,
+        preset_virtual_devices: bool,
     ) -> None:
         self._node = node
         self._infos = infos

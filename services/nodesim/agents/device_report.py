@@ -143,7 +143,7 @@ def device_data(
     broken: Broken,
     lists: Mapping[str, str],
     now_ms: UnixMs,
-    release: Release = "this",
+    release: Release,
 ) -> dict[str, str]:
     """Data of the ConfigMap of the device plug-in."""
     info: dict[str, GoValue] = {"DeviceList": dict(lists), "UpdateTime": now_ms // _MS}
@@ -165,7 +165,7 @@ def device_data(
     return data
 
 
-def node_data(broken: Broken, now_ms: UnixMs, release: Release = "this") -> dict[str, str]:
+def node_data(broken: Broken, now_ms: UnixMs, release: Release) -> dict[str, str]:
     """Data of NodeD's ConfigMap; empty for a healthy node, which has none, except with an early release."""
     faults = broken.of("node")
     if not faults and release != "early":

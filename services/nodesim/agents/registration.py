@@ -61,7 +61,7 @@ def places_of(nodes: Iterable[NodeDescription]) -> dict[str, Place]:
     return places
 
 
-def base_device_infos(node: NodeDescription, place: Place, *, reversed_ids: bool = False) -> dict[str, dict[str, Any]]:
+def base_device_infos(node: NodeDescription, place: Place, *, reversed_ids: bool) -> dict[str, dict[str, Any]]:
     """Chips of a node with their addresses.
 
     Args:

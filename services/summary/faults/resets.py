@@ -24,7 +24,7 @@ class ResetUpdate(NamedTuple):
     name: str
     mark: str
     """Restart that it is about, by :func:`~berth.formats.ascend.reset_config.recovery_mark`."""
-    is_whole: bool = False
+    is_whole: bool
     """The whole job was restarted."""
 
     def applied(self, text: str, now_s: int, *, saves: str, code: str = "") -> dict[str, str]:

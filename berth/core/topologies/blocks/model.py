@@ -82,7 +82,7 @@ class CandidatePool(NamedTuple):
     rows: Rows
     racks: Rows
     sub_healthy: Marks
-    idle: Rows | None = None
+    idle: Rows | None
 
     @property
     def counts(self) -> Counts:

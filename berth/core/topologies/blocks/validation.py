@@ -83,8 +83,8 @@ class BlockRequest(NamedTuple):
     node_chips: int
     sp_block: str | None
     tasks: Sequence[Pods]
-    size: int = SIZE_DEFAULT
-    ra_block: str | None = None
+    size: int
+    ra_block: str | None
     ub_memory: bool = False
     mixes_freely: bool = False
 

@@ -127,8 +127,8 @@ class Forest(NamedTuple):
     """
 
     trees: tuple[Tree, ...]
-    unknown_tree: int = 0
-    unlabelled: int = 0
+    unknown_tree: int
+    unlabelled: int
 
 
 class LevelPlan(NamedTuple):

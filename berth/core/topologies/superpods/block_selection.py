@@ -46,7 +46,7 @@ class OpenBlocks(NamedTuple):
     open_ids: Sequence[int]
     missing: int
     next_id: int
-    soft: bool = False
+    soft: bool
     is_partial: bool = False
 
 

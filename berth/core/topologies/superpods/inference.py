@@ -34,8 +34,8 @@ class AffinityPreference(NamedTuple):
             of the gang's preferred pod affinity; None if the gang has no such term.
     """
 
-    idlest: bool = False
-    matching: Counts | None = None
+    idlest: bool
+    matching: Counts | None
 
 
 def plan_service(pool: CandidatePool, demand: BlockDemand, hosts: Collection[str]) -> BlockPlan | NoBlocks:

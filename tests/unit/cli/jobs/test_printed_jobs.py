@@ -65,7 +65,7 @@ def test_a_job_is_a_line_with_all_numbers_and_the_begin_of_its_reason(
     shown = _jobs()
     terminal = open_terminal(monkeypatch, width)
     monkeypatch.setattr(terminal, "encoding", encoding, raising=False)
-    print_table(job_table(shown, positions(shown), NOW_MS))
+    print_table(job_table(shown, positions(shown), NOW_MS, is_wide=False))
     head, *lines = terminal.lines
     assert len(lines) == len(shown)
     assert max(map(len, lines)) <= width

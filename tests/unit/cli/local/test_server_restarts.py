@@ -28,7 +28,7 @@ class Server:
 
 def a_fleet(tmp_path: Path) -> tuple[Fleet, Server, ManualClock, list[str]]:
     lines: list[str] = []
-    fleet = Fleet(tmp_path, topology=DEMO_CLUSTER, shards=0, print_progress=lines.append)
+    fleet = Fleet(tmp_path, topology=DEMO_CLUSTER, shards=0, print_progress=lines.append, cell="default")
     server, clock = Server(tmp_path), ManualClock()
     fleet.server = server  # type: ignore[assignment]  # all of a server that a fleet watches
     fleet._clock = clock

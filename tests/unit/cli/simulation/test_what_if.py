@@ -154,7 +154,7 @@ def test_a_node_whose_chips_are_shared_has_no_more_than_its_own() -> None:
 
 
 def test_added_nodes_are_like_the_others_below_leaves_and_in_superpods_of_their_own() -> None:
-    facts = with_nodes(cluster_facts("nodes=4,leaf=2,superpod=4"), 3, cell="simulation")
+    facts = with_nodes(cluster_facts("nodes=4,leaf=2,superpod=4"), 3, cell="simulation", like="")
     added = [node for node in nodes_of(facts) if node.name.startswith("added")]
     assert [(node.name, node.leaf, node.superpod, node.position) for node in added] == [
         ("added-000", "added-leaf-00", "1", 0),

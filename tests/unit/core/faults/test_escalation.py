@@ -295,10 +295,12 @@ def test_hot_switch_old_pod_is_deleted_only_after_both_marks() -> None:
     for marks in ({}, label, label | backup, mark, mark | backup):
         pods = [PodView(rank, "n", 1, PodPhase.RUNNING, 0, marks if rank == 5 else {}) for rank in range(8)]
         seen = diagnose(pods, {"n": NodeView()}, rules, size=8)
-        assert escalate(seen, PLAIN, Progress(), SETTINGS, at_ms=START) == NOTHING
+        assert escalate(seen, PLAIN, Progress(), SETTINGS, at_ms=START, seen_ms=0) == NOTHING
     marks = label | mark | backup
     pods = [PodView(rank, "n", 1, PodPhase.RUNNING, 0, marks if rank == 5 else {}) for rank in range(8)]
-    wanted = only(escalate(diagnose(pods, {"n": NodeView()}, rules, size=8), PLAIN, Progress(), SETTINGS, at_ms=START))
+    wanted = only(
+        escalate(diagnose(pods, {"n": NodeView()}, rules, size=8), PLAIN, Progress(), SETTINGS, at_ms=START, seen_ms=0)
+    )
     assert (wanted.ranks, wanted.how, wanted.sought) == ((5,), "force", ()), "its backup pod has its place"
     lost = found(rules, [], progress=deleted(wanted), at_ms=START)
     assert lost.options[0].how == "place", "one whose backup pod is gone gets another place"

@@ -58,7 +58,7 @@ POD = BoundPod(
 
 
 def code(pod: BoundPod, fold: LedgerFold, last_seq: int = 2) -> tuple[str, str]:
-    found = pod_finding(pod, fold, stream=STREAM, last_seq=last_seq)
+    found = pod_finding(pod, fold, stream=STREAM, last_seq=last_seq, are_lost=True)
     return ("", "") if found is None else (found.code, found.repair)
 
 

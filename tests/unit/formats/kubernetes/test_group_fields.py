@@ -67,4 +67,4 @@ def test_a_refused_field_is_named_in_the_reason(field: str) -> None:
 
 @pytest.mark.parametrize("field", sorted(field for (_, field), verdict in ROWS.items() if verdict == "named"))
 def test_a_named_field_is_named_in_an_event(field: str) -> None:
-    assert field in ignored_constraints(msgspec.convert({"spec": {field: EXAMPLES[field]}}, PodGroup))
+    assert field in ignored_constraints(msgspec.convert({"spec": {field: EXAMPLES[field]}}, PodGroup), members=())

@@ -16,7 +16,7 @@ from berth.runtime.tracing.spans import NoSpans, TracingConfig, spans_to
 from berth.services.api.config import ApiConfig
 
 ROOT = JobSpan(bytes(15) + b"\1", bytes(7) + b"\2", b"", "schedule", 1_000, 3_500, (("berth.pods", 2),), "no room")
-CHILD = JobSpan(ROOT.trace_id, bytes(7) + b"\3", ROOT.span_id, "bind", 2_000, 3_000, (("berth.uid", "u"),))
+CHILD = JobSpan(ROOT.trace_id, bytes(7) + b"\3", ROOT.span_id, "bind", 2_000, 3_000, (("berth.uid", "u"),), error="")
 
 
 class Receiver:

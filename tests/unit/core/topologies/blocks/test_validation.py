@@ -6,11 +6,11 @@ from berth.core.topologies.blocks.validation import BadBlocks, BlockRequest, Blo
 
 
 def a3(sp_block: str | None, *tasks: Pods, size: int = 48, node_chips: int = 16) -> BlockRequest:
-    return BlockRequest("a3", node_chips, sp_block, tasks, size)
+    return BlockRequest("a3", node_chips, sp_block, tasks, size, ra_block=None)
 
 
 def on_850(sp_block: str | None, *tasks: Pods, size: int = 48) -> BlockRequest:
-    return BlockRequest("850", 8, sp_block, tasks, size)
+    return BlockRequest("850", 8, sp_block, tasks, size, ra_block=None)
 
 
 def racks(

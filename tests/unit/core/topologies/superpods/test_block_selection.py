@@ -115,7 +115,7 @@ def test_reserves_are_given_up_last(*, parity: bool) -> None:
 
 @BOTH
 def test_alike_superpods_go_by_their_order(*, parity: bool) -> None:
-    open_blocks = OpenBlocks("a3", 8, range(2), 16, 2)
+    open_blocks = OpenBlocks("a3", 8, range(2), 16, 2, soft=False)
     found = select(
         ["b", "a", "c"], np.array([12, 12, 12]), open_blocks, BlockRules(2, 48, REFERENCE if parity else OWN)
     )

@@ -109,7 +109,9 @@ class TestMindie:
         assert mindie(counts(3), 4) == "nodes: 2 of 1, 4 of 3"
 
     def test_a_refusal_names_the_superpods_that_come_closest(self) -> None:
-        found = plan_mindie(counts(3, 0, 5), BlockDemand("a3", 4, 8), BlockRules(), AffinityPreference())
+        found = plan_mindie(
+            counts(3, 0, 5), BlockDemand("a3", 4, 8), BlockRules(), AffinityPreference(idlest=False, matching=None)
+        )
         assert isinstance(found, NoBlocks)
         assert [(near.superpod, near.free, near.blocks) for near in found.closest] == [("2", 5, 1), ("0", 3, 0)]
 

@@ -37,12 +37,12 @@ def a_node(name: str, product: str = "module910bx8") -> NodeDescription:
 def devices(name: str, *, taken: int = 0, product: str = "module910bx8", now_ms: int = T0) -> ConfigMap:
     node = a_node(name, product)
     lists = device_list(node, Broken(), taken=taken, used=taken)
-    data = device_data(node, Place(), Broken(), lists, now_ms)
+    data = device_data(node, Place(), Broken(), lists, now_ms, release="this")
     return ConfigMap(metadata=Meta(name=f"mindx-dl-deviceinfo-{name}"), data=data)
 
 
 def of_noded(name: str) -> ConfigMap:
-    return ConfigMap(metadata=Meta(name=f"mindx-dl-nodeinfo-{name}"), data=node_data(FAULT, T0))
+    return ConfigMap(metadata=Meta(name=f"mindx-dl-nodeinfo-{name}"), data=node_data(FAULT, T0, release="this"))
 
 
 def a_clusterd(*used: str, chunk_bytes: int = CHUNK_BYTES_MAX) -> ClusterD:

@@ -45,13 +45,13 @@ def test_what_a_node_registers_is_read_back_from_its_object_and_from_its_report(
     clusterd = ClusterD(lambda _: False, Random(0))  # noqa: S311 - repeatable
     for node in cluster.nodes:
         place = places[node.name]
-        body = node_body(node, base_device_infos(node, place), place, 0)
+        body = node_body(node, base_device_infos(node, place, reversed_ids=False), place, 0)
         found = read_node(msgspec.convert(body, Node))
         rack = "" if place.rack is None else str(place.rack)
         number = "" if place.superpod < 0 else str(place.superpod)
         assert (found.node.superpod, found.node.rack, found.node.position) == (number, rack, max(place.server, 0))
         assert found.reasons == ()
-        data = device_data(node, place, Broken(), device_list(node, Broken(), taken=0, used=0), 0)
+        data = device_data(node, place, Broken(), device_list(node, Broken(), taken=0, used=0), 0, release="this")
         assert reported_place(data["DeviceInfoCfg"]) == NodePlace(place.superpod, place.rack, place.server)
         assert clusterd.take(ConfigMap(metadata=Meta(name=NAME_PREFIX + node.name), data=data), 0) == ""
     chunk = clusterd.written()["cluster-info-device-0"]
