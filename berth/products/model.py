@@ -154,7 +154,7 @@ class NodeProduct(msgspec.Struct, frozen=True):
     about: str
     resource: str
     chips: int
-    labels: dict[str, str] = {}
+    labels: dict[str, str]
     selector: dict[str, str] = {}
     policy: str = ""
     job_labels: dict[str, str] = {}

@@ -228,14 +228,14 @@ async def settings_now(bus: Bus) -> Settings | None:
 
 
 async def verdict_on(
-    bus: Bus, uid: str, *, hint_seq: int = 0, placed: bool = False, up_to: int | None = None
+    bus: Bus, uid: str, *, hint_seq: int, placed: bool = False, up_to: int | None = None
 ) -> Kept | None:
     """Find the last stored record with a verdict on a gang.
 
     Args:
         bus: The cell.
         uid: The gang.
-        hint_seq: Record to read first; if it holds a verdict, it is the result.
+        hint_seq: Record to read first; if it holds a verdict, it is the result. 0 for none.
         placed: Whether only verdicts that placed the gang count.
         up_to: Last record that counts; None for no limit.
     """

@@ -29,9 +29,9 @@ class FlapRules(msgspec.Struct, frozen=True):
         quiet_ms: After so long without a fault its faults are forgotten.
     """
 
-    hold_ms: int = 60_000
-    hold_max_ms: int = 3_600_000
-    quiet_ms: int = 3_600_000
+    hold_ms: int
+    hold_max_ms: int
+    quiet_ms: int
 
     def length_ms(self, faults: int) -> int:
         """How long a chip is excluded after so many faults."""

@@ -34,11 +34,11 @@ class DrainedJobRow(msgspec.Struct, frozen=True):
     """Its ranks on these nodes, ascending."""
     nodes: list[str]
     """These nodes, sorted."""
-    moves: bool = False
+    moves: bool
     """Pods of it leave: it moves, or starts anew as a whole."""
-    held: list[HeldRow] = []
+    held: list[HeldRow]
     """Its pods that disruption budgets hold back, by rank."""
-    unowned: bool = False
+    unowned: bool
     """A pod of it has no controller that makes it anew: only a drain with ``--force`` moves it."""
 
 

@@ -52,10 +52,10 @@ class BrokenRow(msgspec.Struct, frozen=True):
     lasts_ms: int
     mend: bool
     """It is repaired."""
-    leaf: bool = False
+    leaf: bool
     """The name is that of a leaf switch."""
-    pod: str = ""
-    exit_code: int = 0
+    pod: str
+    exit_code: int
 
 
 def break_node(

@@ -47,8 +47,8 @@ class RepairResult(msgspec.Struct, frozen=True):
     last_seq: int
     skips: list[SkipRow]
     """What stopped the readers and is passed over now."""
-    snapshots: list[SnapshotRow] = []
-    statuses: list[StatusRow] = []
+    snapshots: list[SnapshotRow]
+    statuses: list[StatusRow]
 
 
 def repair_ledger(*, yes: Annotated[bool, Parameter(negative=())] = False, common: Common | None = None) -> int:

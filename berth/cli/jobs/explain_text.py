@@ -30,9 +30,9 @@ class LifeRow(msgspec.Struct, frozen=True):
 
     uid: str
     since_ms: int
-    ended: str = ""
+    ended: str
     """How it ended: succeeded, failed, cancelled or rejected; empty if no end is known."""
-    ended_ms: int = 0
+    ended_ms: int
 
 
 class ExplainResult(msgspec.Struct, frozen=True):

@@ -44,18 +44,18 @@ class JobRow(msgspec.Struct, frozen=True):
     sentence: str
     ledger_seq: int
     facts_seq: int
-    ranks: list[RankRow] = []
-    code: str = ""
-    field: str = ""
-    value: str = ""
-    expected: str = ""
-    rejection: RefusedRequest | None = None
+    ranks: list[RankRow]
+    code: str
+    field: str
+    value: str
+    expected: str
+    rejection: RefusedRequest | None
     """A request that was rejected because another job has its name."""
-    warning: str = ""
-    submitted_ms: int = 0
-    position: int = 0
+    warning: str
+    submitted_ms: int
+    position: int
     """Its position in the queue, from 1 on; 0 if it does not wait, or if the queue was not read."""
-    trace_id: str = ""
+    trace_id: str
     """Id of its trace, in 32 hexadecimal digits."""
 
 

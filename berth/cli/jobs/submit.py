@@ -54,8 +54,8 @@ class Submitted(msgspec.Struct, frozen=True):
     intake_seq: int
     verdict: str
     """accepted, rejected, or unknown if no verdict came in time."""
-    refusal: Fault | None = None
-    status: JobRow | None = None
+    refusal: Fault | None
+    status: JobRow | None
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -37,7 +37,7 @@ class PageResult(msgspec.Struct, frozen=True):
     """The page."""
     bytes: int
     timelines: list["TimelineRow"]
-    damage: str = ""
+    damage: str
     """Damage that ended the reading early; only with ``salvage``."""
 
 

@@ -52,8 +52,8 @@ class ReplayResult(msgspec.Struct, frozen=True):
     """See :class:`berth.core.replay.replay.Replayed`; without the differences."""
     differences: list[dict[str, Any]]
     """See :class:`berth.core.replay.divergence.Difference`."""
-    damage: str = ""
-    impossible: str = ""
+    damage: str
+    impossible: str
 
 
 class Outcome(msgspec.Struct):

@@ -38,10 +38,10 @@ class RowState(msgspec.Struct, gc=False):
     idle: int
     cpu_free: int
     memory_free: int
-    share: SharedNode | None = None
-    no_cpu: int = 0
+    share: SharedNode | None
+    no_cpu: int
     """Pods that request no cpu."""
-    no_memory: int = 0
+    no_memory: int
 
     def with_pod(self, mask: int, cpu_milli: int, memory_mib: int, share: Share | None = None) -> "RowState":
         """State with one more pod.

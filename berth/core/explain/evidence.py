@@ -48,7 +48,7 @@ class Reserved(msgspec.Struct, frozen=True):
     """Ranks whose pods get them, ascending."""
     chips: list[int]
     """Ids, ascending; none for pods without chips."""
-    until_ms: UnixMs = 0
+    until_ms: UnixMs
     """Until when at the latest, for a job that starts anew as a whole; 0: until the old pods of the ranks are gone."""
 
 
@@ -150,11 +150,11 @@ class NearNode(msgspec.Struct, frozen=True):
     free: int
     reason: str
     words: str
-    held_by: list[str] = []
+    held_by: list[str]
     """Jobs that hold chips there, as ``namespace/name``."""
-    holders: list[Holder] = []
+    holders: list[Holder]
     """The same jobs with the chips that they hold."""
-    wrong: list[str] = []
+    wrong: list[str]
     """Its problems: cordoned, not ready, unhealthy, health unknown."""
 
 
@@ -171,7 +171,7 @@ class NearDomain(msgspec.Struct, frozen=True):
     """Pods of the task that these nodes can take."""
     lacks: int
     """Pods of the task for which there is no room here."""
-    holders: list[Holder] = []
+    holders: list[Holder]
     """Jobs with chips on its other nodes, most chips first."""
 
     def words(self, clock: Clock) -> str:
@@ -248,7 +248,7 @@ class Unblocking(msgspec.Struct, frozen=True):
     Other waiting jobs are ignored; they may take the room first.
     """
 
-    ways: list[Way] = []
+    ways: list[Way]
     """Shortest first."""
     ends_help: bool = True
     """False: there is no room even after the end of all jobs that hold resources which it could use."""

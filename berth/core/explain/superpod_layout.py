@@ -28,7 +28,7 @@ class SuperpodUser(msgspec.Struct, frozen=True):
     """Its pods in this SuperPoD."""
     of: int
     """All its pods with chips."""
-    blocks: list[int] = []
+    blocks: list[int]
     """Its blocks with nodes in this SuperPoD."""
 
     def words(self) -> str:
@@ -62,9 +62,9 @@ class NearSuperpod(msgspec.Struct, frozen=True):
     """Whole blocks that fit on the usable nodes."""
     lacks: int
     """Nodes missing for one more block; 0 when the gang waits for something else."""
-    unfit: dict[str, int] = {}
+    unfit: dict[str, int]
     """Nodes that cannot take a pod, by reason."""
-    jobs: list[SuperpodUser] = []
+    jobs: list[SuperpodUser]
 
 
 class BlockLayout(msgspec.Struct):
@@ -78,17 +78,17 @@ class BlockLayout(msgspec.Struct):
     """Nodes of a block."""
     count: int
     """Requested blocks."""
-    soft: bool = False
+    soft: bool
     """Blocks may be split."""
-    reserve: int = 0
+    reserve: int
     """Nodes that stay reserved in a SuperPoD while another one has room; 0 when reserves do not apply."""
-    rack_size: int = 0
+    rack_size: int
     """Nodes that stay in one rack; 0 without racks."""
-    levels: list[int] = []
+    levels: list[int]
     """Pods in one group of each level, level 1 first."""
-    service: str = ""
+    service: str
     """Inference service; empty without."""
-    mindie: bool = False
+    mindie: bool
     rule: str = ""
     """What is missing, while it waits."""
     missing: int = 0

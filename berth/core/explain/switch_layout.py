@@ -46,9 +46,9 @@ class NearLeaf(msgspec.Struct, frozen=True):
     lacks: int
     """Nodes missing for the whole gang below this leaf; 0 when the gang waits for something else."""
     state: str
-    unfit: dict[str, int] = {}
+    unfit: dict[str, int]
     """Nodes that cannot take a pod, by reason."""
-    jobs: list[LeafUser] = []
+    jobs: list[LeafUser]
 
 
 class LeafLayout(msgspec.Struct):

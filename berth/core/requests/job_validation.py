@@ -66,9 +66,9 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     distributed: bool = False
     chip_pods: int = 0
-    task_chips: tuple[int, ...] = ()
+    task_chips: tuple[int, ...]
     share: Share | None = None
-    sub_health: str = "ignore"
+    sub_health: str
     demand: Demand | None = None
 
 

@@ -31,7 +31,7 @@ class GangClass(msgspec.Struct, gc=False):
     """Waiting gangs of one class, and whether the class sleeps."""
 
     key: ClassKey
-    is_plain: bool = False
+    is_plain: bool
     """It is in the lane of jobs without chips."""
     gangs: dict[str, Gang] = {}
     line: list[tuple[tuple[int, int, str], str]] = []

@@ -87,9 +87,9 @@ class RejectedJob(msgspec.Struct, frozen=True):
     pods: int
     at_ms: int
     code: str
-    field: str = ""
-    value: str = ""
-    expected: str = ""
+    field: str
+    value: str
+    expected: str
     """The expected value, with the numbers of the cluster."""
 
 

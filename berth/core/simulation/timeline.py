@@ -23,13 +23,13 @@ class JobTimeline(msgspec.Struct, frozen=True, gc=False):
     pods: int
     priority: int
     asked_ms: int
-    placed_ms: int = -1
+    placed_ms: int
     """Its last placement; -1 for never."""
-    ended_ms: int = -1
+    ended_ms: int
     """When its chips were released; -1 while it runs, or for never."""
-    refused: str = ""
+    refused: str
     """Code of the last refusal of a job that was rejected or waits at the end; empty otherwise."""
-    nodes: int = 0
+    nodes: int
     """Nodes of its placement."""
     leaves: int = 0
     """Leaf switches of its nodes with chips; 0 when unknown."""
@@ -81,7 +81,7 @@ class Interruption(msgspec.Struct, frozen=True, gc=False):
     """Widest scope of its recovery; empty where nothing was restarted, and its pods went on after the repair."""
     redone_ms: int
     """Work since its last checkpoint, which is lost."""
-    is_cancelled: bool = False
+    is_cancelled: bool
     """The job was cancelled before it trained again."""
 
 

@@ -102,7 +102,7 @@ class ChunkRead(msgspec.Struct, Generic[E], frozen=True):
 
     entries: dict[str, Entry[E]]
     errors: dict[str, ReportError]
-    refused: dict[str, RefusedReport[E]] = {}
+    refused: dict[str, RefusedReport[E]]
 
 
 def read_devices(text: str, before: Mapping[str, Entry[DeviceReport]], *, name: str) -> ChunkRead[DeviceReport]:

@@ -43,8 +43,8 @@ _VIRTUAL_CHIP: Final = re.compile(r"[A-Za-z0-9]+-[0-9]+c(?:\.[0-9a-z]+)*-[0-9]+-
 class DeviceInfo(msgspec.Struct, frozen=True, rename="pascal"):
     """Object of the checksum; the order of the fields is that of the sum."""
 
-    device_list: dict[str, str] | None = None
-    update_time: Int64 = 0
+    device_list: dict[str, str] | None
+    update_time: Int64
 
 
 class _SentInfo(msgspec.Struct, frozen=True, rename="pascal"):

@@ -69,7 +69,7 @@ class TorLeaf(msgspec.Struct, frozen=True):
     """A leaf switch, identified by its address, and its servers in the given order, with or without a node."""
 
     address: str
-    servers: tuple[Server, ...] = ()
+    servers: tuple[Server, ...]
 
 
 class TorConfig(msgspec.Struct, frozen=True):

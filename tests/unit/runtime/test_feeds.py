@@ -195,10 +195,10 @@ async def test_the_verdict_of_a_point_in_the_past_is_none_from_after_it() -> Non
     refused = (await cell.user.state(StreamName.LEDGER)).last_seq
     await cell.nodes([a_node("a")])
     await cell.turns(2)
-    found = await verdict_on(cell.user, "uid-job", up_to=refused)
+    found = await verdict_on(cell.user, "uid-job", hint_seq=0, up_to=refused)
     assert found is not None
     assert (found.sequence, found.verdict.placement) == (refused, None)
-    last = await verdict_on(cell.user, "uid-job")
+    last = await verdict_on(cell.user, "uid-job", hint_seq=0)
     assert last is not None
     assert last.verdict.placement is not None
     await cell.close()

@@ -220,7 +220,7 @@ async def test_commands_that_read_the_ledger_stop(kind: str, version: int, tmp_p
     reads: list[Callable[[], Awaitable[object]]] = [
         lambda: state_now(cell.user, cell.clock),
         lambda: settings_now(cell.user),
-        lambda: verdict_on(cell.user, "uid-job"),
+        lambda: verdict_on(cell.user, "uid-job", hint_seq=0),
         lambda: record(cell.user, cell.clock, tmp_path / "cell.rec"),
     ]
     for read in reads:

@@ -218,7 +218,7 @@ class NoBlocks(msgspec.Struct, frozen=True, kw_only=True):
     blocks_have: int
     nodes_need: int
     nodes_have: int
-    closest: tuple[Near, ...] = ()
+    closest: tuple[Near, ...]
     limit: int = 0
 
 

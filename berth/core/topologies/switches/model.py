@@ -120,4 +120,4 @@ class NoPlan(msgspec.Struct, frozen=True):
     """
 
     lack: SwitchLack
-    first: str = ""
+    first: str

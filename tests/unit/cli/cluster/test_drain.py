@@ -220,7 +220,7 @@ async def test_a_pod_that_a_budget_holds_back_is_listed(capsys: pytest.CaptureFi
 
 def test_jobs_whose_pods_have_no_controller_are_named_with_what_ends_them() -> None:
     jobs = [
-        DrainedJobRow("default", name, f"uid-{name}", 1, [0], ["n0"], unowned=name == "alone")
+        DrainedJobRow("default", name, f"uid-{name}", 1, [0], ["n0"], unowned=name == "alone", moves=False, held=[])
         for name in ("alone", "made")
     ]
     row = DrainRow("node", "n0", 1, 0, "", "", 1, ["n0"], jobs)

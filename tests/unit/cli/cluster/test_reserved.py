@@ -29,7 +29,7 @@ def test_the_new_place_of_a_rank_that_leaves_is_reserved_for_it() -> None:
     (place,) = step.placement.names()
     chips = list(step.placement.chips_by_rank()[0])
     rows = {row.name: row for row in rows_of(cell.state)}
-    assert rows[place].reserved == [Reserved("default/j", [2], chips)]
+    assert rows[place].reserved == [Reserved("default/j", [2], chips, until_ms=0)]
     assert [span.text for span in drawing(rows[place], GLYPHS)].count(":") == 4
     assert [row.name for row in rows.values() if row.reserved] == [place]
     assert reserved_lines([*rows.values()]) == [

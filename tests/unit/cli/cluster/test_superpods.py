@@ -47,7 +47,7 @@ async def test_superpods_are_drawn_rack_by_rack_with_their_blocks_and_reserve() 
     assert [row.jobs for row in found.superpods] == [
         [],
         [SuperpodUser("default/big", 4, 8, [0])],
-        [SuperpodUser("default/on-p2-n01", 1, 1)],
+        [SuperpodUser("default/on-p2-n01", 1, 1, blocks=[])],
         [SuperpodUser("default/big", 4, 8, [1])],
     ]
     place = found.superpods[3].places[0]

@@ -33,7 +33,7 @@ def on(node: str) -> dict[str, str]:
 
 async def told(cell: Cell, name: str, *, placed: bool = False) -> Explanation:
     """Explanation of a job's verdict from history alone."""
-    kept = await verdict_on(cell.user, f"uid-{name}", placed=placed)
+    kept = await verdict_on(cell.user, f"uid-{name}", hint_seq=0, placed=placed)
     assert kept is not None
     state = await state_at(cell.user, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)
     assert state is not None
@@ -294,7 +294,7 @@ async def test_history_that_is_gone_is_not_guessed(cell: Cell) -> None:
     await cell.nodes([a_node("a")])
     await cell.submit(a_job("job", chips=2))
     await cell.turns(2)
-    kept = await verdict_on(cell.user, "uid-job")
+    kept = await verdict_on(cell.user, "uid-job", hint_seq=0)
     assert kept is not None
     await cell.user.purge(StreamName.SNAPSHOT, subject=f"{cell.user.subjects.root}snapshot.>")
     await cell.user.purge(StreamName.LEDGER, keep_from_seq=kept.sequence)
@@ -305,7 +305,7 @@ async def test_without_history_the_state_of_now_is_told_and_marked(cell: Cell) -
     await cell.nodes([a_node("a"), a_node("b")])
     await cell.submit(a_job("job", chips=8))
     await cell.turns(2)
-    kept = await verdict_on(cell.user, "uid-job")
+    kept = await verdict_on(cell.user, "uid-job", hint_seq=0)
     assert kept is not None
     found = explain_now(await state_now(cell.user, cell.clock), kept.verdict, ledger_seq=kept.sequence)
     assert found is not None

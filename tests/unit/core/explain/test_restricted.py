@@ -50,7 +50,7 @@ def test_names_and_uids_of_other_namespaces_are_left_out_and_numbers_stay() -> N
         choices=[Choice(0, "worker", "n1", [0], candidates=[taken])],
         sentence="waits behind prod/secret, which was first",
         ahead="prod/secret",
-        nearest=[NearNode("n1", 0, "shortage", "words", held_by=[one.job for one in held], holders=held)],
+        nearest=[NearNode("n1", 0, "shortage", "words", held_by=[one.job for one in held], holders=held, wrong=[])],
         unblocking=Unblocking([Way(ends)]),
     )
     found = restricted(whole, of_team)

@@ -346,7 +346,7 @@ async def test_another_placement_than_that_of_the_plan_is_not_confirmed() -> Non
     cell = await a_cell(nodes_of({"0": 8}))
     await cell.submit(in_blocks("job", 2, 2))
     await cell.turns(2)
-    kept = await verdict_on(cell.user, "uid-job")
+    kept = await verdict_on(cell.user, "uid-job", hint_seq=0)
     assert kept is not None
     placed = kept.verdict.placement
     assert placed is not None
@@ -431,7 +431,7 @@ async def test_from_the_state_of_now_the_record_is_told_and_nothing_is_confirmed
     await cell.turns(2)
     await cell.submit(in_blocks("later", 2, 2))
     await cell.turns(2)
-    kept = await verdict_on(cell.user, "uid-job")
+    kept = await verdict_on(cell.user, "uid-job", hint_seq=0)
     assert kept is not None
     found = explain_now(cell.dispatcher.state, kept.verdict, ledger_seq=kept.sequence)
     assert found is not None

@@ -45,7 +45,7 @@ def test_leaves_and_servers_stay_in_their_order() -> None:
         (
             TorLeaf("198.51.100.7", (Server("192.0.2.21", 2), Server("192.0.2.22", 0))),
             TorLeaf("198.51.100.2", (Server("192.0.2.31", 0), Server("192.0.2.32", 1))),
-            TorLeaf("198.51.100.3"),
+            TorLeaf("198.51.100.3", servers=()),
         ),
         3,
         SINGLE_LAYER,

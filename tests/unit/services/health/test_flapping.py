@@ -126,7 +126,7 @@ def test_the_reason_names_the_chip_the_number_and_the_end() -> None:
 
 
 def test_without_a_time_nothing_is_excluded_or_kept() -> None:
-    chip = Chip(FlapRules(hold_ms=0))
+    chip = Chip(FlapRules(hold_ms=0, hold_max_ms=0, quiet_ms=1_000))
     assert list(chip.lengths(4)) == [0, 0, 0, 0]
     assert len(chip.book) == 0
 

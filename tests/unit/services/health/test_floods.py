@@ -131,7 +131,7 @@ def test_rejections_are_forgotten_after_a_while_and_with_their_node() -> None:
 
 
 def test_without_holding_no_node_is_paused() -> None:
-    node = Node(FlapRules(hold_ms=0))
+    node = Node(FlapRules(hold_ms=0, hold_max_ms=0, quiet_ms=1_000))
     node.rejects("p")
     node.rejects("q")
     assert node.paused_ms == 0
