@@ -3,6 +3,7 @@
 from typing import Final
 
 from berth.runtime.fsck.cell_check import CellCheck, check_cell
+from berth.runtime.kube.port import Api
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
@@ -48,11 +49,11 @@ def change(cell: Cell, name: StreamName, sequence: int, data: bytes) -> None:
     messages[sequence] = messages[sequence]._replace(data=data)
 
 
-async def checked(cell: Cell) -> CellCheck:
+async def checked(cell: Cell, api: Api | None = None) -> CellCheck:
     async def wait() -> None:
         cell.clock.advance(1)
 
-    return await check_cell(cell.user, cell.clock, wait=wait)
+    return await check_cell(cell.user, cell.clock, api=api, wait=wait)
 
 
 def heads(cell: Cell) -> list[int]:

@@ -77,6 +77,7 @@ def test_a_health_fact_without_the_later_columns_is_read() -> None:
     rows = [NodeCondition("a", unhealthy=1), NodeCondition("b", level=NodeHealth.EVICT, network_known=False)]
     message = pack_health("d", rows)
     assert (message.withheld, message.reasons, message.reason_index, message.updated_ms) == (b"", [], b"", b"")
+    assert (message.source, message.at_ms) == ("", 0)
     assert unpack_health(message) == rows
 
 

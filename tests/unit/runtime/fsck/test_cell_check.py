@@ -14,6 +14,8 @@ from berth.schemas.ledger import Round, Verdict
 from berth.schemas.status import JobSummary, LeaseHeld, SnapshotChunk
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job
+from tests.support.fake_kube import FakeKube
+from tests.support.kube_binder import a_node, a_pod
 from tests.support.stored_cells import (
     GARBAGE,
     change,
@@ -31,6 +33,7 @@ ALL = {
     "records", "void messages", "skips", "snapshots", "facts", "facts in snapshots", "latest facts", "requests",
     "dead letters", "statuses", "summaries",
 }  # fmt: skip
+PODS = {"pods on nodes", "chips of pods", "pods that Berth bound", "pods that name a record of this ledger"}
 
 
 @pytest.fixture
@@ -70,6 +73,22 @@ async def test_a_cell_without_anything_says_that_nothing_was_checked() -> None:
     result = await checked(cell)
     assert (result.findings, result.is_clean) == ([], True)
     assert set(counts(result).values()) == {0}
+
+
+async def test_pods_on_nodes_are_counted_by_who_bound_them(cell: Cell) -> None:
+    kube = FakeKube(clock=cell.clock)
+    kube.put("/api/v1/nodes", a_node("n0"))
+    written = {"berth__job": "job", "berth__uid": "u", "berth__attempt": "1", "berth__rank": "0"}
+    for name, chips, marks in (("ours", 2, written), ("other", 3, {})):
+        kube.put("/api/v1/namespaces/ns/pods", a_pod(name, chips=chips, node="n0", **marks))
+    kube.put("/api/v1/namespaces/ns/pods", a_pod("waiting"))
+    result = await checked(cell, kube)
+    count = counts(result)
+    assert count.keys() - ALL == PODS
+    assert [count[part] for part in sorted(PODS)] == [0, 2, 1, 0]
+    assert [one.not_checked for one in result.checked if one.what == "pods that name a record of this ledger"] == [
+        "1 were bound by another ledger, or by a release before 0.5"
+    ]
 
 
 # The ledger.
