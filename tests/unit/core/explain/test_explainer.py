@@ -245,16 +245,15 @@ async def test_a_choice_names_five_other_nodes_at_most(cell: Cell) -> None:
 
 
 async def test_a_node_that_must_change_less_is_nearer_than_one_that_must_change_more(cell: Cell) -> None:
-    await cell.nodes([a_node("a", labels={}), a_node("b", cordoned=True), a_node("c"), a_node("d", cordoned=True)])
-    await cell.submit(a_job("on-c", chips=8, node_selector=on("c")))
+    product = "310p-duo"
+    await cell.nodes([a_node("a", product, labels={}), *(a_node(name, product, cordoned=True) for name in "bc")])
+    await cell.submit(a_job("job", product=product))
     await cell.turns(2)
-    await cell.submit(a_job("big", chips=8))
-    await cell.turns(2)
-    found = await told(cell, "big")
+    found = await told(cell, "job")
     assert [(near.node, near.reason) for near in found.nearest] == [
-        ("c", "shortage"),
         ("b", "cordoned"),
-        ("d", "cordoned"),
+        ("c", "cordoned"),
+        ("a", "node_label"),
     ]
 
 

@@ -1,24 +1,26 @@
 """Pods whose gang gets another name after they were requested, as controllers write group names late."""
 
+import pytest
+
 from berth.formats.kubernetes.objects import Pod
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 
 OWNER = ("apps/v1", "ReplicaSet", "web", "uid-web")
-ANNOTATIONS = {"huawei.com/schedule_minAvailable": "2"}
 
 
 def pods(group: str = "", *indexes: int, node: str = "") -> list[Pod]:
     wanted = indexes or (0, 1)
-    return [a_pod(f"web-{index}", group=group, owner=OWNER, annotations=ANNOTATIONS, node=node) for index in wanted]
+    least = {"huawei.com/schedule_minAvailable": str(len(wanted))}
+    return [a_pod(f"web-{index}", group=group, owner=OWNER, annotations=least, node=node) for index in wanted]
 
 
-def requested() -> tuple[GangWorld, str]:
-    """Two pods of a controller that were requested as its gang, and the name of the request."""
+def requested(*indexes: int) -> tuple[GangWorld, str]:
+    """Pods of a controller, two if none are said, that were requested as its gang, and the name of the request."""
     world = GangWorld()
-    world.pods(*pods())
+    world.pods(*pods("", *indexes))
     world.settle()
     for owner in world.looks:
-        world.gangs.set_owner(owner, facts_of(owner, {"replicas": 2}))
+        world.gangs.set_owner(owner, facts_of(owner, {"replicas": len(indexes) or 2}))
     world.settle()
     ((name, _),) = world.requests.items()
     world.verdict(name)
@@ -27,14 +29,15 @@ def requested() -> tuple[GangWorld, str]:
     return world, name
 
 
-def test_a_pod_whose_rank_is_decided_keeps_it() -> None:
-    world, name = requested()
+@pytest.mark.parametrize("indexes", [(0,), (0, 1)])
+def test_a_pod_whose_rank_is_decided_keeps_it(indexes: tuple[int, ...]) -> None:
+    world, name = requested(*indexes)
     world.status(name, "placed")
-    world.gangs.set_group(a_group("podgroup-web", least=2))
-    world.pods(*pods("podgroup-web"))
+    world.gangs.set_group(a_group("podgroup-web", least=len(indexes)))
+    world.pods(*pods("podgroup-web", *indexes))
     world.settle(after_s=60)
     assert world.withdrawn == []
-    assert world.standing(name) == {0: "web-0", 1: "web-1"}
+    assert world.standing(name) == {index: f"web-{index}" for index in indexes}
     assert list(world.requests) == [name]
 
 
