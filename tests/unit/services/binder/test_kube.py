@@ -156,6 +156,27 @@ async def test_a_pod_that_is_gone_fails(world: World) -> None:
     assert world.job_uids == {gang.uid}
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_pod_that_goes_while_a_later_attempt_binds_it_is_awaited(world: World, *, is_replaced: bool) -> None:
+    gang = a_gang("job", ["n0"], [(0,)], attempt=2)
+    world.pods(gang, "p0")
+    original = world.kube.create
+
+    async def create(path: str, body: Any) -> bytes:  # noqa: ANN401 - as the port
+        world.kube.create = original  # type: ignore[method-assign]  # once
+        world.kube.confirm(f"{PODS}/p0")
+        if is_replaced:
+            world.kube.put(PODS, a_pod("p0"))
+        return await original(path, body)
+
+    world.kube.create = create  # type: ignore[method-assign]  # a moment in the middle
+    with pytest.raises(NotYetError, match="1 rank has no pod yet"):
+        await world.cluster.bind(gang)
+    assert world.told == []
+    world.pods(gang, "p1")
+    assert await world.cluster.bind(gang) == bound(1)
+
+
 async def test_a_pod_that_is_being_deleted_fails(world: World) -> None:
     gang = a_gang("job", ["n0"], [(0,)])
     world.pods(gang, "p0")

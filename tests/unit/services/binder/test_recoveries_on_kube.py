@@ -400,6 +400,18 @@ async def test_a_pod_that_is_refused_is_tried_for_a_while_before_it_fails(world:
     assert (result.bound, result.waiting) == (0, ())
 
 
+async def test_a_rank_that_recovers_waits_for_a_gate_of_its_pod_as_long_as_for_the_pod(world: World) -> None:
+    gang = await running(world, "n0", "n1")
+    succeed(world, gang, 1)
+    world.pod("p1")["spec"]["schedulingGates"] = [{"name": "quota"}]
+    again = renewed(gang, 1)
+    for waited_s in (world.config.members_wait_s - 0.5, 0.5):
+        with pytest.raises(TransientError, match="pod p1 has the scheduling gate quota"):
+            await world.cluster.bind(again)
+        world.clock.advance(waited_s)
+    assert [one.rank for one in (await world.cluster.bind(again)).failures] == [1]
+
+
 async def test_a_restarted_binder_binds_no_pod_twice(world: World) -> None:
     gang = await running(world, "n0", "n1")
     uids = succeed(world, gang, 1)
