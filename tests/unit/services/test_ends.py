@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from berth.runtime.instruments import Instruments
+from berth.runtime.kube.config import FaultObjectsConfig
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.tracing.spans import NoSpans
 from berth.services.api import app as api
@@ -33,7 +34,7 @@ from berth.services.scorer import app as scorer
 from berth.services.scorer.config import ScorerConfig
 from berth.services.scorer.metrics import ScorerMetrics
 from berth.services.summary import app as summary
-from berth.services.summary.config import FaultObjectsConfig, SummaryConfig
+from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
 from tests.sim.cell import UncollectedGarbage
 from tests.support.cells import Cell, a_job, a_node

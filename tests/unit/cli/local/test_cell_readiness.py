@@ -28,7 +28,7 @@ STARTING = ProcessReport("the events of what is stored are stored")
 async def test_a_cell_is_ready_once_all_its_processes_say_so(
     tmp_path: Path, processes: list[ProcessStats], *, is_ready: bool
 ) -> None:
-    fleet = Fleet(tmp_path, topology=DEMO_CLUSTER, shards=2, print_progress=lambda _: None)
+    fleet = Fleet(tmp_path, topology=DEMO_CLUSTER, shards=2, print_progress=lambda _: None, cell="default")
     server = FakeServer()
     server.processes = processes
     async with FakeBus(server, "default") as bus:

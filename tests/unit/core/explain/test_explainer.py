@@ -236,27 +236,6 @@ async def test_a_waiting_gang_names_the_nearest_nodes_and_who_holds_their_chips(
     ]
 
 
-async def test_a_choice_names_five_other_nodes_at_most(cell: Cell) -> None:
-    await cell.nodes([a_node(name) for name in "abcdefgh"])
-    await cell.submit(a_job("job", chips=2))
-    await cell.turns(2)
-    (choice,) = (await told(cell, "job", placed=True)).choices
-    assert [other.node for other in choice.candidates] == ["b", "c", "d", "e", "f"]
-
-
-async def test_a_node_that_must_change_less_is_nearer_than_one_that_must_change_more(cell: Cell) -> None:
-    product = "310p-duo"
-    await cell.nodes([a_node("a", product, labels={}), *(a_node(name, product, cordoned=True) for name in "bc")])
-    await cell.submit(a_job("job", product=product))
-    await cell.turns(2)
-    found = await told(cell, "job")
-    assert [(near.node, near.reason) for near in found.nearest] == [
-        ("b", "cordoned"),
-        ("c", "cordoned"),
-        ("a", "node_label"),
-    ]
-
-
 async def test_the_closest_domains_are_told_with_their_holders(cell: Cell) -> None:
     nodes = [a_node(f"n{number}", leaf=f"leaf-{number // 4}", position=number % 4) for number in range(8)]
     await cell.nodes([*nodes, a_node("s0", superpod="7"), a_node("gone", leaf="leaf-9", cordoned=True)])
