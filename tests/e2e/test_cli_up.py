@@ -258,7 +258,7 @@ def test_a_name_in_use_is_refused(ask: Ask) -> None:
     code, out, _ = ask("submit", manifest=a_manifest("long"))
     assert code == 1
     refusal = out["jobs"][0]["refusal"]
-    assert (refusal["code"], refusal["field"], refusal["value"]) == ("name-in-use", "name", "default/long")
+    assert (refusal["code"], refusal["field"], refusal["value"]) == ("name-in-use", "metadata.name", "default/long")
     assert "another name" in refusal["expected"]
     assert ask("cancel", "long")[0] == 0
 
