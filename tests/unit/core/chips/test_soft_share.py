@@ -97,6 +97,8 @@ def test_a_used_chip_outside_the_list_is_not_joined() -> None:
         (60, GIB, 3, NodeReason.QUOTA),
         (50, GIB, 4, NodeReason.FITS),
         (50, GIB, 5, NodeReason.QUOTA),
+        (5, GIB, 40, NodeReason.FITS),
+        (5, GIB, 41, NodeReason.QUOTA),
         (1, 33 * GIB, 2, NodeReason.FITS),
         (1, 33 * GIB, 3, NodeReason.QUOTA),
         (1, 65 * GIB, 1, NodeReason.QUOTA),

@@ -67,6 +67,12 @@ def test_one_bucket_is_enough_for_64_nodes() -> None:
     assert len(domains(loose(BUCKET_NODES_MAX + 1))) > 1
 
 
+def test_a_node_is_in_the_same_bucket_in_every_release() -> None:
+    """Facts of the release before name buckets, too."""
+    found = domains(loose(BUCKET_NODES_MAX + 1))
+    assert {domain: names[0] for domain, names in found.items()} == {"bucket-0": "node-00005", "bucket-1": "node-00000"}
+
+
 def test_a_domain_belongs_to_the_same_shard_in_every_release() -> None:
     """Recordings name silent shards by their numbers."""
     assert [shard_of(f"leaf-{node}", 97) for node in "abcd"] == [30, 59, 82, 55]

@@ -84,7 +84,7 @@ CASES = {
     "resource": Case(KEY, "resource", lambda n: a_job("j", resource="r" * n)),
     "labels": Case(LABELS, "labels", lambda n: a_job("j", labels=many(n))),
     "annotations": Case(ANNOTATIONS, "annotations", lambda n: a_job("j", annotations=many(n))),
-    "key": Case(KEY, "labels", lambda n: a_job("j", labels={"k" * n: ""})),
+    "key": Case(KEY, "labels", lambda n: a_job("j", labels={"k" * n: ""}, node_selector={})),
     "text": Case(TEXT, "annotations", lambda n: a_job("j", annotations={"k": "v" * (n - 1)})),
     "selector": Case(SELECTOR, "node_selector", lambda n: a_job("j", node_selector=many(n))),
     "near-labels": Case(SELECTOR, "near", lambda n: a_job("j", near=many(n))),

@@ -277,6 +277,13 @@ def test_switches_play_no_part_without_the_label_or_without_chips() -> None:
     )
 
 
+@pytest.mark.parametrize(("pods", "needs"), [(1, False), (2, True)])
+def test_several_pods_below_switches_need_chips_that_the_network_reaches(pods: int, *, needs: bool) -> None:
+    demand = accepted(a_job((pods, 8), labels={"tor-affinity": "normal-schema"})).demand
+    assert demand is not None
+    assert demand.uses_network == needs
+
+
 def test_shapes_say_with_which_switch_affinity_chips_are_asked() -> None:
     job = a_job((4, 8), labels={"tor-affinity": "large-model-schema"})
     assert [shape.demand for shape in shapes_of(accepted(job), job)] == [accepted(job).demand]

@@ -167,6 +167,15 @@ async def test_a_bad_block_is_refused_and_other_jobs_go_on(annotations: dict[str
     await cell.close()
 
 
+async def test_pods_of_a_job_in_blocks_fill_nodes() -> None:
+    cell = await a_cell(nodes_of({"0": 8}))
+    await cell.submit(in_blocks("j", 2, 1, tasks=[Task("a", 4, 8)]))
+    await cell.turns(2)
+    found = await refusal(cell, "j")
+    assert (found.field, found.value) == ("tasks[0].chips", "8")
+    await cell.close()
+
+
 async def test_a_superpod_larger_than_said_serves_and_is_warned_of() -> None:
     with capture_logs() as logs:
         cell = await a_cell(nodes_of({"0": 12, "1": 3}), super_pod_size=8)
