@@ -13,7 +13,7 @@ from berth.schemas.chain import FIRST
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import NewerVersionError, body_of, decode, encode, open_envelope
 from berth.schemas.facts import NodeHealth, PodPhase, TimerSeen
-from berth.schemas.ledger import Epoch, Eviction, Release, Round
+from berth.schemas.ledger import Correction, Epoch, Eviction, Release, Round
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.recording import BEGINNING, Entry
@@ -57,6 +57,11 @@ async def story() -> Story:
     await cell.pods("job0", PodPhase.SUCCEEDED)
     await cell.cancel("job1")
     await cell.turns(2)
+    return await story_of(cell)
+
+
+async def story_of(cell: UnreliableCell) -> Story:
+    """What a cell stored until now, where it ends."""
     facts = await cell.user.read(StreamName.FACTS)
     records = await cell.user.read(StreamName.LEDGER)
     await cell.close()
@@ -121,6 +126,26 @@ def test_other_chips_of_the_same_node_are_told(story: Story) -> None:
 
     found = differences(story.changed(2, other))[0]
     assert ("chips 4-7" in found.recorded, "chips 0-3" in found.replayed) == (True, True)
+
+
+async def test_a_node_of_a_difference_is_as_the_gangs_before_it_in_the_round_left_it() -> None:
+    cell = await UnreliableCell().open()
+    await cell.submit(a_job("one", chips=4), a_job("two", chips=2))
+    await cell.turns(3)
+    await cell.nodes([a_node("n0")])
+    await cell.turns()
+    story = await story_of(cell)
+
+    def other(record: Round) -> Round:
+        first, second = record.verdicts
+        assert second.placement is not None
+        placement = msgspec.structs.replace(second.placement, chips=bytes([6, 7]))
+        return msgspec.structs.replace(record, verdicts=[first, msgspec.structs.replace(second, placement=placement)])
+
+    last = max(entry.sequence for entry in story.entries if not entry.subject)
+    found = differences(story.changed(last, other))[0]
+    assert found.subject == "gang default/two"
+    assert [(node.node, node.free, node.held_by) for node in found.nodes] == [("n0", [4, 5, 6, 7], ["default/one"])]
 
 
 def test_a_refusal_with_another_number_is_told_by_its_field(story: Story) -> None:
@@ -210,6 +235,16 @@ def test_another_recovery_is_told(story: Story) -> None:
         "recoveries: uid-job1, attempt 1, step 1: grace pod, ranks 1, new places rank 1 on n3, chips 0-7"
     )
     assert found.replayed == "recoveries: nothing"
+
+
+def test_another_correction_is_told(story: Story) -> None:
+    def corrected(record: Round) -> Round:
+        return msgspec.structs.replace(record, corrections=[Correction("uid-job3", 1, [0], [[4, 5]])])
+
+    sequence = max(entry.sequence for entry in story.entries if not entry.subject)
+    found = differences(story.changed(sequence, corrected))[0]
+    assert found.recorded == "corrections: uid-job3, attempt 1: rank 0 has 4,5"
+    assert found.replayed == "corrections: nothing"
 
 
 def test_facts_that_are_missing_are_told_as_such(story: Story) -> None:

@@ -35,6 +35,7 @@ from berth.schemas.facts import JobSeen, Leaf, NodesSeen, PodPhase, TopologySeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.recording import BEGINNING, Entry, RecordingHead
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import StreamName
 from tests.contract.sample_messages import samples
@@ -197,6 +198,19 @@ def test_refusals_that_speak_of_others_lose_their_names() -> None:
         ("3x", "a", ""),
     ]
     assert not any("red" in text or "llama" in text for text in texts_in(log))
+
+
+def test_who_approved_a_recovery_loses_the_name() -> None:
+    causes = [f"pod of rank 0 on rack-red: CardUnhealthy; {by} approved it" for by in ("llama", "a person")]
+    steps = [
+        Recovery("team", "job", f"uid-{number}", 1, 1, "CardUnhealthy", cause, "pod", "grace", [0], [0], 9)
+        for number, cause in enumerate(causes)
+    ]
+    _, log = anonymised(head_at(), [Entry(1, encode(Round(1, 0, 0, 9, 1, recoveries=steps)))])
+    assert [step.cause for step in decode(log[1][0].data, Round).recoveries] == [
+        "pod of rank 0 on node-1: CardUnhealthy; holder-1 approved it",
+        "pod of rank 0 on node-1: CardUnhealthy; a person approved it",
+    ]
 
 
 def test_what_does_not_decode_stays_so_and_says_nothing() -> None:
