@@ -7,14 +7,18 @@ import pytest
 
 from berth.core.cluster.domains import shard_of
 from berth.runtime.errors import PoisonError
+from berth.runtime.instruments import Instruments
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, TimerSeen
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
 from berth.services.scorer.loop import Shard
+from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer
 
 VOID = encode(TimerSeen(0))
 """A message that is no record of the ledger."""
@@ -248,3 +252,25 @@ async def test_a_request_that_waited_longer_than_its_time_is_not_begun() -> None
     assert second is None
     assert shard.answered == 1
     await cell.close()
+
+
+async def test_requests_are_counted_by_how_they_were_answered() -> None:
+    instruments = Instruments.make(ScorerMetrics)
+    bus, clock = FakeBus(FakeServer(), "c"), TickingClock()
+    await bus.ensure_streams()
+    shard = Shard(bus, clock, shard=0, shards=1, instruments=instruments)
+    await shard.start()
+    for request in (
+        ScoreRequest(1, 1, 0, 0, []),
+        ScoreRequest(2, 1, 9, 9, [], wait_ms=1),
+        ScoreRequest(3, 1, 9, 9, [], wait_ms=1),
+    ):
+        await shard.answer(encode(request))
+    clock.tick_s = 1.0
+    await shard.answer(encode(ScoreRequest(4, 1, 0, 0, [], keep_ms=1)))
+    counted = {
+        ready: instruments.registry.collectors.get_sample_value("berth_scorer_requests_total", {"ready": ready})
+        for ready in ("yes", "no", "dropped")
+    }
+    assert counted == {"yes": 1, "no": 2, "dropped": 1}
+    await bus.close()

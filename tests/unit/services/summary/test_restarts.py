@@ -84,6 +84,22 @@ async def test_a_later_step_of_a_recovery_is_no_other_restart_but_its_new_pods_a
     assert len(desk.writes("job-reschedule-reason")) == len(wrote) + 1
 
 
+async def test_a_later_step_of_a_recovery_keeps_the_restarts_before_it() -> None:
+    desk = Desk()
+    desk.group()
+    desk.pod("llm-5", 5, "n5")
+    later_ms = SINCE_MS + 1_000
+    async with desk.running():
+        await desk.status(recovery())
+        await desk.until_restarts(1)
+        await desk.status(recovery(step=2, since_ms=later_ms))
+        await desk.until_restarts(2)
+        await desk.status(recovery(step=3, since_ms=later_ms, ranks=[3, 5], faulty=[3, 5]))
+        await until(lambda: "'llm-5'" in str(desk.restarts()), deadline_s=5, what="the pod of the later step is told")
+        found = await desk.until_restarts(2)
+    assert [len(record["ReasonOfTask"]) for record in found["RescheduleRecords"]] == [2, 1]
+
+
 async def test_restarts_of_a_job_go_some_time_after_it() -> None:
     desk = Desk()
     desk.group()

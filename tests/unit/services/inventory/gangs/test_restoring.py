@@ -59,7 +59,9 @@ def test_what_was_told_but_not_published_is_published_after_a_restart() -> None:
     after.gangs.set_group(a_group("pg"))
     after.pods(*members(4))
     after.settle()
-    assert after.published == [world.requests[BASE]]
+    after.pods(*members(4, phase="Unknown"))
+    after.settle()
+    assert after.published == [world.requests[BASE]], "once"
     again = GangWorld()
     again.members = dict(world.members)
     again.gangs.restore(world.members[BASE], None)

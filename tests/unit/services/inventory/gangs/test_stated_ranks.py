@@ -54,6 +54,15 @@ def test_a_pod_that_states_the_rank_of_a_running_one_is_refused_and_the_others_s
     assert [request.min_available for request in world.requests.values()] == [2, 1]
 
 
+def test_a_pod_that_states_the_rank_of_one_that_runs_without_a_request_is_refused() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=1))
+    world.pods(with_rank("r-0", "0", node="n", phase="Running"), with_rank("r-1", "0"))
+    world.settle()
+    assert world.requests == {}
+    assert "pod r-1 has hccl/rankIndex 0, the rank of pod r-0" in "".join(seen.hold for seen in world.members.values())
+
+
 def test_pods_without_chips_have_no_rank_that_could_be_the_same() -> None:
     world = GangWorld()
     world.gangs.set_group(a_group("pg", least=2))
