@@ -123,6 +123,15 @@ def test_a_check_says_by_its_exit_code_whether_a_cell_is_clean(berth: OwnCommand
     assert [one["sequence"] for one in json.loads(out)["findings"]][:1] == [2]
 
 
+def test_a_status_that_does_not_decode_is_told_and_the_other_jobs_are_listed(berth: OwnCommand, cell: Cell) -> None:
+    statuses = stream(cell, StreamName.STATUS).messages
+    (second,) = [sequence for sequence, one in statuses.items() if one.subject.endswith(".second")]
+    change(cell, StreamName.STATUS, second, GARBAGE)
+    code, out, err = berth("jobs", "-o", "name")
+    assert (code, out) == (0, "default/first\ndefault/third\ndefault/runs\n")
+    assert err.startswith("status berth.cell.status.default.second does not decode: ")
+
+
 def test_jobs_are_listed_in_the_form_that_is_asked_for(berth: OwnCommand) -> None:
     assert berth("jobs", "-o", "name") == (0, "default/first\ndefault/second\ndefault/third\ndefault/runs\n", "")
     _, out, _ = berth("jobs")

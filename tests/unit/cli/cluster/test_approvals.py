@@ -1,5 +1,8 @@
 """``berth faults approve``: what it accepts and publishes, and what ``berth faults`` shows of it."""
 
+import asyncio
+import json
+
 import pytest
 
 from berth.cli.cluster.approvals import (
@@ -18,6 +21,7 @@ from berth.schemas.fault_facts import REASON_MAX, GroupSeen
 from berth.schemas.nodes import NodeCondition
 from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.own_command import OwnCommand
 
 FAULTS = FaultsConfig(restarts_at_once=2, restart_share_percent=20)
 DEVICE = HealthSource.DEVICE_PLUGIN
@@ -140,3 +144,18 @@ def test_kinds_and_reasons() -> None:
         see_wish("chip", "")
     with pytest.raises(CommandError, match=r"^--reason has 1025 characters, expected at most 1024$"):
         see_wish("", "x" * (REASON_MAX + 1))
+
+
+def test_an_approval_lasts_as_long_as_the_user_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def stored() -> Cell:
+        cell = await Cell().open()
+        await cell.close()
+        return cell
+
+    berth = OwnCommand(monkeypatch, capsys, asyncio.run(stored()).server)
+    code, out, err = berth("faults", "approve", "CardUnhealthy", "--domain", "leaf-0", "--for", "30m", "--json")
+    assert code == 0, err
+    (row,) = json.loads(out)
+    assert row["until_ms"] - row["at_ms"] == 1_800_000

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from berth.cli.cluster.usage import UsageResult, UserRow, account_of, hours, show
+from berth.cli.cluster.usage import ProductRow, UsageResult, UserRow, account_of, hours, show
 from berth.core.overview.chip_account import ProductTime, UserTime
 from berth.schemas.envelope import encode
 from berth.schemas.facts import OutcomeSeen, PodPhase
@@ -108,6 +108,14 @@ def test_a_namespace_named_like_the_sum_shows_its_jobs(capsys: pytest.CaptureFix
     assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
         ["all", "3", "2.0", "1.0", "0.0"], ["ml", "1", "2.0", "1.0", "0.0"], ["all", "4.0", "2.0", "0.0"],
     ]  # fmt: skip
+
+
+def test_each_product_is_shown_with_what_became_of_its_chips(capsys: pytest.CaptureFixture[str]) -> None:
+    products = [ProductRow(name, *(hour * HOUR_MS for hour in (8, 4, 2, 1, 1))) for name in (A2, "")]
+    show(UsageResult(0, HOUR_MS, [], products), ["namespace"])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[3:]] == [
+        [name, "8.0", "4.0", "2.0", "1.0", "1.0"] for name in (A2, "unknown")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.cli.jobs.goals import Goal, result_of
+from berth.cli.jobs.goals import Goal, interruption_lines, progress_lines, result_of
 from berth.cli.jobs.rows import row_of
 from berth.schemas.refusal import Code, Refusal
 from berth.schemas.status import JobStatus, Phase
@@ -34,3 +34,24 @@ def test_only_a_job_that_is_larger_than_the_cluster_never_gets_there(
 ) -> None:
     refusal = Refusal(code, "tasks[0].replicas", "8", "less")
     assert result_of(row_of(JobStatus("ml", "job", "uid", "waiting", 1, 1, refusal=refusal)), goal) == result
+
+
+WAITS = JobStatus("ml", "waits", "uid", "waiting", 1, 1, sentence="0 of 2 nodes fit")
+
+
+def test_a_job_that_is_waited_for_is_shown_with_its_phase_and_its_age() -> None:
+    open_jobs = {("ml", "waits"): WAITS, ("ml", "sent"): None}
+    assert progress_lines(open_jobs, 3, 90_001) == [
+        "ml/waits is waiting: 0 of 2 nodes fit (90 s since it was submitted)",
+        "ml/sent was sent; no verdict yet",
+        "1 of 3 jobs are done",
+    ]
+
+
+def test_who_stops_waiting_is_told_what_becomes_of_the_jobs() -> None:
+    runs = JobStatus("ml", "runs", "uid", "running", 1, 1)
+    assert interruption_lines({("ml", "waits"): WAITS, ("ml", "runs"): runs, ("ml", "sent"): None}) == [
+        "ml/waits stays queued; cancel it with: berth cancel ml/waits",
+        "ml/runs goes on; cancel it with: berth cancel ml/runs",
+        "ml/sent was sent and stays queued, without a verdict yet; see: berth jobs --all",
+    ]

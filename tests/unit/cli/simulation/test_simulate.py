@@ -9,9 +9,10 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.output import FAILED, OK, WRONG_USE
-from berth.cli.simulation.fault_options import duration_text
+from berth.cli.simulation.fault_options import duration_text, faults_of
 from berth.core.replay.replay import replayed
 from berth.runtime.recording import read_file
+from berth.schemas.workload import ClusterPlan
 from berth.services.dispatcher.config import DispatcherConfig
 
 TRACE = """\
@@ -254,6 +255,11 @@ def test_strategies_of_recovery_stand_side_by_side(
     for figures in found["figures"]:
         assert figures["faults"]["interruptions"] > 0
         assert 0 < figures["faults"]["ettr"] < 1
+
+
+@pytest.mark.parametrize(("text", "hours"), [("2d", 48), ("1.5d", 36), ("1d12h", 36), ("90m", 1.5)])
+def test_times_of_faults_have_days(text: str, hours: float) -> None:
+    assert faults_of(f"mtbf={text}", ClusterPlan("none", [])).model.mtbf_ms == hours * 3_600_000
 
 
 def test_settings_of_faults_are_those_of_a_dispatcher_and_can_be_changed(
