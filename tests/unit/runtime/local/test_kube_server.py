@@ -40,7 +40,7 @@ async def test_each_user_has_its_token_and_its_groups(server: KubeServer) -> Non
 def test_a_client_finds_the_server_its_certificate_and_its_own_token(server: KubeServer, user: str) -> None:
     server.ca_file.parent.mkdir(parents=True)
     server.ca_file.write_bytes(b"certificate")
-    path = server.write_kubeconfig(server.root / "kubeconfig", user=user)
+    path = server.write_kubeconfig(server.root / "clients" / "kubeconfig", user=user)
     found = read_plain(str(path), "")
     assert found is not None
     assert (found.server, found.authorization, found.is_checked) == (server.url, f"Bearer {server.token(user)}", True)

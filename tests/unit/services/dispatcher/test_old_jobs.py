@@ -95,6 +95,20 @@ async def test_what_is_over_goes_after_its_time_and_the_rest_stays() -> None:
     await cell.close()
 
 
+async def test_a_job_that_was_rejected_gives_up_its_name() -> None:
+    cell = await a_cell()
+    await cell.submit(a_job("wrong", labels={"tor-affinity": "odd"}))
+    await cell.turns(3)
+    status = await cell.status("wrong")
+    assert status is not None
+    assert status.phase == "rejected"
+    assert ("default", "wrong") in cell.dispatcher.state.jobs
+    cell.clock.advance(2)
+    await cell.turns(2)
+    assert ("default", "wrong") not in cell.dispatcher.state.jobs
+    await cell.close()
+
+
 async def test_what_is_stored_again_stays_at_the_old_end_until_the_next_pass() -> None:
     cell = await a_cell()
     await cell.submit(a_job("runs", chips=8))

@@ -3,13 +3,16 @@
 import asyncio
 import resource
 import sys
+from pathlib import Path
 
 import pytest
 
+from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
 from berth.runtime.instruments import Instruments
 from berth.services.gateway.app import serve
 from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.extender_config import ExtenderConfig, check_extender
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.server import listen, raise_file_limit
 from tests.support.clock import ManualClock
@@ -36,6 +39,12 @@ async def test_a_port_in_use_is_named() -> None:
             FatalError, match=f"setting port is {port}: cannot listen on 127.0.0.1:{port}: Address already"
         ):
             await started(GatewayConfig(port=port))
+
+
+def test_an_extender_that_everybody_may_call_has_no_authority_of_clients() -> None:
+    check_extender(ExtenderConfig(port=1, access="network"))
+    with pytest.raises(ConfigError, match="client_ca_file"):
+        check_extender(ExtenderConfig(port=1, access="network", client_ca_file=Path("ca.pem")))
 
 
 def test_the_limit_of_files_is_raised_as_far_as_the_system_permits() -> None:

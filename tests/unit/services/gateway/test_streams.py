@@ -12,11 +12,13 @@ from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import Subjects
+from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.event_hub import EventHub, job_event_chunk
 from berth.services.gateway.event_routes import _of_job
 from berth.services.gateway.event_streams import KEEPALIVE, RETRY, Reader, Streams, event_chunk
 from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.serving import Parts
 from berth.services.gateway.stream_limits import OpenStreams, StreamLimits
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
@@ -103,6 +105,18 @@ def test_no_identity_has_more_than_its_share_of_streams() -> None:
     made.close(made.open("eve"))
     made.close(readers[0])
     made.open("bob")
+
+
+async def test_the_settings_bound_all_streams_and_those_of_one_identity() -> None:
+    metrics, config = GatewayMetrics(MetricsRegistry()), GatewayConfig(streams_max=3, streams_per_identity=2)
+    made = Parts(FakeBus(FakeServer(), "x"), ManualClock(), config, metrics, DEFAULT_LOG).streams
+    for _ in range(2):
+        made.open("bob")
+    with pytest.raises(RequestError, match="open streams of bob is 2"):
+        made.open("bob")
+    made.open("eve")
+    with pytest.raises(RequestError, match="open streams is 3"):
+        made.open("eve")
 
 
 class Client:

@@ -428,6 +428,23 @@ async def test_statuses_that_a_killed_server_lost_are_read_again_and_older_ones_
         assert not running.done()
 
 
+async def test_each_verdict_is_taken_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr(Loop, "note_job", lambda _, one: taken.append(one.name))
+
+    async def write(name: str) -> None:
+        seen = JobSeen("team", name, "u", "accepted", 1, at_ms=1)
+        await world.bus.publish(world.bus.subjects.fact_job("team", name), encode(seen))
+
+    await write("a")
+    await write("b")
+    async with world.inventory():
+        await world.has(lambda: taken == ["a", "b"], "what there is")
+        await write("c")
+        await world.has(lambda: "c" in taken, "what comes")
+    assert taken == ["a", "b", "c"]
+
+
 async def test_a_history_of_facts_that_went_backwards_ends_it(world: World) -> None:
     world.kube.put("/api/v1/nodes", a_node("a"))
 
