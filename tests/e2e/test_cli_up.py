@@ -217,7 +217,7 @@ def test_a_job_that_is_over_is_told_as_it_waited_by_the_cell_and_by_a_recording(
         ({"replicas": 0}, "spec.replicas", "0", "at least one pod"),
         ({"product": "module910x8", "chips": 4, "replicas": 2}, "spec", "8 chips in 2 pods", "strict_job_shape"),
         ({"softShare": {"aicore": 20, "hbmMib": 5, "policy": "best"}}, "spec.softShare.policy", "'best'", "best-effort"),
-        ({"product": None, "resource": "huawei.com/Ascend910-2c"}, "resource", "huawei.com/Ascend910-2c", "whole chips"),
+        ({"product": None, "resource": "huawei.com/Ascend910-2c"}, "spec.resource", "huawei.com/Ascend910-2c", "whole chips"),
         ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1, "labels": {"npu-310-strategy": "row"}}, "metadata.labels.npu-310-strategy", "row", "chip or card"),
         ({"labels": {"subHealthyStrategy": "maybe"}}, "metadata.labels.subHealthyStrategy", "maybe", "setting strict_label_values"),
     ],
