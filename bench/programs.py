@@ -87,7 +87,7 @@ async def _until_answered(bus: NatsBus) -> None:
     """Wait until the service offers all operations: it offers them one after the other."""
     async with asyncio.timeout(_READY_S):
         while not any(  # noqa: ASYNC110  # readiness can only be polled
-            one.name == "berth-api" and one.data is not None and not one.data.not_ready for one in await bus.processes()
+            one.name == "berth-api" and one.is_ready for one in await bus.processes()
         ):
             await asyncio.sleep(0.05)
 

@@ -206,9 +206,7 @@ class Fleet(LocalProcesses):
             if (await bus.state(StreamName.LEDGER)).last_seq <= self._epoch_after:
                 return False
             await bus.request(bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
-            found = Counter(
-                one.name for one in await bus.processes() if one.data is not None and not one.data.not_ready
-            )
+            found = Counter(one.name for one in await bus.processes() if one.is_ready)
         except TransientError:
             return False
         # The API offers its operations one after the other, so that an answer to one says nothing of the others.

@@ -100,6 +100,11 @@ class ProcessStats(msgspec.Struct, frozen=True):
     endpoints: list[Endpoint] = []
     data: ProcessReport | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it says that it is ready."""
+        return self.data is not None and not self.data.not_ready
+
 
 def stats_of(answer: bytes) -> ProcessStats | None:
     """The statistics in an answer to ``$SRV.STATS``; None if it is none."""
