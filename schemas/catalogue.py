@@ -22,6 +22,7 @@ from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
 from berth.schemas.offers import Advance, Offer, ScoreRequest
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.recording import BackupEnd, BackupHead, BackupPart, RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
@@ -55,6 +56,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     NodesSeen,
     OutcomeSeen,
     PodsSeen,
+    QueueSeen,
     ReplacementsSeen,
     StorageSeen,
     TimerSeen,

@@ -267,6 +267,8 @@ class PodsSeen(Message, frozen=True):
     """``<u1`` per row of :class:`PodRejection`; empty when all are 0."""
     owner: str = ""
     """With ``rejections``: uid of the controller of the pods, or of a pod without one; empty otherwise."""
+    queue: str = ""
+    """Queue of the gang of pods that another scheduler placed."""
 
 
 class Owner(Part, frozen=True):

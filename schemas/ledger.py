@@ -93,6 +93,10 @@ class Settings(Part, frozen=True):
     """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
     waiting_pods_max: int = 1_000_000
     """Most pods of jobs that wait in one namespace, and of one program."""
+    queues: int = 0
+    """What queues do: 0 nothing, 1 they limit their jobs, 2 they order them too."""
+    queues_max: int = 4096
+    """Most queues that are valid, beside ``root`` and ``default``: the oldest."""
 
 
 class Epoch(Message, frozen=True):
@@ -126,6 +130,8 @@ class Verdict(Part, frozen=True):
     refusal: Refusal | None = None
     final: bool = False
     """Waiting does not change the refusal: the job is rejected."""
+    queue: str = ""
+    """Queue to which the placement is charged until it is given back; empty where queues do nothing."""
 
 
 ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "given-back", "fault", "backup"]
@@ -166,6 +172,8 @@ class Adoption(Part, frozen=True):
     gang: str
     uid: str
     placement: Placement
+    queue: str = ""
+    """Queue to which it is charged; empty for ``default``."""
 
 
 class Correction(Part, frozen=True):

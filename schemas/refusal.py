@@ -128,7 +128,24 @@ Code = Literal[
     "too-large",
     "too-many",
     "rule",
+    "no-such-queue",
+    "queue-not-valid",
+    "queue-has-children",
+    "queue-closed",
+    "queue-not-for-namespace",
+    "over-capability",
+    "larger-than-capability",
 ]
+QueueCode = Literal[
+    "no-such-queue",
+    "queue-not-valid",
+    "queue-has-children",
+    "queue-closed",
+    "queue-not-for-namespace",
+    "over-capability",
+    "larger-than-capability",
+]
+"""Those of :data:`Code` that say why a queue does not let a gang in."""
 RULE: Final[Code] = "rule"
 """A rule of the queue refuses the gang, in the words of its template."""
 LATE: Final[Code] = "late"
@@ -225,6 +242,36 @@ class BlockLack(Part, frozen=True):
     """Closest groups, the closest first, three at most."""
 
 
+class QueueRefusal(Part, frozen=True):
+    """Why a queue does not let a gang in, with the numbers of its sentence. Amounts are those of queues.
+
+    Attributes:
+        code: What kind of reason.
+        queue: The queue that binds: that of the gang, or one above it.
+        reason: What is wrong with the queue; its closed state, and the queue that has it; its children.
+        dimension: Dimension that is short.
+        held: What counts against the limit, what is leaving included.
+        leaving: How much of it is leaving.
+        limit: The limit.
+        asked: What the gang asks for.
+        namespace: Namespace that may not use the queue, or whose own limit in the queue binds.
+        others: Other dimensions that are short in this queue.
+        is_admission: What counts are minima of gangs that stay, not what is held.
+    """
+
+    code: QueueCode
+    queue: str
+    reason: str = ""
+    dimension: str = ""
+    held: int = 0
+    leaving: int = 0
+    limit: int = 0
+    asked: int = 0
+    namespace: str = ""
+    others: tuple[str, ...] = ()
+    is_admission: bool = False
+
+
 class Refusal(Part, frozen=True):
     """Why a gang is not placed: a code, and the numbers of its sentence."""
 
@@ -273,3 +320,5 @@ class Refusal(Part, frozen=True):
     has words of its own. So a reader of other releases tells it, too."""
     numbers: dict[str, int] = {}
     """Numbers of the template, by name."""
+    queue: QueueRefusal | None = None
+    """Codes of queues: the queue, and what binds there."""

@@ -40,6 +40,15 @@ class Conservative(Parameters, frozen=True):
     """Most reservations at a time."""
 
 
+class Queues(Parameters, frozen=True):
+    """Parameters of ``queues``."""
+
+    level: int
+    """1: queues limit their jobs; 2: they order them too."""
+    queues_max: int
+    """Most queues that are valid, beside ``root`` and ``default``."""
+
+
 _KNOWN: Final[dict[str, type[Parameters]]] = {
     "fifo": Parameters,
     "easy": Easy,
@@ -47,6 +56,7 @@ _KNOWN: Final[dict[str, type[Parameters]]] = {
     "plain-pods": Parameters,
     "drains": Parameters,
     "held-places": Parameters,
+    "queues": Queues,
 }
 
 

@@ -208,6 +208,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """A drain of a node, leaf switch or SuperPoD."""
         return f"{self.root}fact.drain.{token(kind)}.{token(name)}"
 
+    def fact_queue(self, name: str) -> str:
+        """A queue."""
+        return f"{self.root}fact.queue.{token(name)}"
+
     def fact_approval(self, kind: str, domain: str) -> str:
         """A person's consent to restarts for faults of a kind in a domain."""
         return f"{self.root}fact.approval.{token(kind)}.{token(domain)}"

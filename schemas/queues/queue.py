@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import msgspec
+from berth.schemas.message import Part
 
 ROOT: Final = "root"
 """The queue above all others."""
@@ -18,13 +18,15 @@ WEIGHT_MAX: Final = 65_535
 PRIORITY_MAX: Final = (1 << 31) - 1
 STATES: Final = ("Open", "Closing", "Closed", "Unknown")
 """States that a queue may declare."""
+KEY_SIGN: Final = "/queue/"
+"""Begin of the keys under which gangs sleep that a queue refused, before its name; no namespace has it."""
 
 Amounts = dict[str, int]
 """Amount of each dimension: ``cpu`` in thousandths, ``memory`` in MiB, chips by the name of their resource in
 hundredths of a chip."""
 
 
-class Queue(msgspec.Struct, frozen=True):
+class Queue(Part, frozen=True):
     """A queue as it is declared. Nothing of it is checked but the types: a wrong field is one of a queue in a tree."""
 
     name: str

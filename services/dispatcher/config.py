@@ -42,6 +42,10 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Chips from which on a gang is large and gets a reservation."""
     reserve_depth: Annotated[int, Meta(ge=1, le=256)] = 16
     """Most reservations at a time under ``conservative``."""
+    queues: Annotated[int, Meta(ge=0, le=2)] = 0
+    """What queues do: 0 nothing, 1 they limit their jobs, 2 they order them too."""
+    queues_max: Annotated[int, Meta(ge=1, le=100_000)] = 4096
+    """Most queues that are valid, beside ``root`` and ``default``: the oldest."""
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
     health_first: bool = False

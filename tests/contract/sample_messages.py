@@ -50,6 +50,8 @@ from berth.schemas.pod_constraints import (
     PreferredPods,
     SpreadTerm,
 )
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import Queue
 from berth.schemas.recording import (
     BackupEnd,
     BackupHead,
@@ -61,7 +63,16 @@ from berth.schemas.recording import (
     RecordingPart,
 )
 from berth.schemas.recovery import BackupWaiting, HeldPlaces, Recovery, RecoveryStatus
-from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from berth.schemas.refusal import (
+    BlockLack,
+    ConstraintCount,
+    NearGroup,
+    NodeReason,
+    QueueRefusal,
+    ReasonCount,
+    Refusal,
+    SwitchLack,
+)
 from berth.schemas.rules import StatedRule
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
@@ -177,6 +188,19 @@ def _refusal() -> Refusal:
         rule="tides",
         template="it holds {held} of {most} chips, after {ahead}",
         numbers={"held": 12, "most": 16},
+        queue=QueueRefusal(
+            code="over-capability",
+            queue="research",
+            reason="its parent lab is Closed",
+            dimension="huawei.com/Ascend910",
+            held=12_000,
+            leaving=800,
+            limit=12_800,
+            asked=1_600,
+            namespace="team-a",
+            others=("memory",),
+            is_admission=True,
+        ),
     )
 
 
@@ -388,6 +412,7 @@ def _facts() -> tuple[Message, ...]:
             job_uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c12",
             rejections=bytes([0, PodRejection.DEVICES]),
             owner="5b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c13",
+            queue="research",
         ),
         ReplacementsSeen(
             namespace="team-a",
@@ -419,6 +444,29 @@ def _facts() -> tuple[Message, ...]:
             gone=True,
             at_ms=_AT_MS + 3,
             force=True,
+        ),
+        QueueSeen(
+            queue=Queue(
+                name="research",
+                parent="lab",
+                capability={"huawei.com/Ascend910": 12_800},
+                guarantee={"huawei.com/Ascend910": 1_600},
+                deserved={"huawei.com/Ascend910": 6_400},
+                weight=2,
+                priority=1,
+                reclaimable=False,
+                is_fifo=True,
+                state="Closing",
+                created=20261130101500,
+                namespaces=["nlp"],
+                per_namespace={"huawei.com/Ascend910": 3_200},
+                wrong=["spec.type: is 'x', expected a text"],
+                notes=["spec.affinity is not used"],
+            ),
+            source="kubernetes",
+            gone=True,
+            by="ops@jump-1",
+            at_ms=_AT_MS + 4,
         ),
         ApprovalSeen(
             kind="CardUnhealthy",
@@ -636,6 +684,8 @@ def _settings() -> Settings:
         fault_settle_ms=150,
         waiting_jobs_max=30_000,
         waiting_pods_max=900_000,
+        queues=2,
+        queues_max=1_000,
     )
 
 
@@ -659,12 +709,14 @@ def _ledger() -> tuple[Message, ...]:
             at_ms=_AT_MS + 8,
             number=7,
             verdicts=[
-                Verdict(namespace="team-a", name="llm-7b.pretrain", uid=uid, attempt=1, placement=_placement()),
+                Verdict(
+                    namespace="team-a", name="llm-7b.pretrain", uid=uid, attempt=1, placement=_placement(), queue="a"
+                ),
                 Verdict(namespace="team-b", name="too-large", uid="77", attempt=1, refusal=_refusal(), final=True),
             ],
             evictions=[Eviction(uid="41", attempt=2, reason="chip 3 of node-1.zone-a is unhealthy")],
             releases=[Release(uid="40", attempt=1, reason="bind-failed", again=True, ranks=[0, 2])],
-            adoptions=[Adoption(namespace="kube-system", gang="foreign", uid="39", placement=_placement())],
+            adoptions=[Adoption(namespace="kube-system", gang="foreign", uid="39", placement=_placement(), queue="b")],
             missing=[3],
             shards=4,
             recoveries=[

@@ -9,12 +9,12 @@ from fractions import Fraction
 from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.order import leaves_in_order
-from berth.core.queues.refusals import QueueRefusal
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.standing import borrowed_of, share_of
 from berth.core.queues.tree import tree_of
 from berth.schemas.ledger import Settings
 from berth.schemas.queues.queue import DEFAULT
+from berth.schemas.refusal import QueueRefusal
 from tests.golden.harness import Answer, Differences, Line, differ
 from tests.golden.queue_lines import amounts_of, queue_of, whole
 

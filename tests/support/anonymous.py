@@ -11,7 +11,7 @@ from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump
 from berth.formats.recordings.anonymisation import Anonymiser
-from berth.formats.recordings.anonymisation_rules import Kind
+from berth.formats.recordings.anonymisation_rules import KEPT_QUEUES, Kind
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round
@@ -69,9 +69,10 @@ def left_of(
 ) -> list[tuple[Kind, str, str]]:
     """Names of at least so many characters that some text of a recording still has, and the text.
 
-    A name that happens to be inside what is put in place of names is passed over, and so are those in ``but``.
+    A name that happens to be inside what is put in place of names is passed over, and so are those in ``but``, and
+    those of queues that everybody has.
     """
-    names = old_names(anonymiser)
+    names = [(kind, name) for kind, name in old_names(anonymiser) if name not in KEPT_QUEUES]
     new = {anonymiser.name(kind, name) for kind, name in names}
     texts = sorted(texts_in(log))
     return [

@@ -8,6 +8,7 @@ from berth.core.placement.rules import Entry, RuleRound
 from berth.core.requests.gangs import Gang, chips_of
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.rules.registry import register
+from berth.core.state.cell import State
 from berth.core.state.ledger import GangRecord, Holding, chips_in
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import RULE, Refusal
@@ -36,11 +37,11 @@ class NamespaceLimit(Rule):
             held[holding.namespace] += chips_in(holding.placement.runs)
         return NamespaceLimitRound(self._most, held)
 
-    def wakes(self, gang: GangRecord) -> tuple[str, ...]:
+    def wakes(self, state: State, gang: GangRecord) -> tuple[str, ...]:  # noqa: ARG002  # the port has it
         """A gang is tried again when its namespace gives something back."""
         return (gang.namespace,)
 
-    def ended(self, holding: Holding) -> Iterable[str]:
+    def ended(self, state: State, holding: Holding) -> Iterable[str]:  # noqa: ARG002  # as above
         """Its namespace has given something back."""
         return (holding.namespace,)
 

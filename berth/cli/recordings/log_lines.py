@@ -11,6 +11,7 @@ from berth.cli.output import listed, moment
 from berth.cli.recordings.entry_choice import EntryChoice
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import numbered, pluralize
+from berth.core.queues.amounts import number_of
 from berth.formats.shown import Shown, shown
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, VersionError, body_of, open_envelope
@@ -30,6 +31,7 @@ from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, Replac
 from berth.schemas.ledger import Epoch, Recovery, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.recording import Entry
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
@@ -39,7 +41,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
         ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen, ApprovalSeen,
-        LedgerSeen, Epoch, Round,
+        QueueSeen, LedgerSeen, Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
@@ -281,6 +283,18 @@ def _drain(body: DrainSeen) -> str:
     return f"drain of {body.kind} {body.name} from {moment(body.since_ms)} on{reason}"
 
 
+def _queue(body: QueueSeen) -> str:
+    queue = body.queue
+    if body.gone:
+        return f"queue {queue.name} is declared no longer"
+    below = f" below {queue.parent}" if queue.parent else ""
+    limits = [
+        f"{number_of(dimension, queue.capability[dimension])} {dimension}" for dimension in sorted(queue.capability)
+    ]
+    wrong = f"; not valid: {queue.wrong[0]}" if queue.wrong else ""
+    return f"queue {queue.name}{below} of {', '.join(limits) or 'no limit'}{wrong}"
+
+
 def _approval(body: ApprovalSeen) -> str:
     what = f"approval of restarts for {body.kind} in domain {body.domain or '-'}"
     if body.gone:
@@ -363,6 +377,7 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     ReplacementsSeen.KIND: _replacements,
     DrainSeen.KIND: _drain,
     ApprovalSeen.KIND: _approval,
+    QueueSeen.KIND: _queue,
     MembersSeen.KIND: _members,
     JobSeen.KIND: _job,
     OutcomeSeen.KIND: _outcome,

@@ -9,6 +9,7 @@ import msgspec
 
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
+from berth.core.queues.refusals import text_of
 from berth.products.catalogue import FORMS
 from berth.schemas.refusal import INTERNAL, LATE, OF_THE_NODE, ConstraintCount, NodeReason, ReasonCount, Refusal
 
@@ -84,6 +85,8 @@ def sentence(refusal: Refusal, parts: Parts = NO_PARTS) -> str:
     """
     if refusal.template:
         return _by_template(refusal)
+    if refusal.queue is not None:
+        return text_of(refusal.queue)
     if refusal.code == "behind":
         return f"waits behind {refusal.ahead}, which was first in the queue (queue_policy fifo)"
     if refusal.code == "reserved":

@@ -393,5 +393,6 @@ def raise_errors(gang: Gang, views: Mapping[Shape, Candidates]) -> None:
 
 
 def _verdict(entry: Entry) -> Verdict:
-    gang = entry.gang
-    return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, entry.placement, entry.refusal, entry.is_final)
+    gang, placement = entry.gang, entry.placement
+    queue = gang.queue if placement is not None else ""
+    return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, placement, entry.refusal, entry.is_final, queue)

@@ -11,10 +11,10 @@ import msgspec
 from berth.core.parity import Differences
 from berth.core.queues.amounts import add, in_order, is_within, judged, plus, total
 from berth.core.queues.charges import Holding, Usage
-from berth.core.queues.refusals import Code, QueueRefusal
 from berth.core.queues.shares import Shares
 from berth.core.queues.tree import State, Tree, closing_of
 from berth.schemas.queues.queue import Amounts
+from berth.schemas.refusal import QueueCode, QueueRefusal
 
 _CHILDREN_SHOWN = 5
 
@@ -182,7 +182,7 @@ def _over(limits: Mapping[str, int], queue: str, dimension: str, held: int, ask:
     limit, asked = limits.get(dimension), ask.minimum[dimension]
     if limit is None or not asked or held + asked <= limit:
         return None
-    code: Code = "larger-than-capability" if asked > limit else "over-capability"
+    code: QueueCode = "larger-than-capability" if asked > limit else "over-capability"
     return QueueRefusal(code, queue, dimension=dimension, held=held, limit=limit, asked=asked)
 
 

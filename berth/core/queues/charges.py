@@ -1,12 +1,13 @@
 """What gangs count for, and what queues hold: sums over charges, taken along the tree."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from berth.core.queues.amounts import add, ordered
 from berth.core.queues.tree import Tree
+from berth.schemas.placement import Placement, Run, Share
 from berth.schemas.queues.queue import CHIP, CPU, MEMORY, Amounts
 
 
@@ -40,6 +41,38 @@ def charge_of(pods: Iterable[tuple[PodRequest, int]]) -> Amounts:
         parts = {CPU: request.cpu_milli, MEMORY: request.memory_mib, request.resource: chips}
         add(charge, {dimension: amount for dimension, amount in parts.items() if dimension and amount}, ranks)
     return ordered(charge)
+
+
+def charge_of_runs(runs: Iterable[Run], resource: str, share: Share | None) -> Amounts:
+    """Charge of all pods of runs.
+
+    Args:
+        runs: The pods.
+        resource: Name of the resource of their chips.
+        share: Quota of each pod with chips; None if it has whole chips.
+    """
+    quota = share.aicore if share is not None else 0
+    return charge_of(
+        (PodRequest(run.cpu_milli, run.memory_mib, resource, run.chips, quota if run.chips else 0), run.pods)
+        for run in runs
+    )
+
+
+def charge_of_placement(placement: Placement, gone: Collection[int] = ()) -> Amounts:
+    """Charge of a placement.
+
+    Args:
+        placement: The placement.
+        gone: Ranks that are not charged.
+    """
+    runs: Iterable[Run] = placement.runs
+    if gone:
+        runs, first = [], 0
+        for run in placement.runs:
+            left = sum(rank not in gone for rank in range(first, first + run.pods))
+            runs.append(Run(left, run.chips, run.cpu_milli, run.memory_mib))
+            first += run.pods
+    return charge_of_runs(runs, placement.resource, placement.share)
 
 
 def ranks_of_minimum(roles: Sequence[str], least: int, by_role: Mapping[str, int]) -> list[int]:
@@ -141,6 +174,30 @@ class Usage:
     def of_namespace(self, queue: str, namespace: str, dimension: str) -> int:
         """What gangs of a namespace hold in a queue that limits namespaces, leaving ones included."""
         return self._by_namespace.get((queue, namespace), {}).get(dimension, 0)
+
+
+class UsageOver(Usage):
+    """What queues hold besides what others hold, which stays as it is.
+
+    Args:
+        base: What the others hold.
+    """
+
+    def __init__(self, base: Usage) -> None:
+        super().__init__(base.tree)
+        self._base = base
+
+    def held(self, queue: str, dimension: str) -> int:
+        """As :meth:`Usage.held`, of both."""
+        return self._base.held(queue, dimension) + super().held(queue, dimension)
+
+    def leaving(self, queue: str, dimension: str) -> int:
+        """As :meth:`Usage.leaving`, of both."""
+        return self._base.leaving(queue, dimension) + super().leaving(queue, dimension)
+
+    def of_namespace(self, queue: str, namespace: str, dimension: str) -> int:
+        """As :meth:`Usage.of_namespace`, of both."""
+        return self._base.of_namespace(queue, namespace, dimension) + super().of_namespace(queue, namespace, dimension)
 
 
 def _count(sums: Amounts, charge: Mapping[str, int], times: int) -> None:

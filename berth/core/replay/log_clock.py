@@ -19,6 +19,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import record_head
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.recording import Entry
 from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -27,7 +28,7 @@ from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 _Fact = (
     NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
     | UsageSeen | NamespaceSeen | ClaimSeen | VolumeSeen | StorageSeen | GroupSeen
-    | ReplacementsSeen | DrainSeen | ApprovalSeen | LedgerSeen
+    | ReplacementsSeen | DrainSeen | ApprovalSeen | QueueSeen | LedgerSeen
 )  # fmt: skip
 _FACTS: Final[dict[str, type[_Fact]]] = {kind.KIND: kind for kind in get_args(_Fact)}
 

@@ -52,6 +52,11 @@ def is_unowned(request: JobRequest) -> bool:
     return request.is_unowned and request.origin == FROM_PODS
 
 
+def charged_queue(request: JobRequest, settings: Settings) -> str:
+    """Queue to which a job is charged; empty where queues do nothing."""
+    return request.queue if settings.queues else ""
+
+
 def queue_order(job: JobSeen, request: JobRequest) -> QueueOrder:
     """Sort key of a waiting job, as :attr:`Gang.order`."""
     return (rank_of(request.priority, is_fragile=is_fragile(request)), accepted_of(job, request), job.uid)
@@ -107,6 +112,8 @@ class Gang(msgspec.Struct, gc=False):
     """Its gang runs with too few pods: it comes before others of its priority."""
     bytes_in_record: int = 0
     """Approximate size of its placement in a record."""
+    queue: str = ""
+    """Queue to which it is charged; empty where queues do nothing."""
 
     @property
     def demand(self) -> Demand | None:
@@ -221,5 +228,6 @@ def gang_of(
         run_ms=request.run_ms,
         avoided=tuple(request.avoided),
         is_fragile=is_fragile(request),
+        queue=charged_queue(request, settings),
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + claims * _BYTES_A_CLAIM + _BYTES_A_GANG,
     )

@@ -39,7 +39,7 @@ def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, o
             again.update(_freed_uid(state, gang))
         elif gang.refusal is None or gang.refusal.retry_ms:
             again[gang.namespace, gang.name] = None  # it goes back to the queue, when its pause is over
-        elif (rule := rules.by_name.get(gang.refusal.rule)) is not None and rule.wakes(gang) != ():
+        elif (rule := rules.by_name.get(gang.refusal.rule)) is not None and rule.wakes(state, gang) != ():
             queue.seen(gang.uid)
         elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
             uneven.setdefault(request_class, []).append(gang)
@@ -54,7 +54,7 @@ def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, o
         unblocked |= queue.is_holding
     # Jobs that ended change how long similar ones are expected to run: they may end before a drain now.
     gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not terms.are_alike else []
-    woken = rules.woken([*folded.given_back, *(holding for holding, _ in folded.freed)])
+    woken = rules.woken(state, [*folded.given_back, *(holding for holding, _ in folded.freed)])
     return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again, woken=woken)
 
 
@@ -143,7 +143,7 @@ def _hold(after: AfterRecord, rules: EpochRules, folded: Folded, opening: Openin
     for gang in kept.values():
         refusal = gang.refusal if gang.phase == "waiting" else None
         rule = rules.by_name.get(refusal.rule) if refusal is not None else None
-        if refusal is None or rule is None or (keys := rule.wakes(gang)) is None:
+        if refusal is None or rule is None or (keys := rule.wakes(after.state, gang)) is None:
             continue
         if rule.name not in due_ms:
             due_ms[rule.name] = rule.due_ms(after)

@@ -61,6 +61,6 @@ def place_returning(
         )
         if placement is None or isinstance(placement, NoPlaces):
             continue
-        found.verdicts.append(Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, placement))
+        found.verdicts.append(Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, placement, queue=gang.queue))
         rules.started(gang, placement)
     return found

@@ -26,6 +26,7 @@ from berth.core.state.ledger import FOLD_VERSION, Folded, Holding, LedgerFold, P
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
+from berth.core.state.queues.queue_index import QueueIndex
 from berth.core.state.superpod_index import BlockInputs, JobNodes, SuperpodMap
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
@@ -45,6 +46,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
@@ -85,6 +87,7 @@ class State:
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
         self.faults = FaultInputs(self.fold, self.table, self.jobs)
+        self.queues = QueueIndex(self.fold, self.table)
         self.topologies: dict[str, TopologySeen] = {}
         self.facts_seq = 0
         self.nodes_seq = 0
@@ -110,6 +113,7 @@ class State:
             GroupSeen.KIND: self._steering,
             ReplacementsSeen.KIND: self._steering,
             ApprovalSeen.KIND: self._steering,
+            QueueSeen.KIND: self._queue,
             **dict.fromkeys(_CONSTRAINT_KINDS, self._constraint),
         }
 
@@ -197,6 +201,7 @@ class State:
         found.add(self._occupancy.follow(folded))
         if self._owns is None:
             self.faults.follow(folded, found)
+            self.queues.follow(folded)
             left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
             for holding in [*left, *folded.taken]:
                 found.add(self.constraints.note(holding.key))
@@ -390,6 +395,12 @@ class State:
 
     def _steering(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         return self.faults.apply(envelope, self._subject, found)
+
+    def _queue(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
+        fact = body_of(envelope, QueueSeen)
+        check_subject(self._subject, "queue", fact.queue.name)
+        found.woken.update(self.queues.apply(fact))
+        return "gone" if fact.gone else "folded"
 
     def _timer(self, envelope: Envelope, _: ChangesBuilder) -> Effect:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)

@@ -40,22 +40,26 @@ class CellFork(State):
             JobNodes(self.fold, self._occupancy.owned, self.jobs).index(),
         )
         self.constraints = self.constraints.fork(self.fold, self._occupancy)
+        self.queues = self.queues.fork(self.fold, self.table)
 
     def lift(self, holding: Holding | Held) -> None:
         """Remove a holding, or held places, as if they had been given back."""
         if isinstance(holding, Held):
             del self.fold.held[holding.uid]
             self._occupancy.unhold(holding)
+            self.queues.note((holding.uid, -1))
             return
         del self.fold.holdings[holding.key]
         self._occupancy.give_back(holding)
         self.constraints.note(holding.key)
+        self.queues.note(holding.key)
 
     def lay(self, holding: Holding) -> None:
         """Add a holding, as if a record had given it."""
         self.fold.holdings[holding.key] = holding
         self._occupancy.take(holding)
         self.constraints.note(holding.key)
+        self.queues.note(holding.key)
 
     def become(self, change: Holding | tuple[str, int]) -> None:
         """Let an attempt hold what is given, or nothing (key), for all but the columns and the leaf switches.
@@ -71,6 +75,7 @@ class CellFork(State):
             self._occupancy.remember(holding)
         if before is not None or holding is not None:
             self.constraints.note(key)
+            self.queues.note(key)
 
     def heal(self, rows: Iterable[int]) -> None:
         """Let nodes be healthy, ready and schedulable; only for a copy with facts."""

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
+from berth.core.requests.gangs import charged_queue
 from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.admission import end_of_cancelled
 from berth.core.state.cell import State
@@ -340,7 +341,7 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
         return False
     placement = placement_of_pods(state.table, state.held, fact, found.given)
     note_short(state.short, fact, pods_of(placement))
-    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, placement))
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, placement, fact.queue))
     return True
 
 
@@ -382,7 +383,8 @@ def _regain(state: State, uid: str, found: Due) -> bool:
         for over, task in zip(ended, asked, strict=True)
     ]
     placement = msgspec.structs.replace(placement, runs=runs, resource=job.request.resource)
-    found.regained.append(Verdict(job.namespace, job.name, uid, fact.attempt, placement))
+    queue = charged_queue(job.request, state.fold.settings)
+    found.regained.append(Verdict(job.namespace, job.name, uid, fact.attempt, placement, queue=queue))
     return True
 
 
@@ -439,5 +441,5 @@ def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> b
     if properties_of(pods, placement) == properties_of(owned, holding.placement):
         return False
     found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
-    found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement))
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement, fact.queue))
     return True

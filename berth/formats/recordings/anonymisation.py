@@ -10,8 +10,7 @@ beside what replaces the names.
 """
 
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +18,6 @@ import msgspec
 from berth.formats.recordings.anonymisation_rules import (
     JOB_KEY,
     KEPT_KEYS,
-    KEPT_TASKS,
-    LINKED,
     SERVICE_KEY,
     SUBJECTS,
     Kind,
@@ -30,6 +27,7 @@ from berth.formats.recordings.anonymisation_rules import (
     has_plain_label,
     plan_of,
 )
+from berth.formats.recordings.new_names import new_names, stays
 from berth.schemas.chain import chained, link_of, position_of, state_digest
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.constraints import NAME_KEYS, Expression
@@ -48,6 +46,8 @@ from berth.schemas.facts import (
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import KEY_SIGN
 from berth.schemas.recording import Entry, RecordingHead
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import KeptFact, SnapshotBody
@@ -61,7 +61,7 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
         ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen, ApprovalSeen,
-        LedgerSeen, Epoch, Round,
+        QueueSeen, LedgerSeen, Epoch, Round,
     )
 }  # fmt: skip
 _SUBJECT_TOKENS: Final = 4
@@ -69,11 +69,8 @@ _STRANGE: Final = "strange"
 """Last token of the subject of a fact with an unknown subject."""
 _DEAD: Final = b""
 """Bytes that cannot be decoded."""
-_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _WORD: Final = re.compile(r"[a-z]+(-[a-z]+)*")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_NUMBERED: Final = frozenset({Kind.GROUP, Kind.RACK})
-"""Kinds that may be numbers. Numbers stay, because they are ordered as numbers."""
 _HAS_NAME: Final = re.compile(r"(?P<before>.*\(uid )(?P<uid>.*)(?P<after>\))", re.DOTALL)
 _HAS_UID: Final = re.compile(r"(?P<before>.*: the job )(?P<path>.*)(?P<after> has this one)", re.DOTALL)
 _HAS_NODE: Final = re.compile(
@@ -84,7 +81,6 @@ _NAMES_NOBODY: Final = re.compile(
     r"the (new|backup) pods? of ranks? [0-9].* places?( for a hot switch| for [0-9.]+ s)?"
 )
 _SOMEBODY: Final = "a person"
-_TRIES_MAX: Final = 1 << 20
 _KEPT_BEGINNINGS: Final = tuple(sorted(KEPT_KEYS))
 """A refusal of an annotation may name a place inside its value."""
 _COMPARED: Final = frozenset({"Gt", "Lt"})
@@ -124,6 +120,7 @@ class _Walk:
                 for namespace, labels, ending in pods
             ],
             Special.DRAINED: lambda drain, name: see(SUBJECTS[f"drain.{drain.kind}"][1], name),
+            Special.KEYS: lambda _, keys: type(keys)([self._key(key) for key in keys]),
             Special.PAIRS: lambda _, pairs: [(see(Kind.NODE, name), number) for name, number in pairs],
         }
 
@@ -168,6 +165,13 @@ class _Walk:
                 return tuple([self._tree(one) for one in got])
             case _:
                 return got
+
+    def _key(self, key: str) -> str:
+        """A key that wakes gangs: a namespace, or that of a queue."""
+        if not key.startswith(KEY_SIGN):
+            return self._see(Kind.NAMESPACE, key)
+        queue, sign, dimension = key.removeprefix(KEY_SIGN).partition("/")
+        return f"{KEY_SIGN}{self._see(Kind.QUEUE, queue)}{sign}{dimension}"
 
     def _path(self, path: str) -> str:
         namespace, sign, name = path.partition("/")
@@ -300,7 +304,8 @@ class Anonymiser:
                 if kind is not Kind.KEEP:
                     self._names[kind].add(value)
         for kind, names in self._names.items():
-            self._new[kind] = self._renamed(kind, names)
+            left = [name for name in names if not self._stays(kind, name)]
+            self._new[kind] = new_names(kind, left, self._shards)
 
     def head(self) -> RecordingHead:
         """The head with other names."""
@@ -337,7 +342,7 @@ class Anonymiser:
         return name if self._stays(kind, name) else self._new[kind][name]
 
     def _note(self, kind: Kind, name: str) -> str:
-        if not _stays(kind, name):
+        if not stays(kind, name):
             self._names[kind].add(name)
         return name
 
@@ -346,7 +351,7 @@ class Anonymiser:
         return value
 
     def _stays(self, kind: Kind, name: str) -> bool:
-        return _stays(kind, name) or (kind is Kind.GROUP and name in self._trees)
+        return stays(kind, name) or (kind is Kind.GROUP and name in self._trees)
 
     def _meet(self, value: msgspec.Struct) -> None:
         match value:
@@ -373,53 +378,6 @@ class Anonymiser:
         if key == JOB_KEY:
             return Kind.JOB
         return Kind.GROUP if key in self._level_keys else Kind.VALUE
-
-    def _renamed(self, kind: Kind, names: Iterable[str]) -> dict[str, str]:
-        ordered = sorted(name for name in names if not self._stays(kind, name))
-        width = len(str(len(ordered)))
-        new = {name: f"{kind.value}-{number:0{width}}" for number, name in enumerate(ordered, 1)}
-        if kind is Kind.DOMAIN:
-            new = {name: f"{_place_of(name)}{made}" for name, made in new.items()}
-            shards = sorted(count for count in self._shards if count > 1)
-            return {name: _in_shard(made, name, shards) for name, made in new.items()}
-        return new
-
-
-def _stays(kind: Kind, name: str) -> bool:
-    if kind is Kind.KEEP or not name:
-        return True
-    if kind is Kind.TASK:
-        return name in KEPT_TASKS
-    return kind in _NUMBERED and _NUMBER.fullmatch(name) is not None
-
-
-def _place_of(domain: str) -> str:
-    """Prefix of the new name of a domain: decisions depend on whether it is a SuperPoD or below a leaf switch.
-
-    With it the new names have the order of the old ones.
-    """
-    linked = next((prefix for prefix in LINKED if domain.startswith(prefix)), "")
-    if linked:
-        return linked
-    first, last = LINKED
-    return "" if domain < first else "other-" if domain < last else "zone-"
-
-
-def _in_shard(made: str, name: str, shards: Iterable[int]) -> str:
-    """``made`` with a suffix that puts it into the shard of ``name``, for each of the numbers of shards.
-
-    Raises:
-        ValueError: None of a million suffixes does.
-    """
-    wanted = [(count, zlib.crc32(name.encode()) % count) for count in shards]
-    for ending in range(_TRIES_MAX):
-        domain = f"{made}-{ending}" if wanted else made
-        mark = zlib.crc32(domain.encode())
-        if all(mark % count == shard for count, shard in wanted):
-            return domain
-    raise ValueError(
-        f"no name found for a domain that keeps its shard of {', '.join(str(count) for count, _ in wanted)}"
-    )
 
 
 def _trees(text: str) -> Iterator[str]:

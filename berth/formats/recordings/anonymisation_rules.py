@@ -1,6 +1,8 @@
 """Names in a recording: a rule for each text of each message, and for the labels that Berth reads.
 
 Structs are identified by the names of their classes, so that the folded ledger of snapshots has its rules here too.
+
+Longer than 400 lines because all messages have their rules in one table.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,6 +11,8 @@ from typing import Final
 
 import msgspec
 from msgspec import inspect
+
+from berth.schemas.queues.queue import DEFAULT, ROOT
 
 LINKED: Final = ("leaf-", "superpod-")
 """Beginnings of the names of domains whose nodes are linked, as ``berth.core.cluster.domains`` has them."""
@@ -68,6 +72,7 @@ class Special(StrEnum):
     REFUSED = "value of what was refused, by the field field"
     GROUP_NAMES = "names of groups, by the field topology"
     GROUP_LABEL = "value of the label of a topology, by the field topology"
+    KEYS = "namespaces, and keys of queues, that wake gangs"
 
 
 Rule = Kind | Special
@@ -103,6 +108,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "job": Kind.JOB,
         "job_uid": Kind.UID,
         "owner": Kind.UID,
+        "queue": Kind.QUEUE,
     },
     "PodMarks": {"values": Special.LABELS},
     "GroupSeen": {
@@ -118,6 +124,27 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "FlappingChip": {},
     "DrainSeen": {"kind": Kind.KEEP, "name": Special.DRAINED, "by": Kind.HOLDER, "reason": Kind.REASON},
     "ApprovalSeen": {"kind": Kind.KEEP, "domain": Kind.DOMAIN, "by": Kind.HOLDER, "reason": Kind.REASON},
+    "QueueSeen": {"source": Kind.KEEP, "by": Kind.HOLDER},
+    "Queue": {
+        "name": Kind.QUEUE,
+        "parent": Kind.QUEUE,
+        "capability": Kind.KEEP,
+        "guarantee": Kind.KEEP,
+        "deserved": Kind.KEEP,
+        "state": Kind.KEEP,
+        "namespaces": Kind.NAMESPACE,
+        "per_namespace": Kind.KEEP,
+        "wrong": Kind.REASON,
+        "notes": Kind.REASON,
+    },
+    "QueueRefusal": {
+        "code": Kind.KEEP,
+        "queue": Kind.QUEUE,
+        "reason": Kind.REASON,
+        "dimension": Kind.KEEP,
+        "namespace": Kind.NAMESPACE,
+        "others": Kind.KEEP,
+    },
     "Owner": {"kind": Kind.KEEP, "name": Kind.POD, "uid": Kind.UID},
     "MembersSeen": {
         "namespace": Kind.NAMESPACE,
@@ -221,11 +248,11 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Epoch": {"holder": Kind.HOLDER},
     "StatedRule": {"name": Kind.KEEP, "parameters": Kind.KEEP},
     "Round": {},
-    "Verdict": _OF_JOB,
+    "Verdict": _OF_JOB | {"queue": Kind.QUEUE},
     "Correction": {"uid": Kind.UID},
     "Release": {"uid": Kind.UID, "reason": Kind.KEEP},
     "Eviction": {"uid": Kind.UID, "reason": Special.WORD},
-    "Adoption": _OF_GANG,
+    "Adoption": _OF_GANG | {"queue": Kind.QUEUE},
     "HeldPlaces": _OF_JOB,
     "Recovery": _OF_JOB
     | {
@@ -247,7 +274,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "rules": Kind.KEEP,
         "warning": Kind.KEEP,
     },
-    "Holding": _OF_JOB | {"ending": Special.WORD, "switched": Kind.UID},
+    "Holding": _OF_JOB | {"ending": Special.WORD, "switched": Kind.UID, "queue": Kind.QUEUE},
     "Move": {
         "scope": Kind.KEEP,
         "how": Kind.KEEP,
@@ -255,11 +282,11 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "kind": Kind.KEEP,
         "cause": Special.CAUSE,
     },
-    "Held": _OF_JOB,
+    "Held": _OF_JOB | {"queue": Kind.QUEUE},
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
-    "SleeperDump": {"uid": Kind.UID, "keys": Kind.NAMESPACE},
+    "SleeperDump": {"uid": Kind.UID, "keys": Special.KEYS},
     "WaitingDump": {
-        "woken": Kind.NAMESPACE,
+        "woken": Special.KEYS,
         "known": Kind.UID,
         "capacity_gained": Kind.NODE,
         "chips_taken": Special.PAIRS,
@@ -294,6 +321,7 @@ SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "drain.leaf": (Kind.KEEP, Kind.LEAF),
     "drain.superpod": (Kind.KEEP, Kind.GROUP),
     "approval": (Kind.KEEP, Kind.DOMAIN),
+    "queue": (Kind.QUEUE,),
 }
 """Names at the end of the subject of a fact, by its kind, or by its kind and the first name."""
 
@@ -348,6 +376,8 @@ KEPT_KEYS: Final = frozenset(
 """Labels and annotations whose values are interpreted, not only compared."""
 KEPT_TASKS: Final = frozenset({"scheduler"})
 """Task names with a meaning."""
+KEPT_QUEUES: Final = (DEFAULT, ROOT)
+"""Queue names with a meaning, ascending."""
 
 
 def plan_of(struct: type[msgspec.Struct]) -> list[tuple[str, Rule | None]]:

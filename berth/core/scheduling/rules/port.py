@@ -82,10 +82,10 @@ class Rule:
         """The rule in a round; None if it has no say in it."""
         return None
 
-    def wakes(self, gang: GangRecord) -> tuple[str, ...] | None:  # noqa: ARG002
+    def wakes(self, state: State, gang: GangRecord) -> tuple[str, ...] | None:  # noqa: ARG002
         """Keys under which a gang sleeps that the rule refused: it is tried again once one of them wakes.
 
-        They are names of namespaces, which an anonymised recording renames, or begin with a sign that none has.
+        They are names of namespaces, or those of queues: an anonymised recording renames both.
 
         Returns:
             The keys; without any it is tried again after each change that may help some gang. None: it does not sleep,
@@ -97,7 +97,7 @@ class Rule:
         """When gangs are tried again that a rule refused, although nothing has woken them; 0 for never."""
         return 0
 
-    def ended(self, holding: Holding) -> Iterable[str]:  # noqa: ARG002
+    def ended(self, state: State, holding: Holding) -> Iterable[str]:  # noqa: ARG002
         """Keys that wake when an attempt gives back all or some of what it held."""
         return ()
 
@@ -159,11 +159,11 @@ class EpochRules:
                 begun.append(one)
         return Rules(begun, last) if begun else NO_RULES
 
-    def woken(self, ended: Iterable[Holding]) -> dict[str, None]:
+    def woken(self, state: State, ended: Iterable[Holding]) -> dict[str, None]:
         """Keys that wake when attempts have given back all or some of what they held."""
         if not self._in_ends:
             return {}
-        return {key: None for holding in ended for rule in self._in_ends for key in rule.ended(holding)}
+        return {key: None for holding in ended for rule in self._in_ends for key in rule.ended(state, holding)}
 
     def may_reserve(self, gang: Gang, *, behind: bool) -> bool:
         """Whether a gang that waits may get a reservation; see :meth:`Rule.may_reserve`."""

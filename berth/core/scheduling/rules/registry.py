@@ -8,6 +8,7 @@ from berth.core.scheduling.rules.drains import Drains
 from berth.core.scheduling.rules.held_places import HeldPlaces
 from berth.core.scheduling.rules.plain_pods import PlainPods
 from berth.core.scheduling.rules.port import EpochRules, Rule
+from berth.core.scheduling.rules.queues import QUEUES, Queues
 from berth.core.scheduling.rules.strict_order import FIFO, StrictOrder
 from berth.schemas import rules as schemas
 from berth.schemas.ledger import Settings
@@ -20,6 +21,7 @@ _MADE_BY: Final[dict[str, Callable[[Any], Rule]]] = {
     "plain-pods": lambda _: PlainPods(),
     "drains": lambda _: Drains(),
     "held-places": lambda _: HeldPlaces(),
+    QUEUES: lambda _: Queues(),
 }
 
 
@@ -57,6 +59,8 @@ def rules_of(settings: Settings) -> list[StatedRule]:
     chips, depth = settings.reserve_chips, settings.reserve_depth
     plain = stated("plain-pods", Parameters())
     found = [stated("drains", Parameters()), stated("held-places", Parameters())]
+    if settings.queues:
+        found.append(stated(QUEUES, schemas.Queues(settings.queues, settings.queues_max)))
     match settings.queue_policy:
         case "fifo":
             return [*found, stated(FIFO, Parameters())]

@@ -12,6 +12,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.wake_rules import NEVER
+from berth.core.state.cell import State
 from berth.core.state.ledger import GangRecord
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import OF_THE_NODE, Refusal
@@ -25,7 +26,7 @@ class StrictOrder(Rule):
 
     is_strict = True
 
-    def wakes(self, gang: GangRecord) -> None:
+    def wakes(self, state: State, gang: GangRecord) -> None:
         """A gang behind the head is not taken while that one waits."""
 
     def begin(self, start: RoundStart) -> RuleRound | None:

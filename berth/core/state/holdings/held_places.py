@@ -21,6 +21,8 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
     ranks: list[int]
     """Ranks whose places are held, ascending."""
     until_ms: int
+    queue: str = ""
+    """Queue to which they are charged, as in the holding."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -49,4 +51,13 @@ def held_of(holding: Holding, entry: HeldPlaces) -> Held:
     if restart is not None and restart.placement is not None:
         places = {rank: (restart.placement, restart.ranks.index(rank)) for rank in placed}
         placement = merged_placement(placement, places)
-    return Held(holding.namespace, holding.name, holding.uid, holding.attempt, placement, list(ranks), entry.until_ms)
+    return Held(
+        holding.namespace,
+        holding.name,
+        holding.uid,
+        holding.attempt,
+        placement,
+        list(ranks),
+        entry.until_ms,
+        holding.queue,
+    )

@@ -52,6 +52,8 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     """Step that gave a rank its place, by rank; the others have that of the verdict."""
     switched: dict[int, str] = {}
     """Backup pod (uid) that took a rank over last, by rank."""
+    queue: str = ""
+    """Queue to which it is charged; empty if queues did nothing when it was placed."""
 
     def __post_init__(self) -> None:
         """See that what was given back was there.

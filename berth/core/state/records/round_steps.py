@@ -79,9 +79,11 @@ class _Steps:
         if verdict.placement is not None:
             gang.phase = "placed"
             self._unhold(verdict.uid)
-            self._take(
-                Holding(verdict.namespace, verdict.name, verdict.uid, verdict.attempt, verdict.placement, *self._when)
+            holding = Holding(
+                verdict.namespace, verdict.name, verdict.uid, verdict.attempt, verdict.placement, *self._when
             )
+            holding.queue = verdict.queue
+            self._take(holding)
         elif verdict.final:
             gang.phase = "failed"
         self.folded.gangs.append(gang)
@@ -202,9 +204,10 @@ class _Steps:
         self.folded.freed.append((holding, ranks))
 
     def _adopt(self, adoption: Adoption) -> None:
-        self._take(
-            Holding(adoption.namespace, adoption.gang, adoption.uid, 0, adoption.placement, *self._when, foreign=True)
-        )
+        placement = adoption.placement
+        holding = Holding(adoption.namespace, adoption.gang, adoption.uid, 0, placement, *self._when, foreign=True)
+        holding.queue = adoption.queue
+        self._take(holding)
 
     def _owned(self, uid: str, attempt: int, what: str = "gives back what it does not hold") -> Holding:
         holding = self._holdings.get((uid, attempt))

@@ -4,10 +4,11 @@ import pytest
 
 from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
 from berth.core.queues.charges import Holding, PodRequest, Usage, charge_of, ranks_of_minimum
-from berth.core.queues.refusals import QueueRefusal
+from berth.core.queues.refusals import text_of
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.tree import tree_of
 from berth.schemas.queues.queue import CHIP, ROOT, Amounts, Queue
+from berth.schemas.refusal import QueueRefusal
 
 NPU = "huawei.com/Ascend910"
 
@@ -73,14 +74,14 @@ def test_a_refusal_names_the_queue_that_binds_and_its_numbers(queue: str, number
     )
     refusal = placement(shares(*QUEUES), Ask(queue, chips(number), namespace="vision"), *running)
     assert refusal is not None
-    assert (refusal.code, refusal.text()) == (code, text)
+    assert (refusal.code, text_of(refusal)) == (code, text)
 
 
 def test_all_dimensions_that_are_short_are_named() -> None:
     found = shares(Queue("a", capability={"cpu": 1000, NPU: 100}))
     refusal = placement(found, Ask("a", {"cpu": 2000, NPU: 200}))
     assert refusal is not None
-    assert refusal.text() == f"the job asks for 2 cpu, queue a may never hold more than 1; {NPU} is short too"
+    assert text_of(refusal) == f"the job asks for 2 cpu, queue a may never hold more than 1; {NPU} is short too"
 
 
 def test_a_queue_above_may_bind() -> None:
@@ -102,7 +103,7 @@ def test_admission_counts_minima_of_gangs_that_stay() -> None:
     assert admission(found, Ask("a", chips(4)), elastic) is None
     refusal = admission(found, Ask("a", chips(5)), elastic)
     assert refusal is not None
-    assert refusal.text() == f"gangs of queue a need at least 4 of 8 {NPU}; the job asks for 5"
+    assert text_of(refusal) == f"gangs of queue a need at least 4 of 8 {NPU}; the job asks for 5"
 
 
 def test_admission_counts_who_was_admitted_before_and_the_limits_of_a_namespace() -> None:
@@ -112,7 +113,7 @@ def test_admission_counts_who_was_admitted_before_and_the_limits_of_a_namespace(
     assert minima.refusal(Ask("a", chips(4), namespace="web")) is None
     refusal = minima.refusal(Ask("a", chips(2), namespace="nlp"))
     assert refusal is not None
-    assert refusal.text() == f"gangs of namespace nlp in queue a need at least 3 of 4 {NPU}; the job asks for 2"
+    assert text_of(refusal) == f"gangs of namespace nlp in queue a need at least 3 of 4 {NPU}; the job asks for 2"
 
 
 def test_a_queue_below_its_entitlement_is_admitted_while_others_have_its_chips() -> None:

@@ -6,116 +6,40 @@ import msgspec
 import pytest
 
 from berth.cli.app import call
-from berth.core.cluster.node_packing import pack_nodes
 from berth.core.explain.refusal_text import sentence
 from berth.core.placement.rules import Entry, RuleRound
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.rules.registry import register, rules_of
-from berth.core.scheduling.turn import MissingShards
 from berth.core.simulation.simulator import SimulationPlan
+from berth.core.state.cell import State
 from berth.core.state.ledger import GangRecord
 from berth.runtime.recording import anonymise_file
-from berth.schemas import recording
-from berth.schemas.columns import pack, pack_names
-from berth.schemas.envelope import encode
-from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
-from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.intake import Task
+from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import RULE, Refusal
 from berth.schemas.rules import Parameters, StatedRule, stated
 from tests.fuzz.seat import Seat
-from tests.fuzz.shard_check import Shards, see_same
-from tests.support.cells import a_job, a_node
 from tests.support.namespace_limit import limit_of
 from tests.support.recordings import file_of
 from tests.support.simulations import a_plan, planned, run_of, times_s
+from tests.support.team_cell import Team
 
 POLICIES = ("skip", "fifo", "easy", "conservative")
 each_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
-class Team:
-    """A cell with nodes of 8 chips whose namespaces hold at most so many, decided alone and on offers of shards."""
-
-    def __init__(
-        self,
-        nodes: int,
-        limit: int,
-        policy: str = "skip",
-        shards: tuple[int, ...] = (),
-        more: tuple[StatedRule, ...] = (),
-    ) -> None:
-        self.seat = Seat()
-        self.shards = [Shards(count) for count in shards]
-        self.jobs = 0
-        for number in range(nodes):
-            self.fact(f"node.leaf-{number}", pack_nodes(f"leaf-{number}", [a_node(f"n{number}", leaf=f"{number}")]))
-        settings = Settings(queue_policy=policy, reserve_chips=16, unknown_run_ms=1_000)
-        fold = self.seat.state.fold
-        facts_seq = self.seat.state.facts_seq
-        self.stored(Epoch(1, 0, facts_seq, 1, "d", settings, rules=[limit_of(limit), *rules_of(settings), *more]))
-        assert fold.epoch == 1
-
-    def fact(self, subject: str, fact: msgspec.Struct) -> None:
-        entry = recording.Entry(self.seat.state.facts_seq + 1, encode(fact), f"berth.c.fact.{subject}")  # type: ignore[arg-type]  # a message
-        assert self.seat.fact(entry.subject, entry.sequence, entry.data) == ""
-        for shards in self.shards:
-            shards.hear(entry)
-
-    def stored(self, record: Epoch | Round) -> None:
-        data = self.seat.encoded(record)
-        head = self.seat.state.fold.head + 1
-        self.seat.stored(head, data)
-        for shards in self.shards:
-            shards.hear(recording.Entry(head, data))
-
-    def job(self, name: str, namespace: str = "team", **fields: object) -> None:
-        request: JobRequest = msgspec.structs.replace(a_job(name, **fields), namespace=namespace)  # type: ignore[arg-type]
-        self.jobs += 1
-        number = self.jobs
-        seen = JobSeen(namespace, name, request.uid, "accepted", number, number, 1, request, after_seq=number - 1)
-        self.fact(f"job.{namespace}.{name}", seen)
-
-    def ended(self, name: str) -> None:
-        (holding,) = (one for one in self.seat.state.fold.holdings.values() if one.name == name)
-        names = holding.placement.names()
-        nodes = sorted(set(names))
-        rows = pack([nodes.index(node) for node in names], 4)
-        phases, nothing = pack([PodPhase.SUCCEEDED] * len(names), 1), pack([0] * len(names), 8)
-        seen = PodsSeen(
-            holding.namespace,
-            name,
-            holding.uid,
-            1,
-            pack(range(len(names)), 4),
-            pack_names(nodes),
-            rows,
-            phases,
-            nothing,
-        )
-        self.fact(f"pod.{holding.namespace}.{name}", seen)
-
-    def round(self, at_ms: int = 5) -> list[tuple[str, str]]:
-        """Jobs of the next round, each with the rule or the code that refuses it; empty for a placed one."""
-        opening = self.seat.scheduler.open(at_ms).opening
-        turn = self.seat.on(opening, MissingShards()) if opening is not None else None
-        if opening is None or turn is None:
-            return []
-        for shards in self.shards:
-            see_same(turn.round, shards.record(self.seat, opening, MissingShards()), shards.count)
-        self.stored(turn.round)
-        return [(one.name, _why(one)) for one in turn.round.verdicts]
-
-
-def _why(verdict: Verdict) -> str:
-    refusal = verdict.refusal
-    return "" if refusal is None else refusal.rule or refusal.code
+def team_of(
+    nodes: int, limit: int, policy: str = "skip", shards: tuple[int, ...] = (), more: tuple[StatedRule, ...] = ()
+) -> Team:
+    """A cell whose namespaces hold at most so many chips."""
+    settings = Settings(queue_policy=policy, reserve_chips=16, unknown_run_ms=1_000)
+    return Team(nodes, settings, shards, [limit_of(limit), *rules_of(settings), *more])
 
 
 @each_policy
 def test_a_namespace_holds_no_more_than_its_limit_and_others_pass_it(policy: str) -> None:
-    team = Team(4, 16, policy, shards=(1, 3, 8))
+    team = team_of(4, 16, policy, shards=(1, 3, 8))
     for number in range(3):
         team.job(f"t{number}", chips=8)
     team.job("other", "others", chips=8)
@@ -131,7 +55,7 @@ def test_a_namespace_holds_no_more_than_its_limit_and_others_pass_it(policy: str
 
 
 def test_the_refusal_tells_itself_with_its_numbers_whoever_reads_it() -> None:
-    team = Team(2, 9)
+    team = team_of(2, 9)
     team.job("first", chips=8)
     team.job("second", chips=2)
     assert team.round() == [("first", ""), ("second", "namespace-limit")]
@@ -145,7 +69,7 @@ def test_the_refusal_tells_itself_with_its_numbers_whoever_reads_it() -> None:
 
 def test_a_gang_beyond_the_limit_gets_no_reservation_beside_easy() -> None:
     """Of 2 nodes one is free. The large job of the team may not start; that of others waits for both nodes."""
-    team = Team(2, 16, "easy", shards=(1, 3, 8))
+    team = team_of(2, 16, "easy", shards=(1, 3, 8))
     team.job("runs", chips=8, run_ms=1_000)
     team.job("beyond", tasks=[Task("worker", 2, 8)], run_ms=1_000)
     assert team.round() == [("runs", ""), ("beyond", "namespace-limit")]
@@ -164,7 +88,7 @@ class Closed(Rule):
     def begin(self, start: RoundStart) -> RuleRound:  # noqa: ARG002  # the port has it
         return ClosedRound()
 
-    def wakes(self, gang: GangRecord) -> tuple[str, ...]:
+    def wakes(self, state: State, gang: GangRecord) -> tuple[str, ...]:  # noqa: ARG002  # the port has it
         return (gang.namespace,)
 
 
@@ -178,7 +102,7 @@ register("closed", Parameters, lambda _: Closed())
 
 def test_what_easy_allows_and_a_later_rule_refuses_moves_no_reservation() -> None:
     """Of 3 nodes two are free until the large gang takes all. Only gangs that end before may start."""
-    team = Team(3, 1_000, "easy", shards=(1, 3), more=(stated("closed", Parameters()),))
+    team = team_of(3, 1_000, "easy", shards=(1, 3), more=(stated("closed", Parameters()),))
     team.job("runs", chips=8, run_ms=1_000)
     team.job("large", tasks=[Task("worker", 3, 8)], run_ms=1_000)
     assert team.round() == [("runs", ""), ("large", "no-room")]
@@ -195,7 +119,7 @@ def test_what_easy_allows_and_a_later_rule_refuses_moves_no_reservation() -> Non
 
 
 def test_a_standby_from_a_snapshot_wakes_as_well() -> None:
-    team = Team(2, 8)
+    team = team_of(2, 8)
     team.job("first", chips=8)
     team.job("second", chips=8)
     team.round()

@@ -1,0 +1,1 @@
+"""Queues of a cell, and what is charged to them."""

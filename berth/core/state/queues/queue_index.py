@@ -1,0 +1,164 @@
+"""Queues of a cell: what is declared, what it means on the nodes, and what the gangs of each queue hold.
+
+The tree and the sums are made when somebody asks for them, so that a cell without queues pays nothing for them.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from berth.core.cluster.node_table import NodeTable
+from berth.core.cluster.totals import totals_of
+from berth.core.copies import copied
+from berth.core.parity import differs
+from berth.core.queues.amounts import ordered
+from berth.core.queues.charges import Usage, charge_of_placement
+from berth.core.queues.shares import Shares, shares_of
+from berth.core.queues.tree import Tree, is_tree, tree_of
+from berth.core.queues.wake_keys import keys_of_change
+from berth.core.state.ledger import Folded, LedgerFold
+from berth.schemas.envelope import DecodeError
+from berth.schemas.ledger import Settings
+from berth.schemas.placement import Placement
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, MEMORY, Amounts
+
+_Key = tuple[str, int]
+"""(uid, attempt); of held places with the attempt below zero."""
+
+
+class _Charged(NamedTuple):
+    """What an attempt, or places that are held, counts for."""
+
+    queue: str
+    charge: Amounts
+    namespace: str
+    is_leaving: bool
+
+
+class QueueIndex:
+    """Queues of a cell at its facts and records.
+
+    Args:
+        fold: The folded ledger: its holdings and held places are charged.
+        table: The nodes, which are divided.
+
+    Attributes:
+        declared: What is declared, by name of the queue.
+    """
+
+    def __init__(self, fold: LedgerFold, table: NodeTable) -> None:
+        self.declared: dict[str, QueueSeen] = {}
+        self._fold = fold
+        self._table = table
+        self._tree: tuple[Settings, Tree | None] | None = None
+        self._usage: Usage | None = None
+        self._charged: dict[_Key, _Charged] = {}
+        self._shares: Shares | None = None
+
+    def fork(self, fold: LedgerFold, table: NodeTable) -> "QueueIndex":
+        """A copy for copies of the fold and of the nodes, which is changed alone."""
+        return copied(self, _fold=fold, _table=table, declared=self.declared.copy(), _usage=None, _charged={})
+
+    def apply(self, fact: QueueSeen) -> dict[str, None]:
+        """Take over what is declared of a queue; returns the keys of gangs that this may help.
+
+        Raises:
+            DecodeError: The queue has no name.
+        """
+        name = fact.queue.name
+        if not name:
+            raise DecodeError("queue.name: empty, expected the name of a queue", kind=fact.KIND)
+        before = self.declared.pop(name, None)
+        if not fact.gone:
+            self.declared[name] = fact
+        old, new = before.queue if before is not None else None, None if fact.gone else fact.queue
+        if old == new:
+            return {}
+        self._tree = self._usage = self._shares = None
+        return keys_of_change(old, new)
+
+    def tree(self) -> Tree | None:
+        """The tree; None where queues do nothing: by the settings, or because no amount is declared anywhere."""
+        settings = self._fold.settings
+        if self._tree is None or self._tree[0] is not settings:
+            queues = [fact.queue for fact in self.declared.values()]
+            in_force = settings.queues > 0 and is_tree(queues)
+            tree = tree_of(queues, most=settings.queues_max, differs=differs(settings)) if in_force else None
+            self._tree = (settings, tree)
+            self._usage = self._shares = None
+        return self._tree[1]
+
+    def shares(self) -> Shares | None:
+        """Limits and entitlements; None without a tree."""
+        tree = self.tree()
+        if tree is None:
+            return None
+        capacity = self._capacity()
+        if self._shares is None or self._shares.capacity != capacity:
+            self._shares = shares_of(tree, capacity)
+        return self._shares
+
+    def usage(self, tree: Tree) -> Usage:
+        """What each queue holds; callers do not change it.
+
+        Args:
+            tree: The tree of now.
+        """
+        if self._usage is None or self._usage.tree is not tree:
+            self._usage = Usage(tree)
+            self._charged = {}
+            self._note([*self._fold.holdings, *((uid, -1) for uid in self._fold.held)])
+        return self._usage
+
+    def held_places(self, uid: str) -> Amounts:
+        """What the places count for that are held for a gang which starts anew."""
+        held = self._fold.held.get(uid)
+        return {} if held is None else charge_of_placement(held.placement, _others(held.placement, held.ranks))
+
+    def follow(self, folded: Folded) -> None:
+        """Bring the sums in line with a record that was folded."""
+        if self._usage is not None:
+            changed = [*folded.taken, *folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
+            self._note(holding.key for holding in [*changed, *folded.ending])
+            self._note((held.uid, -1) for held in [*folded.held, *folded.unheld])
+
+    def note(self, key: tuple[str, int]) -> None:
+        """Bring the sums in line with what an attempt holds."""
+        self._note([key])
+
+    def _capacity(self) -> Amounts:
+        """What the nodes have that are ready."""
+        totals = totals_of(self._table)
+        chips = {resource: count * CHIP for resource, count in totals.chips.items()}
+        return ordered({CPU: totals.cpu_milli, MEMORY: totals.memory_mib} | chips)
+
+    def _note(self, keys: Iterable[_Key]) -> None:
+        usage = self._usage
+        if usage is None:
+            return
+        for key in keys:
+            before, now = self._charged.pop(key, None), self._charge(key)
+            if before is not None:
+                usage.charge(
+                    before.queue, before.charge, namespace=before.namespace, is_leaving=before.is_leaving, times=-1
+                )
+            if now is not None:
+                self._charged[key] = now
+                usage.charge(now.queue, now.charge, namespace=now.namespace, is_leaving=now.is_leaving)
+
+    def _charge(self, key: _Key) -> _Charged | None:
+        if key[1] < 0:
+            held = self._fold.held.get(key[0])
+            if held is None:
+                return None
+            return _Charged(held.queue or DEFAULT, self.held_places(held.uid), held.namespace, is_leaving=False)
+        holding = self._fold.holdings.get(key)
+        if holding is None:
+            return None
+        gone = set(holding.gone).difference(holding.unplaced)  # others are placed anew, by the same attempt
+        charge = charge_of_placement(holding.placement, gone)
+        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending))
+
+
+def _others(placement: Placement, ranks: Iterable[int]) -> set[int]:
+    return set(range(placement.pods())).difference(ranks)

@@ -1,0 +1,212 @@
+"""Queues limit what their jobs hold: whom they refuse, what that says, what it is charged, and what wakes."""
+
+import msgspec
+import pytest
+
+from berth.core.explain.refusal_text import sentence
+from berth.core.state.ledger import Holding
+from berth.schemas.intake import Task
+from berth.schemas.ledger import Settings
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import CHIP, CPU, ROOT, Queue
+from tests.support.team_cell import Team
+
+NPU = "huawei.com/Ascend910"
+POLICIES = ("skip", "fifo", "easy", "conservative")
+each_policy = pytest.mark.parametrize("policy", POLICIES)
+
+
+def limits(chips: int) -> dict[str, int]:
+    return {NPU: chips * CHIP}
+
+
+class Shared(Team):
+    """A cell whose queues are in force."""
+
+    def __init__(self, nodes: int, *queues: Queue, policy: str = "skip", shards: tuple[int, ...] = ()) -> None:
+        super().__init__(nodes, Settings(queue_policy=policy, reserve_chips=16, unknown_run_ms=1_000, queues=1), shards)
+        for queue in queues:
+            self.queue(queue)
+
+    def queue(self, queue: Queue, *, gone: bool = False) -> None:
+        self.fact(f"queue.{queue.name}", QueueSeen(queue, gone=gone))
+
+    def submitted(self, name: str, queue: str, chips: int = 8, namespace: str = "team", **fields: object) -> None:
+        self.job(name, namespace, chips=chips, queue=queue, **fields)
+
+    def held(self, queue: str, dimension: str = NPU) -> int:
+        tree = self.seat.state.queues.tree()
+        assert tree is not None
+        return self.seat.state.queues.usage(tree).held(queue, dimension)
+
+    def holding(self, name: str) -> Holding:
+        (found,) = (one for one in self.seat.state.fold.holdings.values() if one.name == name)
+        return found
+
+    def text(self, name: str) -> str:
+        (found,) = (one for one in self.seat.state.fold.gangs.values() if one.name == name)
+        assert found.refusal is not None
+        return sentence(found.refusal)
+
+
+@each_policy
+def test_a_queue_holds_no_more_than_its_capability_and_other_queues_go_on(policy: str) -> None:
+    cell = Shared(4, Queue("a", capability=limits(16)), Queue("b"), policy=policy, shards=(1, 3, 8))
+    for number in range(3):
+        cell.submitted(f"a{number}", "a")
+    cell.submitted("other", "b")
+    assert cell.round() == [("a0", ""), ("a1", ""), ("a2", "queues"), ("other", "")]
+    assert cell.text("a2") == f"queue a holds 16 of 16 {NPU}; the job asks for 8"
+    cell.ended("other")
+    cell.round()
+    assert not cell.seat.scheduler.has_work, "its queue has given nothing back"
+    cell.ended("a1")
+    assert cell.round() == []  # the end is recorded, which wakes
+    assert cell.round() == [("a2", "")]
+
+
+def test_a_limit_of_a_queue_above_binds_and_is_named() -> None:
+    cell = Shared(
+        4, Queue("lab", capability=limits(16)), Queue("a", parent="lab"), Queue("b", parent="lab"), shards=(1, 3)
+    )
+    cell.submitted("a0", "a")
+    cell.submitted("b0", "b")
+    cell.submitted("b1", "b")
+    assert cell.round() == [("a0", ""), ("b0", ""), ("b1", "queues")]
+    assert cell.text("b1") == f"queue lab holds 16 of 16 {NPU}; the job asks for 8"
+    cell.ended("a0")
+    cell.round()
+    assert cell.round() == [("b1", "")], "a sibling gave back what the queue above holds"
+
+
+@pytest.mark.parametrize(
+    ("queue", "text"),
+    [
+        ("nowhere", "queue nowhere does not exist"),
+        ("lab", "queue lab has child queues; jobs must name one of them"),
+        ("shut", "queue shut is not open"),
+        ("theirs", "queue theirs is not for jobs of namespace team"),
+        ("lost", "queue lost is not valid"),
+        ("small", f"the job asks for 8 {NPU}, queue small may never hold more than 4"),
+    ],
+)
+def test_a_queue_that_lets_nobody_in_says_why_and_shuts_no_other(queue: str, text: str) -> None:
+    cell = Shared(
+        4,
+        Queue("lab"),
+        Queue("a", parent="lab"),
+        Queue("shut", state="Closed"),
+        Queue("theirs", namespaces=["others"]),
+        Queue("lost", parent="gone"),
+        Queue("small", capability=limits(4)),
+    )
+    cell.submitted("job", queue)
+    cell.submitted("well", "a")
+    assert cell.round() == [("job", "queues"), ("well", "")]
+    assert cell.text("job") == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Queue("a", capability=limits(16)),
+        Queue("a"),
+        Queue("lab", capability=limits(32)),
+        Queue("b", parent="lab"),
+    ],
+    ids=("raised", "without", "above", "sibling"),
+)
+def test_a_change_of_the_tree_that_makes_room_wakes(change: Queue) -> None:
+    lab = Queue("lab", capability=limits(8 if change.name == "lab" else 16))
+    guarantee = limits(8) if change.name == "b" else {}
+    sibling = Queue("b", parent="lab", guarantee=guarantee)
+    own = Queue("a", parent="lab", capability={} if change.name != "a" else limits(8))
+    cell = Shared(4, lab, own, sibling)
+    cell.submitted("a0", "a")
+    cell.submitted("a1", "a")
+    assert cell.round() == [("a0", ""), ("a1", "queues")]
+    assert not cell.seat.scheduler.has_work
+    parent = change.parent or ("" if change.name == "lab" else "lab")
+    cell.queue(msgspec.structs.replace(change, parent=parent))
+    assert cell.round() == [("a1", "")]
+
+
+def test_a_change_that_helps_nobody_here_wakes_nobody() -> None:
+    cell = Shared(4, Queue("a", capability=limits(8)), Queue("b", capability=limits(8)))
+    cell.submitted("a0", "a")
+    cell.submitted("a1", "a")
+    assert cell.round() == [("a0", ""), ("a1", "queues")]
+    cell.queue(Queue("b", capability=limits(16)))
+    assert not cell.seat.scheduler.has_work
+
+
+def test_a_job_of_a_queue_that_is_not_valid_wakes_when_its_parent_comes() -> None:
+    cell = Shared(4, Queue("a", parent="lab"))
+    cell.submitted("a0", "a")
+    assert cell.round() == [("a0", "queues")]
+    cell.queue(Queue("lab"))
+    assert cell.round() == [("a0", "")]
+
+
+def test_without_an_amount_anywhere_queues_do_nothing() -> None:
+    cell = Shared(4, Queue(ROOT), Queue("default"))
+    cell.submitted("a0", "nowhere")
+    assert cell.round() == [("a0", "")]
+
+
+def test_a_gang_is_charged_to_the_queue_of_its_record_until_it_is_given_back() -> None:
+    cell = Shared(4, Queue("lab"), Queue("a", parent="lab"))
+    cell.submitted("a0", "a", tasks=[Task("worker", 2, 8, 4_000, 1_024)])
+    cell.round()
+    assert cell.holding("a0").queue == "a"
+    assert (cell.held("a"), cell.held("lab"), cell.held(ROOT)) == (16 * CHIP,) * 3
+    assert cell.held("a", CPU) > 0
+    cell.ended("a0")
+    cell.round()
+    assert cell.held(ROOT) == 0
+
+
+def test_what_a_queue_that_is_gone_held_is_charged_to_the_root() -> None:
+    cell = Shared(4, Queue(ROOT, capability=limits(16)), Queue("a"))
+    cell.submitted("a0", "a")
+    cell.round()
+    cell.queue(Queue("a"), gone=True)
+    assert cell.held(ROOT) == 8 * CHIP
+
+
+def test_gangs_that_were_placed_before_queues_are_charged_to_default() -> None:
+    cell = Shared(4, Queue("default", capability=limits(8)))
+    cell.begin(Settings())
+    cell.submitted("early", "a")
+    assert cell.round() == [("early", "")]
+    cell.begin(Settings(queues=1))
+    cell.submitted("late", "default")
+    assert cell.round() == [("late", "queues")]
+
+
+def test_a_limit_that_is_cut_evicts_nobody_and_holds_back_what_comes() -> None:
+    cell = Shared(4, Queue("a", capability=limits(16)))
+    cell.submitted("a0", "a")
+    cell.submitted("a1", "a")
+    cell.round()
+    cell.queue(Queue("a", capability=limits(8)))
+    cell.submitted("a2", "a")
+    assert cell.round() == [("a2", "queues")]
+    assert cell.text("a2") == f"queue a holds 16 of 8 {NPU}; the job asks for 8"
+
+
+def test_the_limit_of_a_namespace_in_a_queue_binds_that_namespace_alone() -> None:
+    cell = Shared(4, Queue("a", per_namespace=limits(8)))
+    cell.submitted("a0", "a")
+    cell.submitted("a1", "a")
+    cell.submitted("b0", "a", namespace="others")
+    assert cell.round() == [("a0", ""), ("a1", "queues"), ("b0", "")]
+    assert cell.text("a1") == f"namespace team in queue a holds 8 of 8 {NPU}; the job asks for 8"
+
+
+def test_gangs_without_chips_are_limited_by_cpu() -> None:
+    cell = Shared(4, Queue("a", capability={CPU: 8_000}))
+    cell.submitted("a0", "a", tasks=[Task("worker", 1, 0, 8_000, 1)], resource="")
+    cell.submitted("a1", "a", tasks=[Task("worker", 1, 0, 1_000, 1)], resource="")
+    assert cell.round() == [("a0", ""), ("a1", "queues")]
+    assert cell.text("a1") == "queue a holds 8 of 8 cpu; the job asks for 1"
