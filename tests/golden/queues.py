@@ -15,11 +15,10 @@ from berth.core.queues.admission import Ask, Minima, placement_refusal
 from berth.core.queues.amounts import total, unit_of
 from berth.core.queues.charges import Holding, Usage, ranks_of_minimum
 from berth.core.queues.fair import fair_shares, is_beyond_fair
-from berth.core.queues.order import leaves_in_order
+from berth.core.queues.order import leaves_in_order, share_of
 from berth.core.queues.reference_counts import counted_minimum, elastic_part, reserved_part
 from berth.core.queues.reference_fair import PARTS, reference_fair, small
 from berth.core.queues.shares import Shares, shares_of
-from berth.core.queues.standing import share_of
 from berth.core.queues.tree import Tree, tree_of
 from berth.schemas.ledger import Settings
 from berth.schemas.queues.queue import ROOT, Amounts, Queue

@@ -8,9 +8,8 @@ from fractions import Fraction
 
 from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
 from berth.core.queues.charges import Holding, Usage
-from berth.core.queues.order import leaves_in_order
+from berth.core.queues.order import borrowed_of, leaves_in_order, share_of
 from berth.core.queues.shares import Shares, shares_of
-from berth.core.queues.standing import borrowed_of, share_of
 from berth.core.queues.tree import tree_of
 from berth.schemas.ledger import Settings
 from berth.schemas.queues.queue import DEFAULT

@@ -26,7 +26,7 @@ from berth.core.placement.round_demand import NeedMoreError, candidate_counts, i
 from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.requests.gangs import Gang, WaitKey
 from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -51,7 +51,7 @@ _NEW_MS: Final = 150
 """A class that a round has refused since then is not judged again."""
 _TURN: Final = "there is room for it now, and it is tried in one of the next rounds"
 
-_Group = tuple[ClassKey, int]
+_Group = tuple[WaitKey, int]
 """Gangs that fare alike: their class, and the last drain before they are expected to end (ms, 0 without)."""
 
 
@@ -155,11 +155,11 @@ class CurrentReasons:
         for _ in range(min(groups_max, len(self._todo))):
             group, uid = self._todo.popleft()
             gang = scheduler.queue.gang(uid)
-            if gang is None or gang.fresh or gang.request_class != group[0]:
+            if gang is None or gang.fresh or gang.wait_key != group[0]:
                 continue
             known = self._known.get(group)
             is_old = known is None or known.at_ms <= self._at_ms - _NEW_MS
-            if is_old and not is_heavy(group[0], len(scheduler.state.table)):  # that would hold up rounds
+            if is_old and not is_heavy(group[0].request_class, len(scheduler.state.table)):  # that would hold up rounds
                 self._look(group, gang)
             self._tell(group)
 
@@ -232,7 +232,7 @@ class CurrentReasons:
     def _ahead(self, gang: Gang) -> Refusal | None:
         """Refusal of a gang that waits behind the head of the queue; None for any other."""
         head, queue = self._head, self._scheduler.queue
-        if head is None or gang.order <= head.order or head.uid not in queue or queue.waits_aside(gang.request_class):
+        if head is None or gang.order <= head.order or head.uid not in queue or queue.waits_aside(gang.wait_key):
             return None
         return behind(gang, head)
 
@@ -241,13 +241,13 @@ class CurrentReasons:
         terms = self._scheduler.rules.terms(self._scheduler.state, at_ms)
         found: dict[_Group, str] = {}
         for gang in self._scheduler.queue.representatives(one_each=terms.are_alike):
-            found.setdefault((gang.request_class, terms.last_ms(gang)), gang.uid)
+            found.setdefault((gang.wait_key, terms.last_ms(gang)), gang.uid)
         return found
 
     def _group(self, gang: Gang, at_ms: int) -> _Group:
         if not self._scheduler.state.table.drains:
-            return gang.request_class, 0
-        return gang.request_class, self._scheduler.rules.terms(self._scheduler.state, at_ms).last_ms(gang)
+            return gang.wait_key, 0
+        return gang.wait_key, self._scheduler.rules.terms(self._scheduler.state, at_ms).last_ms(gang)
 
     def _see_scorer(self) -> None:
         """Begin anew where an epoch has brought another queue."""

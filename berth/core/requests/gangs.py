@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,8 +27,19 @@ _FRAMEWORK = "framework"
 BESIDE = "berth/beside"
 """Annotation of a request without chips for a part of a gang: name of the request with the pods with chips."""
 
+ORDERED: Final = 2
+"""Setting ``queues`` from which on queues order their jobs."""
+
 ClassKey = tuple[tuple[Shape, int], ...]
 """Request class: the shapes and the number of pods of each. Equal classes have equal placements and refusals."""
+
+
+class WaitKey(NamedTuple):
+    """What gangs have in common that sleep and wake together while they wait."""
+
+    request_class: ClassKey
+    line: str = ""
+    """Queue whose turn they wait for; empty where queues order nothing."""
 
 
 QueueOrder = tuple[int, int, str]
@@ -114,6 +125,13 @@ class Gang(msgspec.Struct, gc=False):
     """Approximate size of its placement in a record."""
     queue: str = ""
     """Queue to which it is charged; empty where queues do nothing."""
+    line: str = ""
+    """Queue whose turn it waits for; empty where queues order nothing."""
+
+    @property
+    def wait_key(self) -> WaitKey:
+        """What it waits as."""
+        return WaitKey(self.request_class, self.line)
 
     @property
     def demand(self) -> Demand | None:
@@ -229,5 +247,6 @@ def gang_of(
         avoided=tuple(request.avoided),
         is_fragile=is_fragile(request),
         queue=charged_queue(request, settings),
+        line=request.queue if settings.queues >= ORDERED else "",
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + claims * _BYTES_A_CLAIM + _BYTES_A_GANG,
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from berth.core.changes import Changes, ConstraintChanges
 from berth.core.constraints.selectors import NamespaceLabels, PodKey, spread_selects, term_selects
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.requests.gangs import Gang, WaitKey
 from berth.core.scheduling.queue import Queue
 from berth.core.state.cell import State
 from berth.core.state.waiting_dump import ConstraintsDump
@@ -42,18 +42,18 @@ class ConstraintsEased:
         self._namespaces = state.constraints.namespaces
         self._moved = [PodKey(*pods) for pods in eased.pods_moved]
 
-    def helps(self, request_class: ClassKey) -> bool:
+    def helps(self, key: WaitKey) -> bool:
         """Whether the changes may help a class, apart from the rows on which something is free again."""
         if self._changes is None:
             return False
-        profiles = [shape.profile for shape, _ in request_class if shape.profile is not None]
+        profiles = [shape.profile for shape, _ in key.request_class if shape.profile is not None]
         if profiles and (self._changes.repulsion_eased or self._changes.topology_changed):
             return True
         if any(self._is_about(profile, pods) for profile in profiles for pods in self._moved):
             return True
         if not (self._changes.terms_changed or self._changes.namespaces_changed):
             return False
-        return any(is_about_gang(self._changes, gang, self._namespaces) for gang in self._queue.of_class(request_class))
+        return any(is_about_gang(self._changes, gang, self._namespaces) for gang in self._queue.of_class(key))
 
     def _is_about(self, profile: PodProfile, pods: PodKey) -> bool:
         """Whether a constraint of a pod selects some pods, also such as are no longer counted by spreads."""

@@ -1,4 +1,4 @@
-"""Waiting gangs of one request class, which sleep and wake together, but for those that a rule holds."""
+"""Waiting gangs of one class and line, which sleep and wake together, but for those that a rule holds."""
 
 import heapq
 import operator
@@ -8,12 +8,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.changes import Changes
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.requests.gangs import Gang, WaitKey
 from berth.core.state.waiting_dump import SleeperDump
 
 Entry = tuple[tuple[int, int, str], Gang]
 ORDER: Final = operator.itemgetter(0)
 """Sort key of an entry; it is unique for each gang."""
+LINE: Final = operator.attrgetter("key.line")
+"""Line of a class."""
 
 
 class Sleep(NamedTuple):
@@ -28,9 +30,9 @@ class Sleep(NamedTuple):
 
 
 class GangClass(msgspec.Struct, gc=False):
-    """Waiting gangs of one class, and whether the class sleeps."""
+    """Waiting gangs of one class and line, and whether the class sleeps."""
 
-    key: ClassKey
+    key: WaitKey
     is_plain: bool
     """It is in the lane of jobs without chips."""
     gangs: dict[str, Gang] = {}

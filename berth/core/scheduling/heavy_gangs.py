@@ -26,6 +26,7 @@ from berth.core.placement.round_demand import (
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.recoveries import asks_with
+from berth.core.scheduling.rules.port import EpochRules
 from berth.core.scheduling.turn import Opening, most_of_a_class
 from berth.core.state.cell import State
 from berth.core.state.records.entries import GangRecord
@@ -41,31 +42,36 @@ PAUSE_MAX_MS: Final = 10_000
 """... this."""
 
 
-def gangs_of_round(state: State, queue: Queue, *, skims: bool, work_max: int) -> list[Gang]:
+def gangs_of_round(state: State, queue: Queue, rules: EpochRules, *, work_max: int) -> list[Gang]:
     """Gangs for a round, in queue order; those of the lane without chips come last.
+
+    Where queues have turns, heavy gangs come after the others. Without rules that have a say a class is read as far as
+    the free chips go: no later gang of it may fare otherwise than those before it.
 
     Args:
         state: The cell.
         queue: Its queue.
-        skims: A class is read as far as the free chips go: no later gang of it may fare otherwise than those before it.
+        rules: The rules of the epoch.
         work_max: Bound of the work for heavy gangs, and of that for others; one gang of each is taken in any case.
     """
     settings, nodes = state.fold.settings, len(state.table)
     gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
-    most = most_of_a_class(state) if skims and not settings.strict_product_support else None
+    most = most_of_a_class(state) if not rules.have_say and not settings.strict_product_support else None
 
     def taken(accepts: Callable[[ClassKey], bool] | None) -> Sequence[Gang]:
-        found = queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most, accepts=accepts)
+        turns = rules.turns(state)
+        found = queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most, accepts=accepts, turns=turns)
         return gangs_of_one_round(found, nodes=nodes, work_max=work_max)
 
-    many = [key for key in queue.tried() if len(key) > SHAPES_LEAST]
+    many = [key.request_class for key in queue.tried() if len(key.request_class) > SHAPES_LEAST]
     heavy = {key for key in many if is_heavy(key, nodes)}
     if not heavy or queue.is_strict:
         found = list(taken(None))
     else:
         lanes = taken(lambda key: key not in heavy), taken(lambda key: key in heavy)
-        found = list(heapq.merge(*lanes, key=operator.attrgetter("order")))
-    return [*found, *queue.take(gangs_max=gangs_max, bytes_max=bytes_max, plain=True)]
+        has_turns = rules.turns(state) is not None
+        found = [*lanes[0], *lanes[1]] if has_turns else list(heapq.merge(*lanes, key=operator.attrgetter("order")))
+    return [*found, *queue.take(gangs_max=gangs_max, bytes_max=bytes_max, plain=True, turns=rules.turns(state))]
 
 
 def with_asks(opening: Opening, *, nodes: int, full: int) -> Opening:

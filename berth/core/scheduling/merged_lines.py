@@ -41,3 +41,21 @@ def merged(
                 heapq.heappop(opened)
             else:
                 heapq.heapreplace(opened, (following[0], number, following, rest))
+
+
+def by_name(
+    lines: list[tuple[Order, int, L]],
+    entries_of: Callable[[L], Iterable[tuple[Order, G]]],
+    name_of: Callable[[L], str],
+) -> dict[str, Iterator[tuple[Order, G]]]:
+    """As :func:`merged`, the lines of each name alone.
+
+    Args:
+        lines: As there; the list stays.
+        entries_of: As there.
+        name_of: Name of a line.
+    """
+    found: dict[str, list[tuple[Order, int, L]]] = {}
+    for line in lines:
+        found.setdefault(name_of(line[2]), []).append(line)
+    return {name: merged(some, entries_of) for name, some in found.items()}

@@ -19,9 +19,10 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from berth.core.changes import Changes
-from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, HeldGangs, Hold, Sleep
-from berth.core.scheduling.merged_lines import merged
+from berth.core.requests.gangs import ClassKey, Gang, WaitKey
+from berth.core.scheduling.gang_class import LINE, ORDER, Entry, GangClass, HeldGangs, Hold, Sleep
+from berth.core.scheduling.merged_lines import by_name, merged
+from berth.core.scheduling.turns import Turns, in_turns
 from berth.core.state.waiting_dump import SleeperDump
 
 
@@ -35,12 +36,12 @@ class Queue:
     def __init__(self, *, strict: bool = False) -> None:
         self.is_strict = strict
         self._held = HeldGangs()
-        self._classes: dict[ClassKey, GangClass] = {}
-        self._class_of: dict[str, ClassKey] = {}
+        self._classes: dict[WaitKey, GangClass] = {}
+        self._class_of: dict[str, WaitKey] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
         """Gang (uid) that waits under a name."""
-        self.awake: dict[ClassKey, None] = {}
-        self.asleep_with_fresh: dict[ClassKey, None] = {}
+        self.awake: dict[WaitKey, None] = {}
+        self.asleep_with_fresh: dict[WaitKey, None] = {}
         """Sleeping classes with gangs that had no verdict yet."""
         self.woken = 0
         """Classes woken so far."""
@@ -69,22 +70,23 @@ class Queue:
             Whether that may help gangs that are held; see :meth:`remove`.
         """
         unblocked = self.remove(gang.uid)
-        members = self._classes.get(gang.request_class)
+        key = gang.wait_key
+        members = self._classes.get(key)
         if members is None:
-            members = self._classes[gang.request_class] = GangClass(gang.request_class, is_plain=gang.is_plain)
-            self.awake[gang.request_class] = None
+            members = self._classes[key] = GangClass(key, is_plain=gang.is_plain)
+            self.awake[key] = None
         members.gangs[gang.uid] = gang
         entry = (gang.order, gang.uid)
         if not members.line or members.line[-1] < entry:
             members.line.append(entry)
         else:
             bisect.insort(members.line, entry)
-        self._class_of[gang.uid] = gang.request_class
+        self._class_of[gang.uid] = key
         self._uid_of[gang.namespace, gang.name] = gang.uid
         if gang.fresh:
             members.fresh[gang.uid] = None
             if members.sleeps:
-                self.asleep_with_fresh[gang.request_class] = None
+                self.asleep_with_fresh[key] = None
         return unblocked
 
     def remove(self, uid: str) -> bool:
@@ -117,7 +119,7 @@ class Queue:
         """All waiting gangs, in order of uid."""
         return [self._classes[self._class_of[uid]].gangs[uid] for uid in sorted(self._class_of)]
 
-    def of_class(self, key: ClassKey) -> Iterable[Gang]:
+    def of_class(self, key: WaitKey) -> Iterable[Gang]:
         """Waiting gangs of a class."""
         return self._classes[key].gangs.values()
 
@@ -132,7 +134,7 @@ class Queue:
             for _, gang in itertools.islice(known, 1) if one_each else known:
                 yield gang
 
-    def waits_aside(self, key: ClassKey) -> bool:
+    def waits_aside(self, key: WaitKey) -> bool:
         """Whether a class blocks no gang in strict order, and waits behind none."""
         members = self._classes[key]
         return members.never or members.is_plain
@@ -142,11 +144,12 @@ class Queue:
         before = self._classes[self._class_of[gang.uid]]
         known, sleep, sleeps = before.gangs[gang.uid], before.sleep, before.sleeps
         held = self._held.pop(gang.uid)
-        is_new = gang.request_class not in self._classes
+        key = gang.wait_key
+        is_new = key not in self._classes
         gang.fresh = known.fresh
         self.put(gang)
         if is_new and sleeps and not gang.fresh:
-            self.restore_sleep(gang.request_class, sleep)
+            self.restore_sleep(key, sleep)
         elif held is not None:
             self.hold(gang.uid, retry_at_ms=held.retry_at_ms, keys=held.keys)
 
@@ -155,7 +158,7 @@ class Queue:
         waits = self._uid_of.get(name)
         return waits is not None and waits != uid and self.remove(waits)
 
-    def tried(self) -> Iterable[ClassKey]:
+    def tried(self) -> Iterable[WaitKey]:
         """Classes of which a round may take gangs."""
         return itertools.chain(self.awake, self.asleep_with_fresh)
 
@@ -167,6 +170,7 @@ class Queue:
         most: Callable[[ClassKey], int] | None = None,
         accepts: Callable[[ClassKey], bool] | None = None,
         plain: bool = False,
+        turns: Turns | None = None,
     ) -> list[Gang]:
         """Gangs of one lane for a round, in queue order; they stay in the queue. At least one if there is any.
 
@@ -179,6 +183,7 @@ class Queue:
                 the ones that never had a verdict are taken.
             accepts: Classes of which gangs are taken; None for all.
             plain: Take from the lane without chips.
+            turns: Turns of the queues; None: none of them comes before another.
         """
         is_strict = self.is_strict and not plain
         head = self.head() if is_strict else None
@@ -186,7 +191,7 @@ class Queue:
         lines = [
             (members.line[0][0], number, members)  # a bound: the first entries may be of gangs that left
             for number, key in enumerate(self.tried())
-            if (members := classes[key]).is_plain == plain and (accepts is None or accepts(key))
+            if (members := classes[key]).is_plain == plain and (accepts is None or accepts(key.request_class))
         ]
 
         def entries_of(members: GangClass) -> Iterable[Entry]:
@@ -194,11 +199,16 @@ class Queue:
                 return members.first_fresh(gangs_max)
             if is_strict:
                 return self._strict_line(members, gangs_max, head)
-            return members.free() if members.held else self._some(members, most(members.key) if most else gangs_max)
+            return (
+                members.free()
+                if members.held
+                else self._some(members, most(members.key.request_class) if most else gangs_max)
+            )
 
         taken: list[Gang] = []
         size = 0
-        for _, gang in merged(lines, entries_of):
+        entries = merged(lines, entries_of) if turns is None else in_turns(by_name(lines, entries_of, LINE), turns)
+        for _, gang in entries:
             size += gang.bytes_in_record
             if taken and (len(taken) == gangs_max or size > bytes_max):
                 break
@@ -280,7 +290,7 @@ class Queue:
         """Whether a gang is held."""
         return uid in self._held
 
-    def class_of(self, uid: str) -> ClassKey | None:
+    def class_of(self, uid: str) -> WaitKey | None:
         """Class of a gang; None when it does not wait."""
         return self._class_of.get(uid)
 
@@ -314,14 +324,14 @@ class Queue:
         for _, gang in heapq.merge(*lines, key=ORDER):
             yield gang
 
-    def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> list[tuple[ClassKey, Sleep]]:
+    def wake(self, helps: Callable[[WaitKey], bool], *, time_ms: int) -> list[tuple[WaitKey, Sleep]]:
         """Wake sleeping classes; returns which, and how they slept.
 
         Args:
             helps: Whether an event can help a class.
             time_ms: The moment: whose wait is over is woken.
         """
-        woken: list[tuple[ClassKey, Sleep]] = []
+        woken: list[tuple[WaitKey, Sleep]] = []
         for key in self.sleeping():
             members = self._classes[key]
             sleep = members.sleep
@@ -332,11 +342,11 @@ class Queue:
         self.woken += len(woken)
         return woken
 
-    def sleep_of(self, key: ClassKey) -> Sleep:
+    def sleep_of(self, key: WaitKey) -> Sleep:
         """How a class sleeps."""
         return self._classes[key].sleep
 
-    def restore_sleep(self, key: ClassKey, sleep: Sleep) -> None:
+    def restore_sleep(self, key: WaitKey, sleep: Sleep) -> None:
         """Put a class back to sleep, as if it had not been woken; one that is gone stays gone."""
         members = self._classes.get(key)
         if members is None:
@@ -385,7 +395,7 @@ class Queue:
         """
         if self.is_strict:
             head = self.head()
-            first = self._classes[head.request_class].retry_at_ms if head is not None else 0
+            first = self._classes[head.wait_key].retry_at_ms if head is not None else 0
             classes = self._classes.values()
             aside = (one.retry_at_ms for one in classes if one.sleeps and (one.never or one.is_plain))
             return min(filter(None, (first, *aside)), default=0)
@@ -396,7 +406,7 @@ class Queue:
         yield from (members.retry_at_ms for members in self._classes.values() if members.sleeps)
         yield from self._held.moments()
 
-    def sleeping(self) -> list[ClassKey]:
+    def sleeping(self) -> list[WaitKey]:
         """Classes that sleep."""
         return [key for key, members in self._classes.items() if members.sleeps]
 

@@ -1,7 +1,7 @@
 """What a record of the ledger does to the queue: gangs leave, come back, sleep, or are held for a reservation."""
 
 from berth.core.changes import Changes, JobKey
-from berth.core.requests.gangs import ClassKey
+from berth.core.requests.gangs import WaitKey
 from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.rules.port import AfterRecord, EpochRules
@@ -32,7 +32,7 @@ def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, o
     again: dict[JobKey, None] = {}
     terms = rules.terms(state, state.fold.at_ms)
     is_uneven = not queue.is_strict and not terms.are_alike
-    uneven: dict[ClassKey, list[GangRecord]] = {}
+    uneven: dict[WaitKey, list[GangRecord]] = {}
     for gang in folded.gangs:
         if gang.phase != "waiting":
             unblocked |= queue.remove(gang.uid)
@@ -41,12 +41,12 @@ def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, o
             again[gang.namespace, gang.name] = None  # it goes back to the queue, when its pause is over
         elif (rule := rules.by_name.get(gang.refusal.rule)) is not None and rule.wakes(state, gang) != ():
             queue.seen(gang.uid)
-        elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
-            uneven.setdefault(request_class, []).append(gang)
+        elif is_uneven and (wait_key := queue.class_of(gang.uid)) is not None:
+            uneven.setdefault(wait_key, []).append(gang)
         else:
             unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
-    for request_class, refused in uneven.items():
-        unblocked |= _refused_for_now(queue, rules, terms, request_class, refused, settings)
+    for wait_key, refused in uneven.items():
+        unblocked |= _refused_for_now(queue, rules, terms, wait_key, refused, settings)
     _hold(AfterRecord(state, queue, terms, folded.silent), rules, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
@@ -65,8 +65,8 @@ def _refused(queue: Queue, rules: EpochRules, gang: GangRecord, refusal: Refusal
         Whether that may help gangs that are held: its reservation may take the place of the one because of which they
         are.
     """
-    request_class = queue.class_of(gang.uid)
-    if request_class is None:
+    wait_key = queue.class_of(gang.uid)
+    if wait_key is None:
         return False
     if refusal.rule:
         queued = queue.gang(gang.uid)
@@ -78,7 +78,7 @@ def _refused(queue: Queue, rules: EpochRules, gang: GangRecord, refusal: Refusal
             gang.uid,
             retry_at_ms=_retry_at_ms(gang, refusal, settings),
             never=refusal.code in NEVER or refusal.yields,
-            by_any_change=is_helped_by_any_change(request_class, refusal),
+            by_any_change=is_helped_by_any_change(wait_key.request_class, refusal),
         )
     return has_reserved and queue.is_holding
 
@@ -87,7 +87,7 @@ def _refused_for_now(
     queue: Queue,
     rules: EpochRules,
     terms: GangTerms,
-    request_class: ClassKey,
+    wait_key: WaitKey,
     refused: list[GangRecord],
     settings: Settings,
 ) -> bool:
@@ -96,7 +96,7 @@ def _refused_for_now(
     A drain is planned: gangs that are expected to end earlier may take more nodes. Returns the same as
     :func:`_refused`.
     """
-    last_ms = {gang.uid: terms.last_ms(gang) for gang in queue.of_class(request_class)}
+    last_ms = {gang.uid: terms.last_ms(gang) for gang in queue.of_class(wait_key)}
     least_ms = min(last_ms.values())
     longer: dict[str, GangRecord] = {}
     unblocked = False

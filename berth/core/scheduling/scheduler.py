@@ -217,7 +217,7 @@ class Scheduler:
         self.sync()
         self._consume()
         terms = self.rules.terms(state, at_ms)
-        taken = gangs_of_round(state, self.queue, skims=not self.rules.have_say, work_max=work_max or ROUND_WORK_MAX)
+        taken = gangs_of_round(state, self.queue, self.rules, work_max=work_max or ROUND_WORK_MAX)
         gangs = [terms.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)

@@ -9,7 +9,7 @@ from berth.core.changes import Changes
 from berth.core.errors import guarded
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import ClassKey
+from berth.core.requests.gangs import ClassKey, WaitKey
 from berth.core.scheduling.constraint_wakeups import ConstraintsEased, is_eased
 from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.queue import Queue
@@ -28,7 +28,7 @@ _ROWS_ONE_BY_ONE: Final = 32
 class Woken(NamedTuple):
     """What a turn woke and released."""
 
-    classes: Sequence[tuple[ClassKey, Sleep]] = ()
+    classes: Sequence[tuple[WaitKey, Sleep]] = ()
     """Classes that were woken, and how they slept."""
     released: Sequence[SleeperDump] = ()
     """Gangs that were released, and until when they were held."""
@@ -51,7 +51,7 @@ class Wakeups:
     def wake(self, changes: Changes) -> Woken:
         """Wake the classes that the changes can help, and those whose time has come; release held gangs likewise."""
         queue, time_ms = self._queue, self._state.time_ms
-        classes: list[tuple[ClassKey, Sleep]] = []
+        classes: list[tuple[WaitKey, Sleep]] = []
         may_help = (
             changes.capacity_gained
             or changes.chips_taken
@@ -84,18 +84,18 @@ class Wakeups:
         for one in woken.released:
             self._queue.hold_again(one)
 
-    def _wake_heads(self) -> list[tuple[ClassKey, Sleep]]:
+    def _wake_heads(self) -> list[tuple[WaitKey, Sleep]]:
         """In strict order, wake the first gang if it needs more than the cluster has: once refused, it blocks no other.
 
         A gang that is tried again when its time has come is left until then: while shards are missing its size cannot
         be refused. Without a change, too, the head may have changed: by time alone.
         """
-        woken: list[tuple[ClassKey, Sleep]] = []
+        woken: list[tuple[WaitKey, Sleep]] = []
         while self._queue.is_strict and (head := self._queue.head()) is not None:
-            is_timed = self._queue.sleep_of(head.request_class).retry_at_ms > 0
+            is_timed = self._queue.sleep_of(head.wait_key).retry_at_ms > 0
             if is_timed or not self._is_larger_than_cluster(head.request_class):
                 break
-            woken += self._queue.wake(functools.partial(operator.eq, head.request_class), time_ms=0)
+            woken += self._queue.wake(functools.partial(operator.eq, head.wait_key), time_ms=0)
         return woken
 
     def _is_larger_than_cluster(self, request_class: ClassKey) -> bool:
@@ -126,16 +126,17 @@ class _Help:
         """Chips that were free on any row where now fewer are."""
         self._leaf_opened, self._nodes_changed = changes.leaf_opened, changes.nodes_changed
 
-    def __call__(self, key: ClassKey) -> bool:
-        if self._leaf_opened and any(topology_of(shape.demand).heeds_jobs for shape, _ in key):
+    def __call__(self, key: WaitKey) -> bool:
+        request_class = key.request_class
+        if self._leaf_opened and any(topology_of(shape.demand).heeds_jobs for shape, _ in request_class):
             return True
-        if self._eased.helps(key) and may_fit(self._scorer, key):
+        if self._eased.helps(key) and may_fit(self._scorer, request_class):
             return True
         sleep = self._queue.sleep_of(key)
-        if sleep.by_any_change and self._nodes_changed and self._is_large_enough(sleep, key):
+        if sleep.by_any_change and self._nodes_changed and self._is_large_enough(sleep, request_class):
             return True
         is_aside = sleep.never and sleep.retry_at_ms > 0
-        for shape, _ in key:
+        for shape, _ in request_class:
             rows = self._gained if shape.share is None else self._for_shares
             if shape.form and FORMS[shape.form].is_beyond(self._most):
                 taken = self._taken.items()

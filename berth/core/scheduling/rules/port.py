@@ -11,6 +11,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import Opening, Returning
+from berth.core.scheduling.turns import Turns
 from berth.core.state.cell import State
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.internal_errors import SetAside
@@ -72,6 +73,10 @@ class Rule:
 
     def terms(self, state: State, at_ms: int) -> GangTerms | None:  # noqa: ARG002  # the rules that define it use it; so below
         """On which terms gangs are decided at a moment; None if the rule makes no difference."""
+        return None
+
+    def turns(self, state: State) -> Turns | None:  # noqa: ARG002
+        """Turns of the queues in a round; None if the rule does not order gangs."""
         return None
 
     def returning(self, start: TurnStart) -> Sequence[Returning]:  # noqa: ARG002
@@ -140,6 +145,10 @@ class EpochRules:
             if terms is not None:
                 return terms
         return _ALIKE
+
+    def turns(self, state: State) -> Turns | None:
+        """Turns of the queues in a round; one rule of an epoch at most orders gangs."""
+        return next((turns for rule in self._rules if (turns := rule.turns(state)) is not None), None)
 
     def returning(self, start: TurnStart) -> list[Returning]:
         """Gangs that are tried before all others, those of the first rule first."""

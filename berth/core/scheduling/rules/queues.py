@@ -13,21 +13,36 @@ from berth.core.placement.rules import Entry, RuleRound
 from berth.core.queues.admission import Ask, placement_refusal
 from berth.core.queues.charges import UsageOver, charge_of_placement, charge_of_runs
 from berth.core.queues.shares import Shares
+from berth.core.queues.turns import LeafTurns
 from berth.core.queues.wake_keys import keys_of_amounts, keys_of_gang
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import ORDERED, Gang
 from berth.core.scheduling.rules.port import RoundStart, Rule
+from berth.core.scheduling.turns import Turns
 from berth.core.state.cell import State
 from berth.core.state.ledger import GangRecord, Holding
 from berth.core.state.queues.queue_index import QueueIndex
 from berth.schemas.placement import Placement
 from berth.schemas.queues.queue import DEFAULT, Amounts
 from berth.schemas.refusal import QueueRefusal, Refusal
+from berth.schemas.rules import Queues as Terms
 
 QUEUES: Final = "queues"
 
 
 class Queues(Rule):
-    """``queues``."""
+    """``queues``.
+
+    Args:
+        terms: What queues do.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._orders = terms.level >= ORDERED
+
+    def turns(self, state: State) -> Turns | None:
+        """Turns of the queues, if they order their jobs."""
+        shares = state.queues.shares() if self._orders else None
+        return None if shares is None else QueueTurns(LeafTurns(shares, state.queues.usage(shares.tree)))
 
     def begin(self, start: RoundStart) -> RuleRound | None:
         """The rule in a round; None without a tree."""
@@ -79,6 +94,22 @@ class QueuesRound(RuleRound):
         held = self._queues.held_places(gang.uid)
         if held:
             self._usage.charge(gang.queue, held, namespace=gang.namespace, times=-1)
+
+
+class QueueTurns:
+    """Turns of the gangs of queues, each with what it is charged.
+
+    Args:
+        turns: Turns of the queues.
+    """
+
+    def __init__(self, turns: LeafTurns) -> None:
+        self._turns = turns
+        self.open, self.next, self.close = turns.open, turns.next, turns.close
+
+    def took(self, line: str, gang: Gang) -> None:
+        """Count a gang as if it were placed."""
+        self._turns.took(line, charge_of_gang(gang))
 
 
 def charge_of_gang(gang: Gang) -> Amounts:

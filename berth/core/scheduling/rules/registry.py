@@ -21,7 +21,7 @@ _MADE_BY: Final[dict[str, Callable[[Any], Rule]]] = {
     "plain-pods": lambda _: PlainPods(),
     "drains": lambda _: Drains(),
     "held-places": lambda _: HeldPlaces(),
-    QUEUES: lambda _: Queues(),
+    QUEUES: Queues,
 }
 
 

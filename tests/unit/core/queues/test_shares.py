@@ -7,10 +7,9 @@ import pytest
 from berth.core.queues.amounts import number_of
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.fair import fair_shares
-from berth.core.queues.order import leaves_in_order, next_leaf
+from berth.core.queues.order import borrowed_of, leaves_in_order, next_leaf, share_of
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.split import Entry, split
-from berth.core.queues.standing import borrowed_of, share_of
 from berth.core.queues.tree import tree_of
 from berth.schemas.queues.queue import CHIP, DEFAULT, ROOT, Amounts, Queue
 

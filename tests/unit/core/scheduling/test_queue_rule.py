@@ -210,3 +210,53 @@ def test_gangs_without_chips_are_limited_by_cpu() -> None:
     cell.submitted("a1", "a", tasks=[Task("worker", 1, 0, 1_000, 1)], resource="")
     assert cell.round() == [("a0", ""), ("a1", "queues")]
     assert cell.text("a1") == "queue a holds 8 of 8 cpu; the job asks for 1"
+
+
+class Ordered(Shared):
+    """A cell whose queues order their jobs."""
+
+    def __init__(self, nodes: int, *queues: Queue, **terms: object) -> None:
+        super().__init__(nodes, *queues, shards=(1, 3, 8))
+        self.begin(Settings(reserve_chips=16, unknown_run_ms=1_000, queues=2, **terms))  # type: ignore[arg-type]  # settings
+
+
+def test_queues_take_turns_by_what_they_hold_of_their_entitlement() -> None:
+    cell = Ordered(8, Queue("a", weight=3), Queue("b"))
+    for number in range(6):
+        cell.submitted(f"a{number}", "a")
+    for number in range(3):
+        cell.submitted(f"b{number}", "b")
+    assert [name for name, _ in cell.round()] == ["a0", "b0", "a1", "a2", "a3", "b1", "a4", "a5", "b2"]
+
+
+def test_the_queue_of_higher_priority_is_first_and_its_priority_counts_among_siblings_alone() -> None:
+    cell = Ordered(4, Queue("lab"), Queue("a", parent="lab", priority=9), Queue("b", priority=1))
+    cell.submitted("a0", "a")
+    cell.submitted("b0", "b")
+    assert cell.round() == [("b0", ""), ("a0", "")]
+
+
+def test_a_round_takes_from_all_queues_before_one_is_through() -> None:
+    cell = Ordered(8, Queue("a"), Queue("b"), round_gangs_max=4)
+    for number in range(6):
+        cell.submitted(f"a{number}", "a")
+    cell.submitted("b0", "b")
+    cell.submitted("b1", "b")
+    assert cell.round() == [("a0", ""), ("b0", ""), ("a1", ""), ("b1", "")]
+
+
+def test_jobs_of_queues_that_let_nobody_in_are_told_so_after_the_others() -> None:
+    cell = Ordered(8, Queue("a"), Queue("lost", parent="gone"))
+    cell.submitted("first", "lost")
+    cell.submitted("second", "a")
+    assert cell.round() == [("second", ""), ("first", "queues")]
+
+
+def test_a_class_that_finds_no_room_sleeps_in_its_queue_alone_and_wakes_in_all() -> None:
+    cell = Ordered(1, Queue("a"), Queue("b"))
+    for name in ("a0", "a1", "b0"):
+        cell.submitted(name, name[0])
+    assert cell.round() == [("a0", ""), ("b0", "no-room"), ("a1", "no-room")]
+    cell.ended("a0")
+    cell.round()
+    assert cell.round()[0] == ("a1", ""), "both hold nothing: by name"
