@@ -57,6 +57,7 @@ _KNOWN: Final[dict[str, type[Parameters]]] = {
     "drains": Parameters,
     "held-places": Parameters,
     "queues": Queues,
+    "entitled": Parameters,
 }
 
 

@@ -58,6 +58,8 @@ class Queued(Team):
                     self.ended(names[which % len(names)])
             case (str(queue), int(chips), str(namespace)):
                 self.job(f"j{number}", namespace, chips=chips, queue=queue)
+            case _:
+                raise AssertionError(step)
 
     def see_within_limits(self, before: Usage | None) -> None:
         """No queue holds more than before that is above its limit."""

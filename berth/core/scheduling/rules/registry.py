@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from berth.core.requests.gangs import ORDERED
 from berth.core.scheduling.rules.backfill import Backfill, Terms
 from berth.core.scheduling.rules.drains import Drains
+from berth.core.scheduling.rules.entitled import ENTITLED, Entitled
 from berth.core.scheduling.rules.held_places import HeldPlaces
 from berth.core.scheduling.rules.plain_pods import PlainPods
 from berth.core.scheduling.rules.port import EpochRules, Rule
@@ -22,6 +24,7 @@ _MADE_BY: Final[dict[str, Callable[[Any], Rule]]] = {
     "drains": lambda _: Drains(),
     "held-places": lambda _: HeldPlaces(),
     QUEUES: Queues,
+    ENTITLED: lambda _: Entitled(),
 }
 
 
@@ -63,13 +66,16 @@ def rules_of(settings: Settings) -> list[StatedRule]:
         found.append(stated(QUEUES, schemas.Queues(settings.queues, settings.queues_max)))
     match settings.queue_policy:
         case "fifo":
-            return [*found, stated(FIFO, Parameters())]
+            found.append(stated(FIFO, Parameters()))
         case "easy":
-            return [*found, stated("easy", Easy(chips)), plain]
+            found += [stated("easy", Easy(chips)), plain]
         case "conservative":
-            return [*found, stated("conservative", Conservative(chips, depth)), plain]
+            found += [stated("conservative", Conservative(chips, depth)), plain]
         case _:
-            return found
+            pass
+    if settings.queues >= ORDERED:
+        found.append(stated(ENTITLED, Parameters()))
+    return found
 
 
 def more_than(settings: Settings, rules: Iterable[StatedRule]) -> list[StatedRule]:

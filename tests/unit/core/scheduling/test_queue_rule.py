@@ -260,3 +260,38 @@ def test_a_class_that_finds_no_room_sleeps_in_its_queue_alone_and_wakes_in_all()
     cell.ended("a0")
     cell.round()
     assert cell.round()[0] == ("a1", ""), "both hold nothing: by name"
+
+
+def test_a_stream_of_small_borrowers_does_not_starve_a_gang_that_its_queue_is_entitled_to() -> None:
+    cell = Ordered(2, Queue("a", deserved=limits(16)), Queue("b"))
+    for number in range(4):
+        cell.submitted(f"b{number}", "b", chips=4, run_ms=100)
+    cell.round(1)
+    cell.submitted("large", "a", tasks=[Task("worker", 2, 8)], run_ms=100)
+    assert cell.round(2) == [("large", "no-room")]
+    for number in range(4, 9):  # each comes when another one ends, and would run beyond the others' ends
+        cell.submitted(f"b{number}", "b", chips=4, run_ms=100)
+        cell.ended(f"b{number - 4}") if number < 8 else None
+        cell.round(10 * number)
+        cell.round(10 * number + 1)
+    started = [one.name for one in cell.seat.state.fold.holdings.values()]
+    assert started == ["large"]
+
+
+def test_a_borrower_that_ends_before_the_entitled_gang_could_start_goes_before_it() -> None:
+    cell = Ordered(2, Queue("a", deserved=limits(16)), Queue("b"))
+    cell.submitted("long", "b", run_ms=1_000)
+    cell.round(1)
+    cell.submitted("large", "a", tasks=[Task("worker", 2, 8)], run_ms=100)
+    cell.submitted("short", "b", run_ms=500)
+    cell.submitted("longer", "b", run_ms=5_000)
+    assert cell.round(2) == [("large", "no-room"), ("short", ""), ("longer", "no-room")]
+
+
+def test_a_gang_beyond_the_entitlement_of_its_queue_has_no_reservation() -> None:
+    cell = Ordered(2, Queue("a", deserved=limits(8)), Queue("b"))
+    cell.submitted("long", "b", run_ms=1_000)
+    cell.round(1)
+    cell.submitted("large", "a", tasks=[Task("worker", 2, 8)], run_ms=100)
+    cell.submitted("longer", "b", run_ms=5_000)
+    assert cell.round(2) == [("large", "no-room"), ("longer", "")]
