@@ -18,9 +18,10 @@ from typing import Final
 from berth.runtime.clock import SystemClock
 from tests.fuzz import tally
 from tests.fuzz.batch import Found, command, depth_of, hush, run_batch
+from tests.fuzz.draws import draw_history
 from tests.fuzz.failure import Failure
 from tests.fuzz.run import FULL, live
-from tests.fuzz.steps import draw_history, kept_of
+from tests.fuzz.steps import kept_of
 
 BATCH: Final = 20
 """Histories that a process lives through before it says how it went."""

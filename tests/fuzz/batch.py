@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from tests.fuzz.draws import draw_history
 from tests.fuzz.failure import Failure
 from tests.fuzz.run import FULL, Depth, live
 from tests.fuzz.shrinking import shortest
-from tests.fuzz.steps import draw_history, ranges_of
+from tests.fuzz.steps import ranges_of
 
 FULL_EVERY: Final = 10
 """Of so many histories one is looked at closely after each record."""

@@ -43,6 +43,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "group": 5,
     "replacement": 5,
     "drain": 5,
+    "queue": 0,
     "break": 0,
     "follow": 0,
     "repair": 0,
@@ -207,13 +208,6 @@ def draw_way(chance: random.Random) -> Way:
         settings=tuple(settings),
         shards=chance.choice((1, 2, 3, 8)),
     )
-
-
-def draw_history(seed: int) -> History:
-    """The history of a seed, which may be any number."""
-    chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
-    way = draw_way(chance)
-    return History(way, draw_steps(way, chance))
 
 
 def draw_steps(way: Way, chance: random.Random) -> tuple[Step, ...]:

@@ -13,6 +13,7 @@ from berth.schemas.intake import Task
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.recording import Entry
 from berth.schemas.recovery import Recovery
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -29,6 +30,7 @@ _AS_THEY_ARE: Final = {
         DrainSeen,
         GroupSeen,
         ReplacementsSeen,
+        QueueSeen,
     )
 }
 

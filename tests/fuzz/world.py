@@ -32,6 +32,7 @@ from tests.fuzz.ground import Ground, Told
 from tests.fuzz.neighbours import Neighbours
 from tests.fuzz.plain_jobs import a_plain_job
 from tests.fuzz.pod_facts import foreign_pods, outcome_of, pods_of_attempt, stray_pods
+from tests.fuzz.queues import QUEUES, in_a_queue, queue_fact
 from tests.fuzz.requests import SIZES, a_request
 from tests.fuzz.seat import Seat
 from tests.fuzz.settings import settings_of
@@ -114,6 +115,7 @@ class World:
             "group": self._group,
             "replacement": self._replacement,
             "drain": lambda step, chance: self._tell(self.ground.drain(step.one, step.two, self.now_ms, chance)),
+            "queue": self._queue,
             "break": self._break,
             "follow": self._follow,
             "repair": lambda step, chance: self._tell(trouble.repaired(self.ground, self.now_ms, step.one, chance)),
@@ -255,9 +257,15 @@ class World:
             request = a_request(name, uid, product, chance, self.way.traits, most=most if two % 3 else 9)
         if "constraints" in self.way.traits and chance.random() < (0.95 if "simple" in self.way.traits else 0.6):
             request = constrained(request, chance, self.way.traits)
+        if QUEUES in self.way.traits:
+            request = in_a_queue(request, chance)
         tally.note_request(self._count, request)
         constraint_tally.note_request(self._count, request)
         return request
+
+    def _queue(self, _: Step, chance: random.Random) -> None:
+        fact = queue_fact(self.way.families, chance)
+        self._fact(f"queue.{token(fact.queue.name)}", fact)
 
     def _update(self, step: Step, chance: random.Random) -> None:
         keys = sorted(self.seat.state.jobs)

@@ -19,7 +19,7 @@ from berth.schemas.ledger import Round
 from berth.schemas.page.view import Change, Job, NodeRow, View
 from berth.schemas.recording import Entry
 from tests.fuzz.breakage import breakable
-from tests.fuzz.steps import draw_history
+from tests.fuzz.draws import draw_history
 from tests.fuzz.world import World
 from tests.property.test_recoveries import STEPS, ended, lived, running
 

@@ -12,7 +12,7 @@ Longer than 400 lines because what is known of a class, and what its gangs are t
 
 import itertools
 from collections import deque
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.explain.job_status import Reason
 from berth.core.explain.obstacles import Namer
+from berth.core.explain.queue_reasons import QueueReasons, queue_refusal
 from berth.core.explain.refusal_text import sentence, with_start, without_past
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import NeedMoreError, candidate_counts, is_heavy
@@ -33,16 +34,18 @@ from berth.core.state.cell import State
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.refusal import INTERNAL, LATE, RULE, Code, Refusal
+from berth.schemas.refusal import INTERNAL, LATE, RULE, Code, QueueCode, Refusal
 
 SOON_MS: Final = 2_000
 """A start that is expected within this time is not shown: it would have passed when somebody reads it."""
 _OF_GANG: Final[frozenset[Code]] = frozenset(
-    {RESERVED, "behind", RULE, INTERNAL, LATE, "bind-failed", "product-support"}
+    {RESERVED, "behind", RULE, INTERNAL, LATE, "bind-failed", "product-support", *get_args(QueueCode)}
 )
 """Refusals that say nothing of the other gangs of the class."""
-_KEPT: Final[frozenset[Code]] = frozenset({RULE, INTERNAL, LATE, "bind-failed", "product-support"})
-"""Refusals that do not follow from the nodes: they stay as they were given."""
+_KEPT: Final[frozenset[Code]] = frozenset(
+    {RULE, INTERNAL, LATE, "bind-failed", "product-support", *get_args(QueueCode)}
+)
+"""Refusals that do not follow from the nodes: they stay as they were given, but for those of queues."""
 _CANDIDATES_MAX: Final = 1_000_000
 """Candidates of all shapes of a gang that is judged, unless it may need more; and those that are kept for the next."""
 _MARKS_OF_A_CANDIDATE: Final = 64
@@ -96,6 +99,7 @@ class CurrentReasons:
         """When it began."""
         self._judge = _Judge(scheduler.state, scheduler.scorer, -1)
         self._namer = Namer(scheduler.scorer)
+        self._of_queues = QueueReasons(scheduler.state)
 
     @property
     def is_open(self) -> bool:
@@ -140,6 +144,8 @@ class CurrentReasons:
             moved += [one.uid for one in queue.held]
         for uid in [gang.uid for gang in queue.gangs()] if has_moved else moved:
             self._touch(queue.gang(uid))
+        for gang in self._of_queues.news(queue):
+            self._touch(gang)
         groups = self._groups(at_ms)
         self._known = {group: known for group, known in self._known.items() if group in groups}
         self._todo = deque(groups.items())
@@ -197,10 +203,8 @@ class CurrentReasons:
         """
         queue = self._scheduler.queue
         gang = queue.gang(uid)
-        if recorded.retry_ms and recorded.code not in _KEPT and (gang is None or gang.fresh):
-            return self._paused(uid, _as_recorded(recorded, at_ms))
         if gang is None or gang.fresh or recorded.missing_shards or recorded.code in _KEPT:
-            return _as_recorded(recorded, at_ms)
+            return self._given(uid, gang, recorded, at_ms)
         ahead = self._ahead(gang)
         if ahead is not None:
             return Reason(ahead, sentence(ahead))
@@ -217,6 +221,15 @@ class CurrentReasons:
             refusal = msgspec.structs.replace(refusal, task=task, start_ms=start_ms)
         words = self._words(known)
         return Reason(refusal, with_start(words, refusal) if start_ms else words)
+
+    def _given(self, uid: str, gang: Gang | None, recorded: Refusal, at_ms: int) -> Reason:
+        """Reason of a gang that is not judged with its class."""
+        if recorded.retry_ms and recorded.code not in _KEPT and (gang is None or gang.fresh):
+            return self._paused(uid, _as_recorded(recorded, at_ms))
+        if gang is not None and recorded.queue is not None:
+            refusal = self._of_queues.of(gang)
+            return Reason(recorded, _TURN) if refusal is None else Reason(refusal, sentence(refusal))
+        return _as_recorded(recorded, at_ms)
 
     def _paused(self, uid: str, said: Reason) -> Reason:
         """Reason of a gang that was refused and leaves the queue for a while, with the names of now."""
@@ -325,6 +338,8 @@ def reason_of(state: State, scorer: Scorer, gang: Gang, said: Refusal, *, at_ms:
         at_ms: The time.
     """
     refusal = said
+    if said.queue is not None:
+        refusal = queue_refusal(state, gang) or said
     if said.code not in _OF_GANG and not said.missing_shards:
         verdict = _Judge(state, scorer, state.applied).verdict(gang)
         found = verdict.refusal if verdict is not None else None

@@ -17,10 +17,11 @@ from berth.core.state.cell import State
 from tests.fuzz import tally
 from tests.fuzz.__main__ import again
 from tests.fuzz.batch import command, hush, run_batch
+from tests.fuzz.draws import draw_history
 from tests.fuzz.failure import Failure
 from tests.fuzz.run import FULL, live
 from tests.fuzz.shrinking import shortest
-from tests.fuzz.steps import VERBS, History, Step, Way, draw_history, draw_steps, kept_of, numbers_of, ranges_of
+from tests.fuzz.steps import VERBS, History, Step, Way, draw_steps, kept_of, numbers_of, ranges_of
 
 CROWDED = Way(
     ("superpod850x8",),

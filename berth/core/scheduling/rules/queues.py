@@ -86,7 +86,7 @@ class QueuesRound(RuleRound):
         if self._queues.held_places(gang.uid):
             return None
         found = placement_refusal(self._shares, self._usage, Ask(gang.queue, charge_of_gang(gang), gang.namespace))
-        return None if found is None else refusal_of(gang, found)
+        return None if found is None else refusal_of(gang, msgspec.structs.replace(found, reason=""))
 
     def started(self, gang: Gang, placement: Placement) -> None:  # noqa: ARG002  # the port has it
         """It counts from now on, in place of what was held for it."""
@@ -118,9 +118,9 @@ def charge_of_gang(gang: Gang) -> Amounts:
 
 
 def refusal_of(gang: Gang, found: QueueRefusal) -> Refusal:
-    """The refusal of a gang that a queue does not let in, as a record has it: without what is wrong with the queue.
+    """The refusal of a gang that a queue does not let in.
 
-    That is told from the tree as it is when somebody asks.
+    Records have it without what is wrong with the queue: that is told from the tree as it is when somebody asks.
     """
     return Refusal(
         code=found.code,
@@ -128,5 +128,5 @@ def refusal_of(gang: Gang, found: QueueRefusal) -> Refusal:
         form=gang.form,
         form_because=gang.form_because,
         rule=QUEUES,
-        queue=msgspec.structs.replace(found, reason=""),
+        queue=found,
     )

@@ -3,50 +3,13 @@
 import msgspec
 import pytest
 
-from berth.core.explain.refusal_text import sentence
-from berth.core.state.ledger import Holding
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Settings
-from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.queues.queue import CHIP, CPU, ROOT, Queue
-from tests.support.team_cell import Team
+from tests.support.queue_cells import NPU, Ordered, Shared, limits
 
-NPU = "huawei.com/Ascend910"
 POLICIES = ("skip", "fifo", "easy", "conservative")
 each_policy = pytest.mark.parametrize("policy", POLICIES)
-
-
-def limits(chips: int) -> dict[str, int]:
-    return {NPU: chips * CHIP}
-
-
-class Shared(Team):
-    """A cell whose queues are in force."""
-
-    def __init__(self, nodes: int, *queues: Queue, policy: str = "skip", shards: tuple[int, ...] = ()) -> None:
-        super().__init__(nodes, Settings(queue_policy=policy, reserve_chips=16, unknown_run_ms=1_000, queues=1), shards)
-        for queue in queues:
-            self.queue(queue)
-
-    def queue(self, queue: Queue, *, gone: bool = False) -> None:
-        self.fact(f"queue.{queue.name}", QueueSeen(queue, gone=gone))
-
-    def submitted(self, name: str, queue: str, chips: int = 8, namespace: str = "team", **fields: object) -> None:
-        self.job(name, namespace, chips=chips, queue=queue, **fields)
-
-    def held(self, queue: str, dimension: str = NPU) -> int:
-        tree = self.seat.state.queues.tree()
-        assert tree is not None
-        return self.seat.state.queues.usage(tree).held(queue, dimension)
-
-    def holding(self, name: str) -> Holding:
-        (found,) = (one for one in self.seat.state.fold.holdings.values() if one.name == name)
-        return found
-
-    def text(self, name: str) -> str:
-        (found,) = (one for one in self.seat.state.fold.gangs.values() if one.name == name)
-        assert found.refusal is not None
-        return sentence(found.refusal)
 
 
 @each_policy
@@ -210,14 +173,6 @@ def test_gangs_without_chips_are_limited_by_cpu() -> None:
     cell.submitted("a1", "a", tasks=[Task("worker", 1, 0, 1_000, 1)], resource="")
     assert cell.round() == [("a0", ""), ("a1", "queues")]
     assert cell.text("a1") == "queue a holds 8 of 8 cpu; the job asks for 1"
-
-
-class Ordered(Shared):
-    """A cell whose queues order their jobs."""
-
-    def __init__(self, nodes: int, *queues: Queue, **terms: object) -> None:
-        super().__init__(nodes, *queues, shards=(1, 3, 8))
-        self.begin(Settings(reserve_chips=16, unknown_run_ms=1_000, queues=2, **terms))  # type: ignore[arg-type]  # settings
 
 
 def test_queues_take_turns_by_what_they_hold_of_their_entitlement() -> None:

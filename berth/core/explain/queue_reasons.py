@@ -1,0 +1,76 @@
+"""Why queues hold gangs back, as of now: what is wrong with a queue, or the numbers of the limit that binds."""
+
+from typing import NamedTuple
+
+from berth.core.queues.admission import Ask, placement_refusal
+from berth.core.requests.gangs import Gang
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.rules.queues import charge_of_gang, refusal_of
+from berth.core.state.cell import State
+from berth.schemas.queues.queue import KEY_SIGN
+from berth.schemas.refusal import Refusal
+
+
+class _Asks(NamedTuple):
+    """What a gang asks of its queue."""
+
+    queue: str
+    namespace: str
+    form: str
+    pods: int
+    charge: tuple[tuple[str, int], ...]
+
+
+def queue_refusal(state: State, gang: Gang) -> Refusal | None:
+    """What its queue says of a gang now; None if it lets it in, or queues do nothing."""
+    shares = state.queues.shares()
+    if shares is None:
+        return None
+    usage = state.queues.usage(shares.tree)
+    found = placement_refusal(shares, usage, Ask(gang.queue, charge_of_gang(gang), gang.namespace))
+    return None if found is None else refusal_of(gang, found)
+
+
+class QueueReasons:
+    """Refusals of queues on the state as it is. Gangs that ask alike share one.
+
+    Args:
+        state: The cell.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._applied = -1
+        self._found: dict[_Asks, Refusal | None] = {}
+        self._asks: dict[str, _Asks] = {}
+        self._told: dict[str, Refusal | None] = {}
+
+    def of(self, gang: Gang) -> Refusal | None:
+        """What its queue says of a gang now; None if it lets it in."""
+        state = self._state
+        if self._applied != state.applied:
+            self._applied = state.applied
+            self._found.clear()
+        asks = self._asks.get(gang.uid)
+        if asks is None:
+            charge = tuple(charge_of_gang(gang).items())
+            asks = self._asks[gang.uid] = _Asks(gang.queue, gang.namespace, gang.form, gang.pods, charge)
+        if asks not in self._found:
+            self._found[asks] = queue_refusal(state, gang)
+        return self._found[asks]
+
+    def news(self, queue: Queue) -> list[Gang]:
+        """Those of the gangs that queues hold back whose reason is another than at the last call."""
+        held = (queue.gang(one.uid) for one in queue.held if any(key.startswith(KEY_SIGN) for key in one.keys))
+        told, self._told = self._told, {}
+        asks, self._asks = self._asks, {}
+        found: list[Gang] = []
+        for gang in held:
+            if gang is None:
+                continue
+            if gang.uid in asks and asks[gang.uid].queue == gang.queue:
+                self._asks[gang.uid] = asks[gang.uid]
+            now = self._told[gang.uid] = self.of(gang)
+            if gang.uid not in told or told[gang.uid] != now:
+                found.append(gang)
+        return found

@@ -1,0 +1,18 @@
+"""Histories of seeds."""
+
+import random
+from typing import Final
+
+from tests.fuzz.queues import with_queues
+from tests.fuzz.steps import History, draw_steps, draw_way
+
+_QUEUED: Final = 4
+"""Of so many seeds one has queues."""
+
+
+def draw_history(seed: int) -> History:
+    """The history of a seed, which may be any number."""
+    chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
+    way = draw_way(chance)
+    history = History(way, draw_steps(way, chance))
+    return with_queues(history, chance) if seed % _QUEUED == _QUEUED - 1 else history

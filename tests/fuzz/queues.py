@@ -1,0 +1,76 @@
+"""Queues of a history: trees that change, wrong ones too, and jobs in them."""
+
+import itertools
+import random
+from typing import Final
+
+import msgspec
+
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.schemas.intake import JobRequest
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, ROOT, Amounts, Queue
+from tests.fuzz.steps import NUMBER_MAX, History, Step
+
+QUEUES: Final = "queues"
+"""Trait of histories with queues; it is drawn alone."""
+LEAVES: Final = ("qa", "qb", "qc", DEFAULT)
+_NAMES: Final = (*LEAVES, "lab", "lab", ROOT)
+_AMOUNTS: Final = (0, 1, 4, 8, 8, 16, 16, 32)
+_EVERY: Final = 5
+"""Steps after which a queue changes, on the average."""
+
+
+def with_queues(history: History, chance: random.Random) -> History:
+    """A history in which queues do something, in some epochs more than in others."""
+    way = history.way
+    level = chance.choice((1, 2, 2))
+    settings = [
+        fields | {"queues": level if at == 0 else chance.choice((0, 1, 2, level))}
+        for at, fields in enumerate(way.settings)
+    ]
+    way = msgspec.structs.replace(way, traits=(*way.traits, QUEUES), settings=tuple(settings))
+    first = [_step(chance) for _ in range(4)]
+    later = [[step, _step(chance)] if chance.randrange(_EVERY) == 0 else [step] for step in history.steps]
+    return History(way, (*first, *itertools.chain.from_iterable(later)))
+
+
+def _step(chance: random.Random) -> Step:
+    return Step("queue", three=chance.randint(0, NUMBER_MAX), turns=chance.choice((0, 1, 1)))
+
+
+def queue_fact(families: tuple[str, ...], chance: random.Random) -> QueueSeen:
+    """A queue is declared, otherwise than before or for the first time, or is gone."""
+    name = chance.choice(_NAMES)
+    if chance.random() < 0.1:
+        return QueueSeen(Queue(name), gone=True)
+    resources = [NODE_PRODUCTS[family].resource for family in families]
+
+    def amounts(share: float) -> Amounts:
+        some = [one for one in (*resources, CPU) if chance.random() < share]
+        return {one: chance.choice(_AMOUNTS) * (CHIP if one != CPU else 10_000) for one in some}
+
+    is_below = name not in {ROOT, "lab"} and chance.random() < 0.6
+    return QueueSeen(
+        Queue(
+            name,
+            parent="lab" if is_below else "" if chance.random() < 0.9 else chance.choice(("qa", "qb", "nowhere")),
+            capability=amounts(0.6),
+            guarantee=amounts(0.2),
+            deserved=amounts(0.3),
+            weight=chance.choice((1, 1, 2, 5)) if chance.random() < 0.98 else 0,
+            priority=chance.choice((0, 0, 1)),
+            state="" if chance.random() < 0.9 else chance.choice(("Closing", "Closed")),
+            created=chance.choice((0, 0, 1, 2)),
+            namespaces=None if chance.random() < 0.9 else chance.choice((["default"], ["others"])),
+            per_namespace=amounts(0.1),
+            wrong=["spec.type: is 3, expected a text"] if chance.random() < 0.02 else [],
+        )
+    )
+
+
+def in_a_queue(request: JobRequest, chance: random.Random) -> JobRequest:
+    """A request in a queue, that may not exist or have children."""
+    return msgspec.structs.replace(
+        request, queue=chance.choice(LEAVES if chance.random() < 0.95 else ("lab", "nowhere"))
+    )

@@ -1,0 +1,40 @@
+"""What a queue says of a gang that waits: the tree and the numbers of now, whatever the record has."""
+
+from berth.core.explain.current_reasons import CurrentReasons
+from berth.schemas.queues.queue import Queue
+from tests.support.queue_cells import NPU, Shared, limits
+
+
+def told(cell: Shared, reasons: CurrentReasons, name: str) -> str:
+    (record,) = (one for one in cell.seat.state.fold.gangs.values() if one.name == name)
+    assert record.refusal is not None
+    reasons.begin(10)
+    return reasons.of(record.uid, record.refusal, 10).sentence
+
+
+def test_the_numbers_are_those_of_now_and_who_waits_has_news() -> None:
+    cell = Shared(4, Queue("a", capability=limits(16)))
+    cell.submitted("a0", "a")
+    cell.submitted("wide", "a", chips=8, replicas=2)
+    cell.round()
+    reasons = CurrentReasons(cell.seat.scheduler)
+    assert told(cell, reasons, "wide") == f"queue a holds 8 of 16 {NPU}; the job asks for 16"
+    assert reasons.take(9) == [("team", "wide")]
+    cell.submitted("a2", "a")
+    cell.round()
+    assert told(cell, reasons, "wide") == f"queue a holds 16 of 16 {NPU}; the job asks for 16"
+    assert ("team", "wide") in reasons.take(9)
+    told(cell, reasons, "wide")
+    assert reasons.take(9) == []
+
+
+def test_what_is_wrong_with_the_queue_is_told_as_it_is_now() -> None:
+    cell = Shared(4, Queue("a", parent="lab"))
+    cell.submitted("a0", "a")
+    cell.round()
+    reasons = CurrentReasons(cell.seat.scheduler)
+    assert told(cell, reasons, "a0") == "queue a is not valid: its parent lab does not exist"
+    cell.queue(Queue("lab", state="Closed"))
+    assert told(cell, reasons, "a0") == "queue a is Closed (its parent lab is Closed)"
+    cell.queue(Queue("lab"))
+    assert told(cell, reasons, "a0") == "there is room for it now, and it is tried in one of the next rounds"
