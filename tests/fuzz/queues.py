@@ -60,6 +60,7 @@ def queue_fact(families: tuple[str, ...], chance: random.Random) -> QueueSeen:
             deserved=amounts(0.3),
             weight=chance.choice((1, 1, 2, 5)) if chance.random() < 0.98 else 0,
             priority=chance.choice((0, 0, 1)),
+            is_fifo=chance.random() < 0.15,
             state="" if chance.random() < 0.9 else chance.choice(("Closing", "Closed")),
             created=chance.choice((0, 0, 1, 2)),
             namespaces=None if chance.random() < 0.9 else chance.choice((["default"], ["others"])),

@@ -19,6 +19,7 @@ def a_job(
     ended: int = -1,
     chips: int = 8,
     refused: str = "no-room",
+    queue: str = "",
     **fields: int,
 ) -> JobTimeline:
     """A job with a pod a node; a refusal only while it is not placed."""
@@ -34,6 +35,7 @@ def a_job(
         ended_ms=ended,
         refused="" if placed >= 0 else refused,
         nodes=pods if placed >= 0 else 0,
+        queue=queue,
         **fields,
     )
 

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from berth.cli.cell import run
 from berth.cli.output import OK, emit, listed, print_result, print_table, warn
-from berth.cli.queues.files import read_file
+from berth.cli.queue_files import read_file
 from berth.cli.simulation.cluster_input import cluster_of
 from berth.cli.tables import Span, Table
 from berth.core.queues.amounts import in_order, is_chips, number_of

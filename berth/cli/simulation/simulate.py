@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from berth.cli.interrupts import compute
 from berth.cli.output import WRONG_USE, CommandError, working
+from berth.cli.queue_files import read_file
 from berth.cli.recordings.record import may_write
 from berth.cli.simulation.cluster_input import cluster_of
 from berth.cli.simulation.course_maps import CourseMaps
@@ -24,6 +25,7 @@ from berth.cli.simulation.results import Results, give, results_of
 from berth.cli.simulation.trace_input import declared, declared_words, product_of, read_workload
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.explain.text import pluralize
+from berth.core.requests.gangs import ORDERED
 from berth.core.simulation.baselines import BASELINES, Baseline
 from berth.core.simulation.fault_plan import FaultPlan, Strategy
 from berth.core.simulation.planned_cluster import facts_of
@@ -40,6 +42,7 @@ from berth.formats.clusters.cluster_text import (
 from berth.formats.traces.jobs import Affinity
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import ClusterPlan, Workload
 
@@ -65,6 +68,7 @@ class Wanted:
         recovery: What leaves first after a failure: the pods that it concerns, or the whole job; several give a column
             each. Default: pods.
         reserve_nodes: Nodes of a SuperPoD that stay free as long as jobs fit elsewhere; several give a column each.
+        queues: File of queues, which limit and order the jobs that name them; - for stdin.
     """
 
     policy: Annotated[tuple[Policy, ...], Parameter(negative=(), show_default=False)] = ()
@@ -77,6 +81,7 @@ class Wanted:
     faults: Annotated[str, Parameter(show_default=False)] = ""
     recovery: Annotated[tuple[Strategy, ...], Parameter(negative=(), show_default=False)] = ()
     reserve_nodes: Annotated[tuple[int, ...], Parameter(negative=(), show_default=False)] = ()
+    queues: Annotated[str, Parameter(show_default=False)] = ""
 
 
 @Parameter(name="*")
@@ -141,7 +146,11 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     Raises:
         CommandError: One of them, or a setting, is invalid.
     """
-    settings = settings_with(default_settings(wanted.set, has_faults=bool(wanted.faults)), wanted.set)
+    defaults = default_settings(wanted.set, has_faults=bool(wanted.faults))
+    if wanted.queues:
+        defaults = msgspec.structs.replace(defaults, queues=ORDERED)
+    settings = settings_with(defaults, wanted.set)
+    queues = _queue_facts(wanted.queues) if wanted.queues else []
     check_reserves(wanted.reserve_nodes, settings)
     if not 0 <= wanted.seed <= _SEED_MAX:
         raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
@@ -165,7 +174,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         except ClusterTextError as error:
             raise CommandError(f"no cluster fits {trace}: {error}; name one with --cluster", code=WRONG_USE) from error
         why = "fits the trace; --cluster names another"
-    facts = _facts(plan)
+    facts = [*_facts(plan), *queues]
     faults = _faults(wanted, plan)
     chips = sum(node.whole_chips for node in plan.nodes)
     words = {"recording" if is_log else "trace": f"{trace.name}, {pluralize(len(workload.jobs), 'job')}"}
@@ -310,6 +319,20 @@ def _facts(plan: ClusterPlan) -> list[TimedFact]:
     except RepeatedNodeError as error:
         raise CommandError(f"cluster {plan.name}: {error}", code=WRONG_USE) from error
     return [TimedFact(0, subject, encode(message)) for subject, message in facts]
+
+
+def _queue_facts(file: str) -> list[TimedFact]:
+    """Facts of the queues of a file.
+
+    Raises:
+        CommandError: It cannot be read, or a queue in it is wrong.
+    """
+    found = read_file(file)
+    if found.faults:
+        raise CommandError("--queues: " + "; ".join(found.faults), code=WRONG_USE)
+    subjects, tree = Subjects(CELL), found.tree
+    declared = [tree.queues[name] for name in tree.queues if name in tree.declared]
+    return [TimedFact(0, subjects.fact_queue(one.name), encode(QueueSeen(one))) for one in declared]
 
 
 __all__ = ["Given", "Setup", "Wanted", "prepare", "simulate", "simulated"]

@@ -28,7 +28,7 @@ BESIDE = "berth/beside"
 """Annotation of a request without chips for a part of a gang: name of the request with the pods with chips."""
 
 ORDERED: Final = 2
-"""Setting ``queues`` from which on queues order their jobs."""
+"""Setting ``queues`` with which queues order their jobs."""
 
 ClassKey = tuple[tuple[Shape, int], ...]
 """Request class: the shapes and the number of pods of each. Equal classes have equal placements and refusals."""
@@ -66,6 +66,11 @@ def is_unowned(request: JobRequest) -> bool:
 def charged_queue(request: JobRequest, settings: Settings) -> str:
     """Queue to which a job is charged; empty where queues do nothing."""
     return request.queue if settings.queues else ""
+
+
+def has_turns(settings: Settings) -> bool:
+    """Whether queues order their jobs; under ``fifo`` the order of acceptance holds for all of them."""
+    return settings.queues == ORDERED and settings.queue_policy != "fifo"
 
 
 def queue_order(job: JobSeen, request: JobRequest) -> QueueOrder:
@@ -247,6 +252,6 @@ def gang_of(
         avoided=tuple(request.avoided),
         is_fragile=is_fragile(request),
         queue=charged_queue(request, settings),
-        line=request.queue if settings.queues >= ORDERED else "",
+        line=request.queue if has_turns(settings) else "",
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + claims * _BYTES_A_CLAIM + _BYTES_A_GANG,
     )

@@ -72,7 +72,8 @@ def rows_of(statistics: Sequence[Statistics]) -> list[ComparisonRow]:
     causes = in_order(blocked.cause for known in statistics for blocked in known.blocked)
     faults = [known.faults for known in statistics if known.faults is not None]
     parts = sorted({part for figures in faults for part in figures.failures})
-    columns = (_lines(known, [str(priority) for priority in priorities], causes, parts) for known in statistics)
+    queues = sorted({one.name for known in statistics for one in known.queues})
+    columns = (_lines(known, [str(priority) for priority in priorities], queues, causes, parts) for known in statistics)
     return [_row(lines) for lines in zip(*columns, strict=True) if any(line.value is not None for line in lines)]
 
 
@@ -126,7 +127,11 @@ def _change(first: _Line, line: _Line) -> str:
 
 
 def _lines(
-    statistics: Statistics, priorities: Iterable[str], causes: Iterable[str], parts: Iterable[str]
+    statistics: Statistics,
+    priorities: Iterable[str],
+    queues: Sequence[str],
+    causes: Iterable[str],
+    parts: Iterable[str],
 ) -> Iterator[_Line]:
     """All numbers of a timeline; the same lines for each timeline."""
     yield from _jobs(statistics)
@@ -138,11 +143,26 @@ def _lines(
     waits = {group.name: group.wait for group in statistics.wait_by_priority}
     for name in priorities:
         yield from _times(f"waiting time of jobs of priority {name}", waits.get(name, Times()))
+    yield from _queues(statistics, queues)
     yield from _times("completion time, from the request to the end", statistics.completion)
     yield from _use(statistics)
     yield from _spans("leaf switches", statistics.leaf_span)
     yield from _spans("SuperPoDs", statistics.superpod_span)
     yield from _blocked(statistics, causes)
+
+
+def _queues(statistics: Statistics, names: Sequence[str]) -> Iterator[_Line]:
+    """Waiting times of the jobs of each queue, and what part of the time of chips in use they had."""
+    known = {one.name: one for one in statistics.queues}
+    whole = sum(one.chip_h for one in statistics.queues)
+    for name in names:
+        one = known.get(name)
+        section = f"jobs of queue {name}"
+        yield from _times(f"waiting time of {section}", one.wait if one is not None else Times())
+        yield _Line(section, "chip time", "chip h", one.chip_h if one is not None else None)
+        yield _Line(
+            section, "of that of all queues", "%", one.chip_h / whole * 100 if one is not None and whole else None
+        )
 
 
 def _jobs(statistics: Statistics) -> Iterator[_Line]:

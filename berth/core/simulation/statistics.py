@@ -72,6 +72,15 @@ class Group(msgspec.Struct, frozen=True):
     wait: Times
 
 
+class QueueFigures(msgspec.Struct, frozen=True):
+    """What the jobs of a queue got."""
+
+    name: str
+    wait: Times
+    chip_h: float
+    """Time of chips that its jobs held."""
+
+
 class Span(msgspec.Struct, frozen=True):
     """Leaf switches, or SuperPoDs, that placed jobs of several nodes use; only jobs with both numbers known."""
 
@@ -169,6 +178,8 @@ class Statistics(msgspec.Struct, frozen=True):
     """Causes that occurred."""
     faults: FaultFigures | None = None
     """What failures cost; None where none were simulated."""
+    queues: list[QueueFigures] = []
+    """By name; empty where queues do nothing."""
 
 
 def statistics_of(timeline: Timeline) -> Statistics:
@@ -209,6 +220,7 @@ def statistics_of(timeline: Timeline) -> Statistics:
         superpod_span=_span(placed, lambda job: (job.superpods, job.superpods_least)),
         blocked=_blocked(timeline.moments, use.lengths_ms.tolist()),
         faults=_faults(timeline.faults, timeline.end_ms) if timeline.faults is not None else None,
+        queues=_by_queue(stayed, timeline.end_ms),
     )
 
 
@@ -290,6 +302,23 @@ def _by_priority(jobs: Iterable[JobTimeline], end_ms: int) -> list[Group]:
     if len(members) <= 1:
         return []
     return [Group(str(priority), _waits(members[priority], end_ms)) for priority in sorted(members, reverse=True)]
+
+
+def _by_queue(jobs: Iterable[JobTimeline], end_ms: int) -> list[QueueFigures]:
+    members: dict[str, list[JobTimeline]] = defaultdict(list)
+    for job in jobs:
+        if job.queue:
+            members[job.queue].append(job)
+    return [
+        QueueFigures(name, _waits(members[name], end_ms), _chip_h(members[name], end_ms)) for name in sorted(members)
+    ]
+
+
+def _chip_h(jobs: Iterable[JobTimeline], end_ms: int) -> float:
+    placed = (job for job in jobs if job.placed_ms >= 0)
+    return (
+        sum(job.chips * ((job.ended_ms if job.ended_ms >= 0 else end_ms) - job.placed_ms) for job in placed) / _HOUR_MS
+    )
 
 
 def _span(placed: Iterable[JobTimeline], widths: Callable[[JobTimeline], tuple[int, int]]) -> Span:

@@ -40,6 +40,8 @@ class JobTimeline(msgspec.Struct, frozen=True, gc=False):
     left_ms: int = -1
     """When it was rejected, or cancelled before placement (then ``refused`` is empty); -1 otherwise. A job that was
     never placed and has not left waits at the end."""
+    queue: str = ""
+    """Its queue; empty where queues do nothing."""
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):

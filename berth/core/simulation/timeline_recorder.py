@@ -46,6 +46,8 @@ class _Life(msgspec.Struct, gc=False):
     spans: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     gang: Gang | None = None
     """Set when the job is first in the queue."""
+    in_queues: bool = False
+    """Queues do something."""
 
     def timeline(self, *, left_ms: int = -1) -> JobTimeline:
         """The job on the timeline so far."""
@@ -66,6 +68,7 @@ class _Life(msgspec.Struct, gc=False):
             superpods=superpods,
             superpods_least=superpods_least,
             left_ms=left_ms,
+            queue=self.request.queue if self.in_queues else "",
         )
 
 
@@ -125,10 +128,8 @@ class TimelineRecorder:
             case "cancelled" if life is not None and life.waits:
                 self._leave(life, job.at_ms)
             case "rejected" if life is None and job.refusal is not None:
-                code = job.refusal.code
-                request = job.request
-                chips, pods = _size(request)
-                refused = _Life(job, request, chips, pods, self._at(job.at_ms), queue_order(job, request), refused=code)
+                refused = self._life(job, job.request)
+                refused.refused = job.refusal.code
                 self._over.append(refused.timeline(left_ms=self._at(job.at_ms)))
 
     def reject(self, uid: str, at_ms: int, code: str) -> None:
@@ -233,10 +234,14 @@ class TimelineRecorder:
         return max(at_ms, self._begin_ms)
 
     def _begin(self, job: JobSeen, request: JobRequest) -> None:
+        life = self._lives[job.uid] = self._life(job, request)
+        self._wait(life, is_new=True)
+
+    def _life(self, job: JobSeen, request: JobRequest) -> _Life:
         chips, pods = _size(request)
         life = _Life(job, request, chips, pods, self._at(job.at_ms), queue_order(job, request))
-        self._lives[job.uid] = life
-        self._wait(life, is_new=True)
+        life.in_queues = self._scheduler.state.fold.settings.queues > 0
+        return life
 
     def _wait(self, life: _Life, *, is_new: bool) -> None:
         """Add or remove a waiting job."""

@@ -4,7 +4,7 @@ A gang that a queue refuses waits aside: no room is kept for it, and it holds ba
 queue that binds, or one above, holds less or is declared otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -18,15 +18,17 @@ from berth.core.queues.wake_keys import keys_of_amounts, keys_of_gang
 from berth.core.requests.gangs import ORDERED, Gang
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.turns import Turns
+from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
 from berth.core.state.ledger import GangRecord, Holding
-from berth.core.state.queues.queue_index import QueueIndex
 from berth.schemas.placement import Placement
 from berth.schemas.queues.queue import DEFAULT, Amounts
 from berth.schemas.refusal import QueueRefusal, Refusal
 from berth.schemas.rules import Queues as Terms
 
 QUEUES: Final = "queues"
+_ASIDE: Final = NEVER | {"behind"}
+"""Refusals of gangs that hold back nobody in a fifo queue."""
 
 
 class Queues(Rule):
@@ -37,7 +39,7 @@ class Queues(Rule):
     """
 
     def __init__(self, terms: Terms) -> None:
-        self._orders = terms.level >= ORDERED
+        self._orders = terms.level == ORDERED
 
     def turns(self, state: State) -> Turns | None:
         """Turns of the queues, if they order their jobs."""
@@ -46,15 +48,14 @@ class Queues(Rule):
 
     def begin(self, start: RoundStart) -> RuleRound | None:
         """The rule in a round; None without a tree."""
-        queues = start.state.queues
-        shares = queues.shares()
-        return None if shares is None else QueuesRound(queues, shares)
+        shares = start.state.queues.shares()
+        return None if shares is None else QueuesRound(start, shares)
 
     def wakes(self, state: State, gang: GangRecord) -> tuple[str, ...]:
         """Keys of what is declared of the queues on its path, and of what binds."""
         job = state.jobs.get((gang.namespace, gang.name))
         queue = job.request.queue if job is not None and job.request is not None else DEFAULT
-        refusal = gang.refusal.queue if gang.refusal is not None else None
+        refusal = gang.refusal.queue if gang.refusal is not None else None  # none where its queue is fifo
         return keys_of_gang(state.queues.tree(), refusal, queue) if refusal is not None else ()
 
     def ended(self, state: State, holding: Holding) -> Iterable[str]:
@@ -69,24 +70,39 @@ class QueuesRound(RuleRound):
     """The rule in one round.
 
     Args:
-        queues: Queues of the cell, as they are before the round.
-        shares: Their limits.
+        start: What the round begins with.
+        shares: Limits of the queues.
     """
 
     admits_again = True
 
-    def __init__(self, queues: QueueIndex, shares: Shares) -> None:
-        self._queues = queues
+    def __init__(self, start: RoundStart, shares: Shares) -> None:
+        self._queues = start.state.queues
         self._shares = shares
-        self._usage = UsageOver(queues.usage(shares.tree))
+        self._usage = UsageOver(self._queues.usage(shares.tree))
+        self._start = start
+        self._heads: dict[str, Gang | None] = {}
+        """The first gang of each fifo queue that waits behind none and was refused."""
 
     def admit(self, entry: Entry) -> Refusal | None:
         """A gang waits while its queue does not let it in; one that starts anew on places of its own continues."""
         gang = entry.gang
         if self._queues.held_places(gang.uid):
             return None
+        head = self._head(gang.queue)
+        if head is not None and head.order < gang.order:
+            return _behind(gang, head)
         found = placement_refusal(self._shares, self._usage, Ask(gang.queue, charge_of_gang(gang), gang.namespace))
-        return None if found is None else refusal_of(gang, msgspec.structs.replace(found, reason=""))
+        if found is None:
+            return None
+        self._wait(gang)
+        return refusal_of(gang, msgspec.structs.replace(found, reason=""))
+
+    def refused(self, entry: Entry, refusal: Refusal) -> Refusal:
+        """In a fifo queue the others wait behind it, unless it waits for another cluster."""
+        if refusal.code not in NEVER:
+            self._wait(entry.gang)
+        return refusal
 
     def started(self, gang: Gang, placement: Placement) -> None:  # noqa: ARG002  # the port has it
         """It counts from now on, in place of what was held for it."""
@@ -94,6 +110,44 @@ class QueuesRound(RuleRound):
         held = self._queues.held_places(gang.uid)
         if held:
             self._usage.charge(gang.queue, held, namespace=gang.namespace, times=-1)
+
+    def _wait(self, gang: Gang) -> None:
+        head = self._head(gang.queue)
+        if self._is_fifo(gang.queue) and (head is None or gang.order < head.order):
+            self._heads[gang.queue] = gang
+
+    def _is_fifo(self, queue: str) -> bool:
+        known = self._shares.tree.queues.get(queue)
+        return known is not None and known.is_fifo
+
+    def _head(self, queue: str) -> Gang | None:
+        """The first gang of a fifo queue that waits without being tried in this round; None for another queue."""
+        if queue not in self._heads:
+            self._heads[queue] = min(self._waiting(queue), key=lambda gang: gang.order, default=None)
+        return self._heads[queue]
+
+    def _waiting(self, queue: str) -> Iterator[Gang]:
+        """Gangs of a fifo queue that were refused before, and wait behind none."""
+        if not self._is_fifo(queue):
+            return
+        tried, gangs = {gang.uid for gang in self._start.opening.gangs}, self._start.state.fold.gangs
+        for gang in self._start.queue.gangs():
+            record = gangs.get(gang.uid)
+            code = record.refusal.code if record is not None and record.refusal is not None else "behind"
+            if gang.queue == queue and not gang.fresh and gang.uid not in tried and code not in _ASIDE:
+                yield gang
+
+
+def _behind(gang: Gang, head: Gang) -> Refusal:
+    return Refusal(
+        code="behind",
+        pods_need=gang.pods,
+        form=gang.form,
+        form_because=gang.form_because,
+        rule=QUEUES,
+        ahead=head.namespaced_name,
+        template="waits behind {ahead}, which is before it in its queue (dequeueStrategy fifo)",
+    )
 
 
 class QueueTurns:

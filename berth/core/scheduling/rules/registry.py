@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from berth.core.requests.gangs import ORDERED
+from berth.core.requests.gangs import ORDERED, has_turns
 from berth.core.scheduling.rules.backfill import Backfill, Terms
 from berth.core.scheduling.rules.drains import Drains
 from berth.core.scheduling.rules.entitled import ENTITLED, Entitled
@@ -63,7 +63,8 @@ def rules_of(settings: Settings) -> list[StatedRule]:
     plain = stated("plain-pods", Parameters())
     found = [stated("drains", Parameters()), stated("held-places", Parameters())]
     if settings.queues:
-        found.append(stated(QUEUES, schemas.Queues(settings.queues, settings.queues_max)))
+        level = ORDERED if has_turns(settings) else min(settings.queues, 1)
+        found.append(stated(QUEUES, schemas.Queues(level, settings.queues_max)))
     match settings.queue_policy:
         case "fifo":
             found.append(stated(FIFO, Parameters()))
@@ -73,7 +74,7 @@ def rules_of(settings: Settings) -> list[StatedRule]:
             found += [stated("conservative", Conservative(chips, depth)), plain]
         case _:
             pass
-    if settings.queues >= ORDERED:
+    if has_turns(settings):
         found.append(stated(ENTITLED, Parameters()))
     return found
 

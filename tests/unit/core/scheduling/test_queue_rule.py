@@ -250,3 +250,29 @@ def test_a_gang_beyond_the_entitlement_of_its_queue_has_no_reservation() -> None
     cell.submitted("large", "a", tasks=[Task("worker", 2, 8)], run_ms=100)
     cell.submitted("longer", "b", run_ms=5_000)
     assert cell.round(2) == [("large", "no-room"), ("longer", "")]
+
+
+def test_in_a_fifo_queue_nobody_passes_a_gang_that_is_refused_and_others_go_on() -> None:
+    cell = Shared(2, Queue("a", is_fifo=True, capability=limits(16)), Queue("b"), shards=(1, 3))
+    cell.submitted("first", "a")
+    cell.round()
+    cell.submitted("wide", "a", replicas=2)
+    cell.submitted("small", "a", chips=1)
+    cell.submitted("other", "b", chips=1)
+    assert cell.round() == [("wide", "queues"), ("small", "queues"), ("other", "")]
+    assert cell.text("small") == "waits behind team/wide, which is before it in its queue (dequeueStrategy fifo)"
+    cell.submitted("late", "a", chips=1)
+    assert cell.round() == [("late", "queues")]
+    cell.queue(Queue("a", is_fifo=True))
+    assert cell.round() == [("wide", "no-room")], "behind it they wait as before"
+    cell.ended("first")
+    cell.ended("other")
+    cell.round()
+    assert cell.round() == [("wide", ""), ("small", "no-room")], "its class sleeps"
+
+
+def test_under_fifo_queues_limit_and_the_order_of_acceptance_stays() -> None:
+    cell = Ordered(8, Queue("a"), Queue("b"), queue_policy="fifo")
+    for name in ("a0", "a1", "b0", "b1"):
+        cell.submitted(name, name[0])
+    assert [name for name, _ in cell.round()] == ["a0", "a1", "b0", "b1"]
