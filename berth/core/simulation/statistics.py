@@ -23,7 +23,7 @@ LARGE_CHIPS: Final = 64
 _HOUR_MS: Final = 3_600_000
 OUT: Final = 255
 """Value in a frame for a node that takes no work."""
-CAUSES: Final = ("partial", "scattered", "topology", "reserved", "behind", "constraint")
+CAUSES: Final = ("partial", "scattered", "topology", "reserved", "behind", "queue", "constraint")
 """Causes of blocked chips in display order; others follow by name."""
 
 

@@ -57,8 +57,8 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
     blocked: dict[str, int] = {}
     """Idle chips while a gang waits, by what keeps them from the first in the queue: ``partial`` (on nodes with too few
     for a pod), ``scattered`` (on nodes that would take a pod, but not enough of them), ``topology`` (enough nodes, but
-    not below leaves or in SuperPoDs as asked), ``reserved``, ``behind``, ``rule`` and ``constraint`` (selector, taint,
-    health, cpu or memory)."""
+    not below leaves or in SuperPoDs as asked), ``reserved``, ``behind``, ``queue``, ``rule`` and ``constraint``
+    (selector, taint, health, cpu or memory)."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):

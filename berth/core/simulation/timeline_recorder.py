@@ -5,7 +5,7 @@ the nodes once for each moment, and only when they have changed.
 """
 
 import heapq
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from berth.core.state.ledger import Folded, Holding
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import NodeReason
+from berth.schemas.refusal import NodeReason, QueueCode
 
 _FRAMES_MAX: Final = 200
 """At this many frames every second one is dropped, and the distance between frames doubles."""
@@ -317,6 +317,8 @@ def _cause(shape: Shape, code: str, *, nodes: int, pods: int) -> str:
     """Why a gang cannot use the nodes that fit its pods."""
     if code in {"reserved", "behind", "rule"}:
         return code
+    if code in get_args(QueueCode):
+        return "queue"
     return "topology" if shape.is_planned and nodes >= pods else "scattered"
 
 
