@@ -14,12 +14,13 @@ from bench.limits.superpod import times_ms
 from bench.report import Report, Row, machine, row
 from bench.switch import Decision
 from berth.core.cluster.node_packing import pack_nodes
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.state.cell import State
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.bus.nats_bus import NatsBus

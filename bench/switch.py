@@ -11,12 +11,13 @@ from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.switch_placement import LeafRound
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.state.cell import State
 from berth.core.topologies.switches.planner import Plan
 from berth.runtime.bus.nats_bus import NatsBus

@@ -9,10 +9,11 @@ from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.node_table import NodeTable
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.state.superpod_index import BlockInputs
 from berth.core.topologies.blocks.placed import BlockPart
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy

@@ -14,12 +14,12 @@ from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.cluster.node_table import NodeTable
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
 from berth.core.placement.replacements import plan_replacements, replacement_counts
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.superpod_index import inputs_without_jobs
 from berth.core.topologies.blocks.demand import blocks_of

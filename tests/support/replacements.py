@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.schemas.placement import Placement

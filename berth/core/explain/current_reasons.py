@@ -21,12 +21,12 @@ from berth.core.errors import guarded
 from berth.core.explain.job_status import Reason
 from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence, with_start, without_past
+from berth.core.gangs import ClassKey, Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import NeedMoreError, candidate_counts, is_heavy
 from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State

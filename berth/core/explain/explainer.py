@@ -23,11 +23,11 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.explain.request import summary_of
 from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
+from berth.core.gangs import Gang, placing_order
 from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons
-from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State

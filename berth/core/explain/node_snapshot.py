@@ -11,9 +11,10 @@ from berth.core.cluster.view import RowState
 from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.explain.superpod_explanation import SuperpodSnapshot
 from berth.core.explain.switch_explanation import SwitchSnapshot
+from berth.core.gangs import Gang
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of

@@ -10,10 +10,10 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
 from berth.core.explain.superpod_layout import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
 from berth.core.explain.superpod_text import missing_blocks
+from berth.core.gangs import Gang
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Reasons
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of_gang
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.blocks.demand import Blocks

@@ -8,10 +8,10 @@ import numpy as np
 
 from berth.core.explain.switch_layout import LeafLayout, LeafPart, LeafUser, NearLeaf
 from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
+from berth.core.gangs import Gang
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Reasons
 from berth.core.placement.switch_placement import LeafRound, demand_of
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.switches.demand import label_of

@@ -22,17 +22,17 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints.constraint_round import ConstraintRound, ConstraintView, no_constraints
 from berth.core.errors import guarded
+from berth.core.gangs import ClassKey, Gang, first_planned, planned_shapes, tasks_in_order
 from berth.core.parity import differs
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
-from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
+from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals, unsupported_product, with_reservation
 from berth.core.placement.rules import NO_RULES, NOTHING_KEPT, RESERVED, Entry, KeptRoom, Lane, NotPlaced, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
-from berth.core.requests.gangs import ClassKey, Gang, tasks_in_order
 from berth.core.state.internal_errors import SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
 from berth.core.topologies.switches.demand import is_by_leaf

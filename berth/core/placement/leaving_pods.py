@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from berth.core.requests.gangs import Gang
+from berth.core.gangs import Gang
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS
 from berth.schemas.offers import Shape

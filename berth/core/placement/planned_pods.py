@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.gangs import Gang, first_planned, planned_shapes
 from berth.core.placement.constrained_pods import ConstrainedPods
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals
@@ -14,7 +15,6 @@ from berth.core.placement.scoring import Candidates
 from berth.core.placement.single_pods import SinglePods
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
-from berth.core.requests.gangs import Gang
 from berth.core.state.superpod_index import BlockInputs
 from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
@@ -130,16 +130,6 @@ class PlannedPods:
             code: Code = "no-blocks" if refusal.code == "no-room" else refusal.code
             return msgspec.structs.replace(refusal, code=code, blocks=found)
         return PlannedRows(found.rows, [found.part.groups])
-
-
-def first_planned(gang: Gang) -> int:
-    """Index of the first task whose pods are planned together."""
-    return next(index for index, (shape, _) in enumerate(gang.request_class) if shape.is_planned)
-
-
-def planned_shapes(gang: Gang) -> list[Shape]:
-    """Distinct shapes of the pods that are planned together."""
-    return list(dict.fromkeys(shape for shape, _ in gang.request_class if shape.is_planned))
 
 
 class RoundParts(NamedTuple):

@@ -17,10 +17,10 @@ from berth.core.cluster.node_columns import Mask
 from berth.core.cluster.node_fork import NodeFork, Rows
 from berth.core.cluster.node_table import NodeTable
 from berth.core.copies import copied
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.steps import take_step

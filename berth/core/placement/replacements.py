@@ -19,6 +19,7 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
+from berth.core.gangs import Gang, tasks_in_order
 from berth.core.parity import differs
 from berth.core.placement.block_places import BlockReplacement, BlocksMissing
 from berth.core.placement.gang_placement import raise_errors
@@ -33,7 +34,6 @@ from berth.core.placement.superpod_placement import blocks_of_gang
 from berth.core.placement.superpod_replacements import replace_blocks
 from berth.core.placement.switch_placement import code_of
 from berth.core.placement.switch_replacements import LeavesMissing, replace_below_leaves
-from berth.core.requests.gangs import Gang, tasks_in_order
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
 from berth.core.topologies.switches.demand import is_by_leaf

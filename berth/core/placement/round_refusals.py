@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from berth.core.constraints.constraint_round import Obstacle
+from berth.core.gangs import ClassKey, Gang
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.planner import TOR_AFFINITY
 from berth.schemas.offers import Shape

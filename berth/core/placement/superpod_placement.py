@@ -7,9 +7,9 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
+from berth.core.gangs import Gang
 from berth.core.parity import differs
 from berth.core.placement.round_nodes import RoundNodes, TouchedMarks
-from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
 from berth.core.topologies.blocks.demand import Blocks, blocks_of

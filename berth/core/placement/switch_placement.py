@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.gangs import Gang
 from berth.core.placement.round_nodes import RoundNodes, TouchedMarks
-from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import moving_job, placed_job
 from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy

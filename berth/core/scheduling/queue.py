@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from berth.core.changes import Changes
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.gangs import ClassKey, Gang
 from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, HeldGangs, Hold, Sleep
 from berth.core.scheduling.merged_lines import merged
 from berth.core.state.waiting_dump import SleeperDump

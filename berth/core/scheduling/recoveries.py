@@ -23,8 +23,9 @@ from berth.core.placement.replacements import (
 )
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.rules import Rules
+from berth.core.pod_shares import pods_of
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
-from berth.core.state.holdings.holding import Holding, pods_of
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due

@@ -12,9 +12,9 @@ import numpy as np
 
 from berth.core.errors import CoreError
 from berth.core.faults.examination import Faulty, Unplaced
+from berth.core.gangs import ClassKey, Gang, chips_of
 from berth.core.placement.leaving_pods import LeavingPods
 from berth.core.placement.round_demand import NeedMoreError, more_counts
-from berth.core.requests.gangs import ClassKey, Gang, chips_of
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
