@@ -25,6 +25,7 @@ from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
 from berth.core.topologies.blocks.model import CandidatePool
+from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 
@@ -101,7 +102,7 @@ class SuperpodsShown(msgspec.Struct, frozen=True):
 def shown_of(state: State) -> SuperpodsShown:
     """All SuperPoDs in their order."""
     settings = state.fold.settings
-    pool = state.blocks.superpods.pool(np.ones(len(state.table), np.bool_))
+    pool = SuperpodMap(state.table).pool(np.ones(len(state.table), np.bool_))
     jobs = users(state, superpods_of(state), jobs_with_nodes(state))
     blocks = _blocks(state)
     return SuperpodsShown(

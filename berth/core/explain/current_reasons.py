@@ -370,8 +370,8 @@ class _Judge:
             self.scorer,
             {shape: views[shape][0] for shape in counts},
             {shape: views[shape][1] for shape in counts},
-            leaves=(state.leaves, state.leaf_occupancy),
-            blocks=state.blocks,
+            indexes=state.indexes,
+            colocation=state.colocation,
             rules=_NO_START,
             constraints=state.constraints.view,
         )

@@ -280,7 +280,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
     gang_nodes = [pod.node for pod in pods if pod.chips]
     if gang.is_plain and gang.beside:
-        gang_nodes = snapshot.state.blocks.colocation.of_job(gang.namespace, gang.beside)
+        gang_nodes = snapshot.state.colocation.of_job(gang.namespace, gang.beside)
     order = placing_order(gang.request_class)
     bonus: dict[int, int] | None = None
     for rank in sorted(range(len(tasks)), key=lambda rank: order.index(tasks[rank])):

@@ -18,6 +18,7 @@ from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.planning import Ground, PlacedGang
 from berth.schemas.ledger import Settings, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, Share
@@ -50,8 +51,10 @@ class NodeSnapshot:
         """Jobs that earlier verdicts of the record placed, by node."""
         self.constraints = ConstraintRound(state.constraints.view, self.nodes)
         """Constraints, with the pods of earlier verdicts and ranks."""
-        self.leaves = SwitchSnapshot(state, self.nodes)
-        self.blocks = SuperpodSnapshot(state, self.nodes)
+        self._placed: list[PlacedGang] = []
+        ground = Ground(state.table, self.nodes.columns, settings, state.colocation, self._placed)
+        self.leaves = SwitchSnapshot(state, ground)
+        self.blocks = SuperpodSnapshot(state, ground)
 
     def gang(self, verdict: Verdict) -> Gang | None:
         """Gang of a verdict; None when the state does not contain its request."""
@@ -70,9 +73,11 @@ class NodeSnapshot:
     def take_all(self, verdict: Verdict, placement: Placement) -> None:
         """Apply the placement of an earlier verdict."""
         job = f"{verdict.namespace}/{verdict.name}"
-        self.leaves.take(verdict, placement)
         gang = self.gang(verdict)
-        self.blocks.take(verdict, gang, placement)
+        labels = gang.labels if gang is not None else {}
+        self._placed.append(PlacedGang((verdict.uid, verdict.attempt), labels, placement, replaces=False))
+        self.leaves.take(verdict, placement)
+        self.blocks.take(verdict, placement)
         for profile, node in zip(gang.pods_in_order() if gang is not None else (), placement.names(), strict=False):
             self.note(profile, self.table.row(node))
         for pod in pods_of(placement):

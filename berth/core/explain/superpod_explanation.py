@@ -11,13 +11,16 @@ from berth.core.cluster.node_groups import Rows
 from berth.core.explain.superpod_layout import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
 from berth.core.explain.superpod_text import missing_blocks
 from berth.core.gangs import Gang
-from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Reasons
-from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of_gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.blocks.block_round import blocks_of_gang
 from berth.core.topologies.blocks.demand import Blocks
 from berth.core.topologies.blocks.placed import BlockPart, block_of
+from berth.core.topologies.blocks.superpod_map import SuperpodMap
+from berth.core.topologies.levels.level_map import LevelMap
+from berth.core.topologies.planning import Ground, Planned
+from berth.core.topologies.registry import begun
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
@@ -82,7 +85,7 @@ def seats_of(part: BlockPart | None, ranks: int) -> list[Seat | None]:
 
 def superpods_of(state: State) -> Places:
     """All SuperPoDs in order of the table."""
-    superpod_map = state.blocks.superpods
+    superpod_map = SuperpodMap(state.table)
     of_row = np.full(len(state.table), _NO_PLACE, np.int64)
     pool = superpod_map.pool(np.ones(len(state.table), np.bool_))
     of_row[pool.rows] = np.repeat(np.arange(len(pool.ids)), pool.counts)
@@ -94,7 +97,7 @@ def groups_of(state: State) -> Places:
     of_row = np.full(len(state.table), _NO_PLACE, np.int64)
     names: list[str] = []
     everyone = np.ones(len(state.table), np.bool_)
-    for tree in state.blocks.levels.trees(everyone, state.fold.settings.resource_levels):
+    for tree in LevelMap(state.table).trees(everyone, state.fold.settings.resource_levels):
         of_row[tree.rows] = tree.paths[-1] + len(names)
         names += tree.groups[-1]
     return Places(names, of_row)
@@ -139,16 +142,13 @@ def users(state: State, places: Places, jobs: Iterable[JobNodes]) -> dict[int, l
 class SuperpodSnapshot:
     """SuperPoDs and their jobs just before a gang was placed."""
 
-    def __init__(self, state: State, nodes: RoundNodes) -> None:
+    def __init__(self, state: State, ground: Ground) -> None:
         self._state = state
-        self._scorer = nodes.scorer
-        self._round = BlockRound(nodes, state.blocks)
+        self._ground = ground
         self._more: list[tuple[str, Placement]] = []
 
-    def take(self, verdict: Verdict, gang: Gang | None, placement: Placement) -> None:
-        """Apply an earlier verdict of the record; ``gang`` is its gang, if known."""
-        if gang is not None:
-            self._round.note(gang, placement)
+    def take(self, verdict: Verdict, placement: Placement) -> None:
+        """Apply an earlier verdict of the record."""
         self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
 
     def placed(self, gang: Gang, part: BlockPart) -> BlockLayout:
@@ -179,8 +179,11 @@ class SuperpodSnapshot:
             names: Node of each rank.
             reasons: Reasons of all nodes by shape, before the gang took anything.
         """
-        again = self._round.plan(gang, _usable(gang, reasons))
-        if not isinstance(again, BlockAnswer) or again.part != part:
+        if gang.demand is None:
+            return False
+        turn = begun(gang.demand, self._ground, self._state.indexes)
+        again = turn.plan(gang, _usable(gang, reasons))
+        if not isinstance(again, Planned) or again.groups != [part.groups]:
             return False
         nodes = [self._state.table.names[row] for row in again.rows]
         return nodes == [name for name, block in zip(names, unpack(part.block_index, 2), strict=True) if block]
@@ -233,7 +236,7 @@ class SuperpodSnapshot:
             size=blocks.size,
             count=blocks.number,
             soft=blocks.soft,
-            reserve=self._scorer.settings.reserve_nodes if keeps else 0,
+            reserve=self._ground.settings.reserve_nodes if keeps else 0,
             rack_size=blocks.rack_size,
             levels=list(blocks.levels),
             service=blocks.service,

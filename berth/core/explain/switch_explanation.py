@@ -6,18 +6,19 @@ from typing import Final
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.explain.switch_layout import LeafLayout, LeafPart, LeafUser, NearLeaf
 from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
 from berth.core.gangs import Gang
-from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Reasons
-from berth.core.placement.switch_placement import LeafRound, demand_of
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.planning import Ground
 from berth.core.topologies.switches.demand import label_of
-from berth.core.topologies.switches.occupancy.leaf_table import Grid
+from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Plan
+from berth.core.topologies.switches.rounds.leaf_round import LeafRound, demand_of
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
@@ -54,14 +55,13 @@ def _with_chips(pods: Iterable[PodShare]) -> list[str]:
 class SwitchSnapshot:
     """Leaf switches and their jobs just before a gang was placed."""
 
-    def __init__(self, state: State, nodes: RoundNodes) -> None:
+    def __init__(self, state: State, ground: Ground) -> None:
         self._state = state
-        self._round = LeafRound(nodes, state.leaves, state.leaf_occupancy)
+        self._round = LeafRound(ground, LeafIndex(state.leaves, state.leaf_occupancy))
         self._more: list[tuple[str, Placement]] = []
 
     def take(self, verdict: Verdict, placement: Placement) -> None:
         """Apply an earlier verdict of the record."""
-        self._round.note((verdict.uid, verdict.attempt), placement)
         self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
 
     def placed(
@@ -118,7 +118,7 @@ class SwitchSnapshot:
         leaves = self._state.leaves
         if not len(leaves) or lack is None:
             return layout
-        usable = self._usable(gang, reasons)
+        usable = self._round.places_of(self._usable(gang, reasons))
         counts = np.count_nonzero(usable, axis=1)
         bits = self._round.occupancy().bits()
         users = leaf_users(self._state, self._more)
@@ -136,11 +136,10 @@ class SwitchSnapshot:
             )
         return layout
 
-    def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Grid:
-        """Places that can take any planned pod of the gang, shape (leaves, places)."""
-        leaves, table = self._state.leaves, self._state.table
-        grids = [leaves.usable(table, reasons[shape] == _FITS) for shape, _ in gang.request_class if shape.is_planned]
-        found: Grid = np.logical_and.reduce(grids)
+    def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Fits:
+        """Rows that can take any planned pod of the gang, shape (rows,)."""
+        marks = [reasons[shape] == _FITS for shape, _ in gang.request_class if shape.is_planned]
+        found: Fits = np.logical_and.reduce(marks)
         return found
 
     def _unfit(self, leaf: int, reasons: Reasons) -> dict[str, int]:

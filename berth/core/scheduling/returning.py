@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from berth.core.errors import guarded
 from berth.core.gangs import Gang
-from berth.core.placement.leaving_pods import NoPlaces
 from berth.core.placement.planned_pods import RoundParts
-from berth.core.placement.replacements import plan_restart
+from berth.core.placement.replacements import NoPlaces, plan_restart
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.rules import Rules
 from berth.core.scheduling.turn import Returning

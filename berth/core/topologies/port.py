@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.planning import Ground, Index, TopologyRound
 from berth.products.model import Form
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
@@ -41,24 +42,31 @@ class Places:
         return True
 
 
-class Topology:
+IndexT = TypeVar("IndexT", bound=Index)
+
+
+class Topology(Generic[IndexT]):
     """A topology. What one does not define has a neutral answer.
 
     Attributes:
         name: Name in demands.
+        index_name: Name of what it keeps of the nodes; topologies with the same one share it.
         keys: Labels and annotations of a job that it reads.
         label_values: Labels with a fixed set of values; with any other value a job is invalid.
         record_bytes_a_pod: Bytes of a record that each planned pod takes, in the usual case.
         heeds_jobs: Which jobs are in a group, not free nodes alone, decides what it takes.
         heeds_fewer_nodes: Fewer free nodes may help a gang.
+        keeps_groups: A gang that starts anew keeps its groups where they were, not each pod its node.
     """
 
     name: str = ""
+    index_name: str = ""
     keys: tuple[str, ...] = ()
     label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0
     heeds_jobs: bool = False
     heeds_fewer_nodes: bool = False
+    keeps_groups: bool = False
 
     def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
         """Refusal of a job before its product form is chosen."""
@@ -80,6 +88,19 @@ class Topology:
     def places(self) -> Places:
         """Places of the rows of a table."""
         return Places()
+
+    def index(self, table: NodeTable) -> IndexT:
+        """What it keeps of the nodes of a table from round to round."""
+        raise NotImplementedError
+
+    def begin(self, ground: Ground, index: IndexT) -> TopologyRound:
+        """The topology during a round.
+
+        Args:
+            ground: What it sees of the round.
+            index: What it keeps of the nodes.
+        """
+        raise NotImplementedError
 
     def class_reason(
         self,

@@ -4,14 +4,14 @@ from collections.abc import Collection
 
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.request import requested_blocks
-from berth.core.topologies.port import Asked, Topology
+from berth.core.topologies.port import Asked, IndexT, Topology
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.refusal import Refusal
 
 
-class BlockTopology(Topology):
+class BlockTopology(Topology[IndexT]):
     """A topology whose gangs are split into blocks of nodes.
 
     Attributes:

@@ -2,10 +2,14 @@
 
 from typing import Final
 
+from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Asked, Topology
 from berth.core.topologies.switches.demand import SWITCHES, leaf_demand
 from berth.core.topologies.switches.model import TOR_AFFINITY, UNINVOLVED
+from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.rounds.switch_round import SwitchRound
 from berth.products.model import MIN_AVAILABLE, Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
@@ -14,15 +18,23 @@ from berth.schemas.refusal import Refusal
 _WHOLE: Final = f"pods of the job: with label {TOR_AFFINITY} all of them start together"
 
 
-class Switches(Topology):
+class Switches(Topology[LeafIndex]):
     """Leaf (ToR) switches."""
 
-    name = SWITCHES
+    name = index_name = SWITCHES
     keys = (TOR_AFFINITY,)
     label_values = {TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE)}
     record_bytes_a_pod = 2 + 1
     """Index of its leaf, and its leaf state."""
     heeds_jobs = True
+
+    def index(self, table: NodeTable) -> LeafIndex:  # noqa: ARG002  # the port has it
+        """No leaf switches: none are known."""
+        return LeafIndex()
+
+    def begin(self, ground: Ground, index: LeafIndex) -> SwitchRound:
+        """Leaf switches during a round."""
+        return SwitchRound(ground, index)
 
     def check(self, asked: Asked) -> Refusal | None:
         """Check that a job starts all its pods together (decision switch-min-available).
