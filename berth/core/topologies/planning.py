@@ -8,6 +8,7 @@ import msgspec
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
+from berth.core.topologies.layouts import NO_LAYOUTS, Layouts, WaitingGang
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
@@ -147,6 +148,28 @@ class TopologyRound:
     def unsupported(self, gang: Gang) -> Refusal | None:  # noqa: ARG002
         """Refusal of a gang that the topology places and does not support; None if it supports it."""
         return None
+
+    def explain_placed(
+        self,
+        gang: Gang,  # noqa: ARG002
+        placement: Placement,  # noqa: ARG002
+        usable: Fits,  # noqa: ARG002
+        *,
+        is_current: bool,  # noqa: ARG002
+    ) -> tuple[Layouts, bool]:
+        """Groups of a placement, and whether planning again gives it again.
+
+        Args:
+            gang: The gang.
+            placement: Its placement.
+            usable: Rows that could take any of its planned pods before it took anything, shape (rows,).
+            is_current: The state is the current one, not that of the decision.
+        """
+        return NO_LAYOUTS, True
+
+    def explain_waiting(self, asked: WaitingGang) -> Layouts:  # noqa: ARG002
+        """The groups with most usable nodes for a waiting gang."""
+        return NO_LAYOUTS
 
     def take_back(self, last: PlacedGang) -> None:
         """Note that the last of what the round has placed is placed no more."""

@@ -1,10 +1,11 @@
 """All topologies, in the order in which a job is asked for its demand: the first one counts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.layouts import Seat
 from berth.core.topologies.levels.topology import Levels
 from berth.core.topologies.planning import Ground, Index, TopologyRound
 from berth.core.topologies.port import Topology
@@ -12,9 +13,17 @@ from berth.core.topologies.racks.topology import Racks
 from berth.core.topologies.superpods.topology import Superpods
 from berth.core.topologies.switches.topology import Switches
 from berth.schemas.offers import Demand
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Code, Refusal
 
 TOPOLOGIES: Final[tuple[Topology[Any], ...]] = (Switches(), Superpods(), Racks(), Levels())
 _BY_NAME: Final[Mapping[str, Topology[Any]]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
+_BY_CODE: Final[Mapping[Code, Sequence[Topology[Any]]]] = MappingProxyType(
+    {
+        code: tuple(topology for topology in reversed(TOPOLOGIES) if code in topology.codes)
+        for code in dict.fromkeys(code for topology in TOPOLOGIES for code in topology.codes)
+    }
+)
 _NONE: Final[Topology[Any]] = Topology()
 """Of pods that demand none: all of its answers are neutral."""
 
@@ -26,6 +35,20 @@ def topology_of(demand: Demand | None) -> Topology[Any]:
         KeyError: There is none of this name.
     """
     return _NONE if demand is None else _BY_NAME[demand.topology]
+
+
+def lack_words(refusal: Refusal) -> str:
+    """What a gang lacks, in the words of the topology that refused it; empty if none did."""
+    return next(filter(None, (topology.lack_words(refusal) for topology in _BY_CODE.get(refusal.code, ()))), "")
+
+
+def seats_of(placement: Placement) -> list[Seat | None]:
+    """Position of each rank; None for a rank that no topology planned."""
+    found: list[Seat | None] = [None] * placement.pods()
+    for groups in placement.groups:
+        seats = _BY_NAME[groups.topology].seats(placement)
+        found = [seat if before is None else before for before, seat in zip(found, seats, strict=True)]
+    return found
 
 
 def indexes_of(table: NodeTable) -> dict[str, Index]:

@@ -10,11 +10,12 @@ from berth.core.cluster.node_groups import Rows
 from berth.core.gangs import Gang
 from berth.core.parity import differs
 from berth.core.pod_shares import pods_of
-from berth.core.topologies.blocks.demand import Blocks, blocks_of
+from berth.core.topologies.blocks.demand import Blocks, blocks_of_gang
+from berth.core.topologies.blocks.explanation import BlockExplanations, Places, superpods_of
 from berth.core.topologies.blocks.model import VARIANTS, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
 from berth.core.topologies.blocks.placed import BlockPart, service_of
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
-from berth.core.topologies.planning import Ground, Lack, Planned, TopologyRound
+from berth.core.topologies.planning import Ground, Lack, Planned
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
 from berth.schemas.offers import Demand
@@ -23,7 +24,7 @@ from berth.schemas.refusal import BlockLack, NearGroup
 CODE: Final = "no-blocks"
 
 
-class BlockRound(TopologyRound):
+class BlockRound(BlockExplanations):
     """SuperPoDs during a round.
 
     Args:
@@ -77,6 +78,10 @@ class BlockRound(TopologyRound):
         """
         return self.superpods.pool(fits, idle=self._idle() if demand.replicas == 1 else None)
 
+    def places(self) -> Places:
+        """All SuperPoDs in their order."""
+        return superpods_of(self.table, self.superpods)
+
     def beside(self, demand: Demand, row: int) -> Fits:  # noqa: ARG002  # the port has it
         """Rows in the SuperPoD of a row, shape (rows,)."""
         view = self.table.view()
@@ -103,18 +108,6 @@ class BlockRound(TopologyRound):
         table = self.ground.columns()
         idle: Rows = np.bitwise_count(table.free[table.view()]).astype(np.int64)
         return idle
-
-
-def blocks_of_gang(gang: Gang) -> Blocks:
-    """Requested blocks of a gang with SuperPoD affinity.
-
-    Raises:
-        ValueError: It has no SuperPoD affinity.
-    """
-    blocks = blocks_of(gang.demand)
-    if blocks is None:
-        raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
-    return blocks
 
 
 def block_demand(gang: Gang, blocks: Blocks) -> BlockDemand:

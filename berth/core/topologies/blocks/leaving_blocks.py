@@ -9,8 +9,8 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
 from berth.core.cluster.node_table import NodeTable
-from berth.core.topologies.blocks.block_round import block_demand, block_lack, blocks_of_gang, part_of
-from berth.core.topologies.blocks.demand import Blocks
+from berth.core.topologies.blocks.block_round import block_demand, block_lack, part_of
+from berth.core.topologies.blocks.demand import Blocks, blocks_of_gang
 from berth.core.topologies.blocks.model import BlockDemand
 from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces

@@ -16,6 +16,7 @@ from berth.core.topologies.levels.model import (
     read_sizes,
 )
 from berth.core.topologies.levels.round import LevelRound
+from berth.core.topologies.levels.text import LEVEL_LACKS
 from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Asked
 from berth.products.model import Form
@@ -28,6 +29,8 @@ class Levels(BlockTopology[LevelMap]):
     """Groups of several levels."""
 
     name = index_name = LEVELS
+    variants = (LEVELS,)
+    lacks = LEVEL_LACKS
     keys = (AFFINITY_CONFIG,)
 
     def demand(

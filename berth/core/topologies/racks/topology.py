@@ -10,6 +10,7 @@ from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_PO
 from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Places
 from berth.core.topologies.racks.round import RackRound
+from berth.core.topologies.racks.text import RACK_LACKS
 
 
 class Racks(BlockTopology[SuperpodMap]):
@@ -19,6 +20,7 @@ class Racks(BlockTopology[SuperpodMap]):
     index_name = SUPERPODS
     keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, RA_BLOCK, UB_MEMORY)
     variants = ("rack",)
+    lacks = RACK_LACKS
 
     def places(self) -> Places:
         """A node without a SuperPoD, or without a rack that has a number, has none."""

@@ -8,15 +8,20 @@ from berth.core.topologies.blocks.block_round import BlockRound
 from berth.core.topologies.blocks.demand import Blocks
 from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
+from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
-from berth.core.topologies.planning import Lack, Replaced
+from berth.core.topologies.planning import Ground, Lack, Replaced
 from berth.core.topologies.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
 from berth.core.topologies.superpods.planner import plan_blocks
 from berth.core.topologies.superpods.replacement import replace_blocks
 
 
 class SuperpodRound(BlockRound):
-    """SuperPoDs without racks during a round."""
+    """SuperPoDs without racks during a round; each keeps a reserve."""
+
+    def __init__(self, ground: Ground, superpods: SuperpodMap) -> None:
+        super().__init__(ground, superpods)
+        self.reserve_nodes = ground.settings.reserve_nodes
 
     def found(self, blocks: Blocks, demand: BlockDemand, pool: CandidatePool) -> BlockPlan | NoBlocks:
         """Plan of a gang in SuperPoDs."""

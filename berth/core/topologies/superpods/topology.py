@@ -5,11 +5,13 @@ from berth.core.topologies.blocks.demand import SUPERPODS
 from berth.core.topologies.blocks.place_rows import SuperpodPlaces
 from berth.core.topologies.blocks.request import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
+from berth.core.topologies.blocks.text import lacking_blocks
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import SP_BLOCK, SUPER_POD_AFFINITY
 from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Places
 from berth.core.topologies.superpods.round import SuperpodRound
+from berth.schemas.refusal import Refusal
 
 
 class Superpods(BlockTopology[SuperpodMap]):
@@ -19,6 +21,11 @@ class Superpods(BlockTopology[SuperpodMap]):
     keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, SP_FIT, *MINDIE_LABELS)
     variants = ("a3", "850")
     keeps_groups = True
+
+    def lack_words(self, refusal: Refusal) -> str:
+        """What is missing for the plan of a gang: blocks, by a rule of a later release."""
+        lack = refusal.blocks
+        return super().lack_words(refusal) or (lacking_blocks(lack) if lack is not None else "")
 
     def places(self) -> Places:
         """A node without a SuperPoD has none."""

@@ -9,11 +9,10 @@ import pytest
 
 from berth.core.explain.explainer import explain, explain_now
 from berth.core.explain.model import Explanation, sentences
-from berth.core.explain.superpod_layout import SuperpodUser
-from berth.core.explain.superpod_text import lack_words
 from berth.core.requests.gangs import gang_of
+from berth.core.topologies.layouts import SuperpodUser
 from berth.core.topologies.planning import Ground, Lack
-from berth.core.topologies.registry import begun
+from berth.core.topologies.registry import begun, lack_words
 from berth.runtime.history import state_at, verdict_on
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
@@ -259,9 +258,7 @@ async def test_a_job_of_more_levels_than_any_tree_has_is_told_both_numbers() -> 
     assert gang.demand is not None
     found = begun(gang.demand, ground, state.indexes).plan(gang, np.ones(len(state.table), np.bool_))
     assert isinstance(found, Lack)
-    lack = found.of(Refusal("no-room")).blocks
-    assert lack is not None
-    assert lack_words(lack) == "needs a tree of 3 levels; the highest one has 2"
+    assert lack_words(found.of(Refusal("no-room"))) == "needs a tree of 3 levels; the highest one has 2"
     await cell.close()
 
 

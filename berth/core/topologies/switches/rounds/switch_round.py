@@ -5,14 +5,18 @@ from typing import Final
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.gangs import Gang
+from berth.core.topologies.layouts import NO_LAYOUTS, Layouts, WaitingGang
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.planning import Ground, Lack, PlacedGang, Planned, Replaced, TopologyRound
 from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.model import TOR_AFFINITY
 from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
+from berth.core.topologies.switches.placed import switch_of
 from berth.core.topologies.switches.planner import NoPlan
+from berth.core.topologies.switches.rounds.explanation import placed_layout, waiting_layout
 from berth.core.topologies.switches.rounds.leaf_round import LeafRound
 from berth.core.topologies.switches.rounds.replacement import LeavesMissing, replace_below_leaves
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, Refusal, SwitchLack
 
 _CODES: Final[Mapping[str, Code]] = {
@@ -41,6 +45,7 @@ class SwitchRound(TopologyRound):
 
     def __init__(self, ground: Ground, index: LeafIndex) -> None:
         self.leaves = LeafRound(ground, index)
+        self._table = ground.table
         self._is_known = bool(len(index.leaves))
 
     def plan(self, gang: Gang, usable: Fits) -> Planned | Lack:
@@ -75,6 +80,20 @@ class SwitchRound(TopologyRound):
             form=gang.form,
             form_because=gang.form_because,
         )
+
+    def explain_placed(
+        self, gang: Gang, placement: Placement, usable: Fits, *, is_current: bool
+    ) -> tuple[Layouts, bool]:
+        """Leaf switches of a placement, and whether planning again gives the same nodes."""
+        part = switch_of(placement)
+        if part is None or not part.policy:
+            return NO_LAYOUTS, True
+        layout, is_same = placed_layout(self.leaves, gang, part, placement.names(), usable, is_current=is_current)
+        return Layouts(switch=layout), is_same
+
+    def explain_waiting(self, asked: WaitingGang) -> Layouts:
+        """The leaves with most usable nodes for a waiting gang."""
+        return Layouts(switch=waiting_layout(self.leaves, self._table, asked))
 
     def take_back(self, last: PlacedGang) -> None:
         """Remove the last placement."""
