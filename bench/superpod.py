@@ -12,14 +12,13 @@ from bench.ends import until_done
 from bench.limits.gang import round_trip_ms
 from bench.limits.superpod import times_ms
 from bench.report import Report, Row, machine, row
-from bench.switch import Decision
+from bench.switch import Decision, planned_names
 from berth.core.cluster.node_packing import pack_nodes
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
-from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
-from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.state.cell import State
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.bus.nats_bus import NatsBus
@@ -115,14 +114,13 @@ def decisions(state: State, case: Case) -> Iterator[Decision]:
     for index in itertools.count():
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape])}
-        verdict = PlacementRound(scorer, views, asks, blocks=state.blocks).choose([gang]).verdicts[0]
+        verdict = PlacementRound(scorer, views, asks, indexes=state.indexes).choose([gang]).verdicts[0]
         decided_ms = (time.perf_counter() - begin) * 1000
         fits = views[shape].fits
         if fits is None or verdict.placement is None or verdict.placement.pods() != case.replicas:
             raise RuntimeError(f"{case}: the gang was not placed: {verdict.refusal}")
         begin = time.perf_counter()
-        found = BlockRound(RoundNodes(scorer), state.blocks).plan(gang, fits)
-        names = [state.table.names[at] for at in found.rows] if isinstance(found, BlockAnswer) else []
+        names = planned_names(state, gang, fits)
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():
             raise RuntimeError(f"{case}: the plan differs from the decision")

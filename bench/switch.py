@@ -10,15 +10,16 @@ from bench.ends import until_done
 from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
-from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
-from berth.core.placement.switch_placement import LeafRound
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.state.cell import State
-from berth.core.topologies.switches.planner import Plan
+from berth.core.topologies.planning import Ground, Planned
+from berth.core.topologies.registry import begun
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, Leaf, TopologySeen
@@ -114,22 +115,27 @@ def decisions(case: Case) -> Iterator[Decision]:
     for index in itertools.count():
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape])}
-        verdict = (
-            PlacementRound(scorer, views, asks, leaves=(state.leaves, state.leaf_occupancy)).choose([gang]).verdicts[0]
-        )
+        verdict = PlacementRound(scorer, views, asks, indexes=state.indexes).choose([gang]).verdicts[0]
         decided_ms = (time.perf_counter() - begin) * 1000
         fits = views[shape].fits
         if fits is None or verdict.placement is None or verdict.placement.pods() != case.replicas:
             raise RuntimeError(f"{case}: the gang was not placed: {verdict.refusal}")
         begin = time.perf_counter()
-        leaf_round = LeafRound(RoundNodes(scorer), state.leaves, state.leaf_occupancy)
-        found = leaf_round.plan(gang, leaf_round.places_of(fits))
-        names = [state.table.names[at] for at in leaf_round.rows_of(found.cells)] if isinstance(found, Plan) else []
+        names = planned_names(state, gang, fits)
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():
             raise RuntimeError(f"{case}: the plan differs from the decision")
         if index:
             yield Decision(decided_ms, planned_ms)
+
+
+def planned_names(state: State, gang: Gang, fits: Fits) -> list[str]:
+    """Node of each pod of a gang by its plan alone, on rows that fit, shape (rows,); empty without a plan."""
+    if gang.demand is None:
+        return []
+    ground = Ground(state.table, lambda: state.table, state.fold.settings, state.colocation, ())
+    found = begun(gang.demand, ground, state.indexes).plan(gang, fits)
+    return [state.table.names[at] for at in found.rows] if isinstance(found, Planned) else []
 
 
 async def _bus(case: Case, repeats: int) -> list[float]:

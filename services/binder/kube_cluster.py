@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.clock import Clock

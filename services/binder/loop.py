@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock

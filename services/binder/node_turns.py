@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
 from berth.schemas.facts import MembersSeen
 from berth.services.binder.attempt_progress import Progress

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.core.explain.recovery_text import OF_PODS, backup_words, unplaced_words
 from berth.core.explain.refusal_text import sentence, within
-from berth.core.explain.text import cause_of, pluralize
+from berth.core.text import cause_of, pluralize
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import MembersSeen
 from berth.schemas.fault_facts import ReplacementsSeen

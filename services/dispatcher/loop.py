@@ -277,11 +277,13 @@ class Dispatcher:
 
     def _look_at_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting; they are used all the same."""
-        size = self.state.fold.settings.super_pod_size
-        found, before = self.state.blocks.superpods.oversized(size), self._oversized
+        settings, before = self.state.fold.settings, self._oversized
+        found = [name for index in self.state.indexes.values() for name in index.oversized(settings)]
         self._oversized = found
         if found and found != before:
-            self._log.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
+            self._log.warning(
+                "SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=settings.super_pod_size
+            )
 
     async def round(self) -> bool:
         """One round; returns whether it appended a record.

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.formats.kubernetes.events import rfc3339
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodRejection, PodsSeen

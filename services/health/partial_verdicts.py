@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.picking import ids_of
-from berth.core.explain.text import ranges
+from berth.core.text import ranges
 from berth.formats.ascend.report_error import SUSPECT
 from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition

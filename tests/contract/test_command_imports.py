@@ -26,7 +26,7 @@ _JOBS_OWN: Final = (
     "berth.cli.addresses", "berth.cli.api", "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
     "berth.cli.jobs.job_view", "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link", "berth.cli.selection",
     "berth.core.errors",
-    "berth.core.overview.short_reason", "berth.core.explain.text", "berth.products.", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.formats.shown", "berth.formats.whole_numbers",
+    "berth.core.overview.short_reason", "berth.core.text", "berth.products.", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.formats.shown", "berth.formats.whole_numbers",
     "berth.runtime.backoff", "berth.runtime.bus.",
     "berth.runtime.clock", "berth.runtime.config", "berth.runtime.errors", "berth.runtime.inboxes", "berth.runtime.logs",
     "berth.runtime.optional_imports", "berth.schemas.",

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
+from berth.core.pod_shares import PodShare, pods_of
 from berth.core.state.cell import State
-from berth.core.state.holdings.holding import PodShare, pods_of
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, unpack
 from berth.schemas.facts import NodeHealth, PodMarks, PodPhase, PodsSeen

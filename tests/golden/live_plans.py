@@ -9,12 +9,16 @@ from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.node_table import NodeTable
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
+from berth.core.placement.replacements import NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang, gang_of
-from berth.core.state.superpod_index import BlockInputs
+from berth.core.requests.gangs import gang_of
 from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.leaving import LeavingPods
+from berth.core.topologies.registry import indexes_of
+from berth.core.topologies.switches.demand import SWITCHES
+from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.core.topologies.switches.placed import SwitchPart
@@ -50,7 +54,6 @@ class Damaged(NamedTuple):
         switch: Its leaf switches.
         block: Its SuperPoDs.
         leaves: Leaf switches and the jobs on them.
-        blocks: SuperPoDs.
         fields: Further fields of the leaving pods.
     """
 
@@ -63,7 +66,6 @@ class Damaged(NamedTuple):
     switch: SwitchPart | None = None
     block: BlockPart | None = None
     leaves: tuple[LeafTable, LeafOccupancy] | None = None
-    blocks: BlockInputs | None = None
     fields: Mapping[str, Any] = {}
 
 
@@ -150,7 +152,10 @@ def new_places(damaged: Damaged) -> Placement | NoPlaces:
     leaving = LeavingPods(gang, placement, damaged.ranks, damaged.faulty, **damaged.fields)
     asks = replacement_counts([leaving], {})
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    placement_round = PlacementRound(scorer, views, asks, leaves=damaged.leaves, blocks=damaged.blocks)
+    indexes = indexes_of(damaged.table)
+    if damaged.leaves is not None:
+        indexes[SWITCHES] = LeafIndex(*damaged.leaves)
+    placement_round = PlacementRound(scorer, views, asks, indexes=indexes)
     return plan_replacements(placement_round.parts(), leaving)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from berth.core.parity import OWN, REFERENCE, differs
 from berth.core.placement.replacements import NoPlaces
-from berth.core.state.superpod_index import inputs_without_jobs
 from berth.core.topologies.blocks.drawing import candidates, draw_nodes
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
@@ -269,7 +268,6 @@ def placed_by_round(line: Line, scene: Scene, settings: Settings) -> BlockPlan |
                 block_index=pack([ids.index(block_of[node]) + 1 for node in nodes], 2),
                 superpod_index=pack([home[node] + 1 for node in nodes], 2),
             ),
-            blocks=inputs_without_jobs(table),
             fields={
                 "released": ranks,
                 "scope": "pod" if failure.is_pod_level else "job",

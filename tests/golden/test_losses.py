@@ -14,15 +14,14 @@ from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.cluster.node_table import NodeTable
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
-from berth.core.placement.replacements import plan_replacements, replacement_counts
+from berth.core.placement.replacements import NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.holdings.moves import merged_placement
-from berth.core.state.superpod_index import inputs_without_jobs
 from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.leaving import LeavingPods
 from berth.core.topologies.levels.model import read_sizes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
@@ -86,8 +85,7 @@ def placed(cluster: Cluster) -> Placement | None:
     scorer, gang = cluster
     asks = candidate_counts([gang])
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    blocks = inputs_without_jobs(scorer.table)
-    placement = PlacementRound(scorer, views, asks, blocks=blocks).choose([gang]).verdicts[0].placement
+    placement = PlacementRound(scorer, views, asks).choose([gang]).verdicts[0].placement
     for name, chips in zip(placement.names(), placement.chips_by_rank(), strict=True) if placement is not None else ():
         hold(scorer.table, name, sum(1 << chip for chip in chips))
     return placement
@@ -99,7 +97,7 @@ def replaced(cluster: Cluster, placement: Placement, ranks: Sequence[int], scope
     leaving = LeavingPods(gang, placement, sorted(ranks), ranks[:1], (), scope, steps=SCOPES.index(scope))
     asks = replacement_counts([leaving], {})
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    parts = PlacementRound(scorer, views, asks, blocks=inputs_without_jobs(scorer.table)).parts()
+    parts = PlacementRound(scorer, views, asks).parts()
     return plan_replacements(parts, leaving)
 
 

@@ -14,8 +14,7 @@ from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import gang_of
-from berth.core.state.level_index import LevelMap
-from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
+from berth.core.topologies.planning import Colocation
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen
@@ -38,9 +37,9 @@ def placed(line: Line) -> Placement | None:
     asks = candidate_counts([gang])
     hosts = line.get("infer", {}).get("super_pods_already_hosting_service") or []
     beside = [superpod["nodes"][0] for superpod in line["super_pods"] if superpod["id"] in hosts]
-    inputs = BlockInputs(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: beside, lambda _: []))
+    colocation = Colocation(lambda _: beside)
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    return PlacementRound(scorer, views, asks, blocks=inputs).choose([gang]).verdicts[0].placement
+    return PlacementRound(scorer, views, asks, colocation=colocation).choose([gang]).verdicts[0].placement
 
 
 def by_phys(line: Line, placement: Placement) -> list[list[int]]:

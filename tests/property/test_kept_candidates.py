@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.gangs import Gang
 from berth.core.placement.best_rows import BestRows
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.kept_candidates import KeptCandidates
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.schemas.envelope import encode
 from berth.schemas.message import Message

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
 from berth.core.placement.offers import merge
-from berth.core.placement.replacements import plan_replacements, replacement_counts
+from berth.core.placement.replacements import NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.scoring import Candidates
 from berth.core.state.cell_fork import CellFork
@@ -23,6 +22,7 @@ from berth.core.state.ledger import pods_of
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.model import rack_number
 from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.leaving import LeavingPods
 from berth.core.topologies.levels.model import levels_of, node_path
 from berth.core.topologies.switches.demand import is_by_leaf
 from berth.core.topologies.switches.placed import switch_of
@@ -149,8 +149,8 @@ def a_round(cell: CoreCell, asks: Mapping[Shape, int], *, shards: int) -> Placem
         cell.scheduler.scorer,
         views_of(cell, asks, shards=shards),
         asks,
-        leaves=(state.leaves, state.leaf_occupancy),
-        blocks=state.blocks,
+        indexes=state.indexes,
+        colocation=state.colocation,
     )
 
 

@@ -11,12 +11,12 @@ from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.shared_use import SharedNode
+from berth.core.gangs import ClassKey, Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.offers import OwnRows, candidates_of, check_possible, merge, offer_of
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of

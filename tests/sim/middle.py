@@ -12,9 +12,10 @@ import msgspec
 
 from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
+from berth.core.gangs import QueueOrder
 from berth.core.placement.round_demand import is_heavy
 from berth.core.replay.replay import ReplayError
-from berth.core.requests.gangs import QueueOrder, queue_order
+from berth.core.requests.gangs import queue_order
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State

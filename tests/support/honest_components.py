@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
+from berth.core.pod_shares import pods_of
 from berth.core.state.cell import State
-from berth.core.state.holdings.holding import pods_of
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import OutcomeSeen, PodMarks, PodPhase, PodsSeen, RankFailure

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from berth.core.gangs import Gang, chips_of
 from berth.core.placement.rules import Entry, RuleRound
-from berth.core.requests.gangs import Gang, chips_of
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.rules.registry import register
 from berth.core.state.cell import State

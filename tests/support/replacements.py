@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Sequence
 
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
+from berth.core.placement.replacements import NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
+from berth.core.topologies.leaving import LeavingPods
 from berth.schemas.placement import Placement
 from tests.support.core_cells import CoreCell
 
@@ -32,8 +33,8 @@ def round_of(state: State, scorer: Scorer, leaving: Sequence[LeavingPods]) -> Pl
         scorer,
         views,
         asks,
-        leaves=(state.leaves, state.leaf_occupancy),
-        blocks=state.blocks,
+        indexes=state.indexes,
+        colocation=state.colocation,
         constraints=state.constraints.view,
     )
 

@@ -27,8 +27,8 @@ from berth.cli.output import (
     print_table,
 )
 from berth.cli.tables import Table
-from berth.core.explain.text import pluralize
 from berth.core.requests.dead_reasons import code_of
+from berth.core.text import pluralize
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.dead_letters.letters import Letter, LetterError, find_each, find_letter, read_letters

@@ -13,8 +13,8 @@ from berth.cli.cluster.drain_list import drains_of, known_names, row_of
 from berth.cli.cluster.drain_rows import KINDS, WORDS, DrainRow, ranks_words, since_words
 from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, listed, near_names, print_result
-from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
+from berth.core.text import pluralize
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now

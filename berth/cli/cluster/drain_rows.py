@@ -7,7 +7,7 @@ import msgspec
 
 from berth.cli.output import listed, moment, print_table
 from berth.cli.tables import Table
-from berth.core.explain.text import numbered
+from berth.core.text import numbered
 from berth.schemas.fault_facts import DrainKind
 from berth.schemas.programs.lists import Drain, JobRanks
 

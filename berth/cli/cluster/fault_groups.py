@@ -11,7 +11,7 @@ from berth.cli.jobs.finding import statuses
 from berth.cli.jobs.rows import OVER
 from berth.cli.output import WRONG_USE, CommandError, clock_time, emit, listed, print_result
 from berth.core.explain.recovery_text import recovery_words
-from berth.core.explain.text import numbered, pluralize, ranges
+from berth.core.text import numbered, pluralize, ranges
 from berth.runtime.clock import SystemClock
 from berth.schemas.programs.lists import FaultGroup, JobRanks
 from berth.schemas.status import JobStatus

@@ -14,11 +14,11 @@ from berth.cli.tables import Table
 from berth.core.chips.picking import ids_of
 from berth.core.explain.recovery_status import recovery_of
 from berth.core.explain.recovery_text import recovery_words
-from berth.core.explain.text import ranges
 from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
 from berth.core.faults.model import NodeFault, PodFault, ToleratedPod
 from berth.core.requests.fault_rules import Finding
 from berth.core.state.cell import State
+from berth.core.text import ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.history import state_now

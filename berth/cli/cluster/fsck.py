@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, report, run
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, emit, print_result
 from berth.core.errors import InvariantError
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.core.verification.findings import Checked, Finding
 from berth.formats.ascend.mark_proofs import MarkProofs
 from berth.runtime.clock import SystemClock

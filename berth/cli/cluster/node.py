@@ -11,7 +11,7 @@ from berth.cli.cluster.node_rows import NodeRow, free_chips, row_from, troubles_
 from berth.cli.cluster.nodes import unknown_node
 from berth.cli.output import CommandError, clock_time, emit, print_result
 from berth.cli.tables import Span, Styled
-from berth.core.explain.text import numbered
+from berth.core.text import numbered
 from berth.runtime.clock import SystemClock
 from berth.schemas.programs.replies import FaultOfNode, NodeDetails, NodeState
 

@@ -6,7 +6,7 @@ from typing import Final
 from berth.cli.cluster.node_rows import NodeRow, free_chips, troubles_of
 from berth.cli.output import listed, moment, print_legend, print_result, print_table
 from berth.cli.tables import Span, Table, shows_unicode
-from berth.core.explain.text import numbered
+from berth.core.text import numbered
 
 PLAIN: Final = {
     "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~",

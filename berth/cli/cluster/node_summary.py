@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from berth.cli.output import print_result, print_table
 from berth.cli.tables import Span, Styled, Table
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.schemas.programs.lists import PlaceUse
 
 _SHOWN: Final = 16

@@ -13,7 +13,7 @@ from berth.cli.cluster.node_rows import NodeRow, free_chips, troubles_of
 from berth.cli.cluster.node_summary import show_use
 from berth.cli.output import WRONG_USE, CommandError, emit, near_names, print_progress
 from berth.cli.selection import conditions_on, sorted_by
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.clock import SystemClock
 
 _NONE: Final[tuple[str, ...]] = ()

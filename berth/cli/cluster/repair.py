@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.consent import ask_consent
 from berth.cli.output import emit, print_result
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.clock import SystemClock
 from berth.runtime.fsck.cell_repair import Plan, carry_out, plan_of
 from berth.runtime.identity import process_identity

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import FAILED, OK, age, complain, emit, listed, print_result, print_table
 from berth.cli.tables import Table
-from berth.core.explain.text import pluralize, ranges
+from berth.core.text import pluralize, ranges
 from berth.runtime.cell_status.gathering import gather_status
 from berth.runtime.cell_status.model import CellStatus, Process, StatusResult
 from berth.runtime.clock import SystemClock

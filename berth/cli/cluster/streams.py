@@ -9,7 +9,7 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, print_result, print_table
 from berth.cli.tables import Table
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import bus_from_environment
 from berth.schemas.subjects import StreamName

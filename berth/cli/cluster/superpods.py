@@ -20,11 +20,13 @@ from berth.cli.output import (
     print_table,
 )
 from berth.cli.tables import Drawing, Span, Styled, Table, shows_unicode
-from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, superpods_of, users
-from berth.core.explain.superpod_layout import SuperpodUser
-from berth.core.explain.text import pluralize
+from berth.core.explain.node_snapshot import jobs_of
 from berth.core.state.cell import State
+from berth.core.text import pluralize
+from berth.core.topologies.blocks.explanation import seats_of, superpods_of, users
 from berth.core.topologies.blocks.model import CandidatePool
+from berth.core.topologies.blocks.superpod_map import SuperpodMap
+from berth.core.topologies.layouts import JobPods, SuperpodUser
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 
@@ -101,9 +103,11 @@ class SuperpodsShown(msgspec.Struct, frozen=True):
 def shown_of(state: State) -> SuperpodsShown:
     """All SuperPoDs in their order."""
     settings = state.fold.settings
-    pool = state.blocks.superpods.pool(np.ones(len(state.table), np.bool_))
-    jobs = users(state, superpods_of(state), jobs_with_nodes(state))
-    blocks = _blocks(state)
+    superpods = SuperpodMap(state.table)
+    pool = superpods.pool(np.ones(len(state.table), np.bool_))
+    held = jobs_of(state)
+    jobs = users(state.table, superpods_of(state.table, superpods), held)
+    blocks = _blocks(held)
     return SuperpodsShown(
         super_pod_size=settings.super_pod_size,
         reserve_nodes=settings.reserve_nodes,
@@ -112,11 +116,11 @@ def shown_of(state: State) -> SuperpodsShown:
     )
 
 
-def _blocks(state: State) -> dict[str, BlockKey]:
+def _blocks(jobs: Iterable[JobPods]) -> dict[str, BlockKey]:
     """Job and block on each node with a block; of several jobs the first by name."""
     found: dict[str, BlockKey] = {}
-    for taken in jobs_with_nodes(state):
-        for pod, seat in zip(taken.pods, seats_of(taken.part, len(taken.pods)), strict=True):
+    for taken in jobs:
+        for pod, seat in zip(taken.owned, seats_of(taken.placement), strict=True):
             if pod.mask and seat is not None:
                 found.setdefault(pod.node, (taken.job, seat.block))
     return found

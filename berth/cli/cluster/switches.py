@@ -17,13 +17,14 @@ from berth.cli.output import (
 )
 from berth.cli.tables import Span, Table, shows_unicode
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.explain.switch_explanation import leaf_users
-from berth.core.explain.switch_layout import LeafUser
-from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words
-from berth.core.explain.text import pluralize
+from berth.core.explain.node_snapshot import jobs_of
 from berth.core.state.cell import State
+from berth.core.text import pluralize
+from berth.core.topologies.layouts import LeafUser
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, NOT_NORMAL, STATE, UNHEALTHY
 from berth.core.topologies.switches.planner import switch_rules
+from berth.core.topologies.switches.rounds.explanation import leaf_users
+from berth.core.topologies.switches.text import STATES, UNKNOWN, bits_words
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.facts import NodeHealth
@@ -92,7 +93,7 @@ def switches_of(state: State) -> SwitchesShown:
     """All leaves in the order of their source."""
     leaves = state.leaves
     rules = switch_rules(state.fold.settings, is_single_layer=leaves.is_single_layer)
-    users = leaf_users(state)
+    users = leaf_users(leaves, jobs_of(state))
     topology = state.topologies.get(SWITCHES)
     bits = state.leaf_occupancy.bits().tolist()
     return SwitchesShown(

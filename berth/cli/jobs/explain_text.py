@@ -10,8 +10,8 @@ from berth.cli.tables import Span, Table
 from berth.core.explain.explainer import explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
 from berth.core.explain.recovery_text import recovery_words
-from berth.core.explain.text import pluralize
 from berth.core.replay.job_history import Life, Look, Trail
+from berth.core.text import pluralize
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.history import explanation_of

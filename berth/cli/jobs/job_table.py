@@ -7,8 +7,8 @@ from berth.cli.jobs.queue_order import JobKey
 from berth.cli.jobs.rows import OVER, ranks_of
 from berth.cli.output import age, listed
 from berth.cli.tables import Span, Styled, Table
-from berth.core.explain.text import pluralize, ranges, span
 from berth.core.overview.short_reason import reason_key, short_reason
+from berth.core.text import pluralize, ranges, span
 from berth.schemas.programs.lists import PlaceUse
 from berth.schemas.status import JobStatus
 

@@ -8,7 +8,7 @@ from berth.cli.jobs.queue_order import in_order
 from berth.cli.jobs.rows import OVER
 from berth.cli.output import is_terminal, known_jobs
 from berth.cli.selection import Condition
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.schemas.status import JobStatus
 
 Output = Literal["text", "wide", "name", "json"]

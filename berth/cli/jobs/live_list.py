@@ -20,7 +20,7 @@ from berth.cli.output import (
     results,
 )
 from berth.cli.tables import text_of, wrapped
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import DecodeError

@@ -12,7 +12,7 @@ from berth.cli.cell import Form, run
 from berth.cli.durations import days_or_duration_ms
 from berth.cli.output import WRONG_USE, CommandError, emit, moment, print_progress, print_result, print_table
 from berth.cli.tables import Table
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.formats.quantities import QuantityError
 from berth.runtime.clock import SystemClock
 from berth.runtime.keys.key_folder import KeyFolder, KeysError, User

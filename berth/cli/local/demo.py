@@ -32,7 +32,7 @@ from berth.cli.output import (
 )
 from berth.cli.recordings.record import may_write, write_recording
 from berth.cli.tables import Span, Table
-from berth.core.explain.text import pluralize, ranges
+from berth.core.text import pluralize, ranges
 from berth.formats.shown import shown
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock

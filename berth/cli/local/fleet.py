@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TextIO
 from berth.cli.local.page import HOST, LocalPage
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import CELL, Child, GivenUpError, Restarts
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.formats.clusters.topology_file import TopologyError, parse_cluster
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus

@@ -18,7 +18,7 @@ from berth.cli.cell import Form, run
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words, shards_of
 from berth.cli.local.page import LocalPage, missing_libraries, page_in
 from berth.cli.output import FAILED, INTERRUPTED, CommandError, emit, print_progress, print_result
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import SHARDS_MAX
 from berth.runtime.inboxes import inbox_of_person

@@ -8,9 +8,9 @@ from cyclopts import Parameter
 from berth.cli.cell import run
 from berth.cli.output import FAILED, OK, complain, emit, print_result, warn
 from berth.cli.queue_files import read_file
-from berth.core.explain.text import pluralize
 from berth.core.queues.tree import State, Tree
 from berth.core.queues.validity import warnings_of
+from berth.core.text import pluralize
 
 
 class Checked(msgspec.Struct, frozen=True):

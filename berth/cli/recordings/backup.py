@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import WRONG_USE, CommandError, emit, print_result
 from berth.cli.recordings.record import may_write
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.backups.backup import backup
 from berth.runtime.backups.checks import Checked, DamagedError
 from berth.runtime.backups.merging import merged

@@ -7,7 +7,7 @@ import msgspec
 
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import pack_health, pack_nodes, unpack_health, unpack_nodes
-from berth.core.explain.text import ranges
+from berth.core.text import ranges
 from berth.schemas.columns import unpack_names
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodeHealth, NodesSeen, OutcomeSeen, PodsSeen
 from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen

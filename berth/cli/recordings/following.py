@@ -7,7 +7,7 @@ from pathlib import Path
 from berth.cli.cell import Common, connected
 from berth.cli.output import CommandError, emit, print_result
 from berth.cli.recordings.errors import complaints_of
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.backups.follower import ContinuousRecording
 from berth.runtime.clock import SystemClock
 

@@ -28,8 +28,8 @@ from berth.cli.output import (
 from berth.cli.recordings.entry_choice import EntryChoice
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import Lines, tree_of
-from berth.core.explain.text import pluralize
 from berth.core.replay.log_clock import moment_of
+from berth.core.text import pluralize
 from berth.formats.shown import Shown, shown
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock

@@ -10,8 +10,8 @@ import msgspec
 from berth.cli.output import listed, moment
 from berth.cli.recordings.entry_choice import EntryChoice
 from berth.core.explain.refusal_text import sentence
-from berth.core.explain.text import numbered, pluralize
 from berth.core.queues.amounts import number_of
+from berth.core.text import numbered, pluralize
 from berth.formats.shown import Shown, shown
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, VersionError, body_of, open_envelope

@@ -20,8 +20,8 @@ from berth.cli.output import (
     print_result,
 )
 from berth.cli.recordings.errors import complaints_of
-from berth.core.explain.text import pluralize
 from berth.core.overview.recorder import PageLimits, PageRecorder
+from berth.core.text import pluralize
 from berth.page.files import recording_page
 from berth.runtime.recording import read_file, replacing
 from berth.schemas.page.recording import RecordedTimeline

@@ -16,7 +16,7 @@ from berth.cli.output import (
     print_result,
 )
 from berth.cli.recordings.following import follow_cell
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.recording import Recorded, When, record, when_of

@@ -23,9 +23,9 @@ from berth.cli.output import (
 )
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import line_of, tree_of
-from berth.core.explain.text import ranges
 from berth.core.replay.divergence import Difference, NodeDetails
 from berth.core.replay.replay import Replay, Replayed, ReplayError
+from berth.core.text import ranges
 from berth.formats.recordings.recording import Reading
 from berth.formats.shown import shown
 from berth.runtime.clock import Clock, SystemClock

@@ -7,8 +7,8 @@ import msgspec
 
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain
 from berth.cli.simulation.results import Results
-from berth.core.explain.text import pluralize
 from berth.core.simulation.simulator import RejectedJob
+from berth.core.text import pluralize
 from berth.formats.ascend.pod_annotations import TOR_AFFINITY
 from berth.schemas.workload import Workload
 

@@ -12,12 +12,12 @@ from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.pictures import drawn, write_drawn, write_file
 from berth.cli.simulation.report_page import PageText, write_page
 from berth.cli.tables import Table
-from berth.core.explain.text import pluralize
 from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
 from berth.core.simulation.conclusion import conclusion_of
 from berth.core.simulation.simulator import RejectedJob
 from berth.core.simulation.statistics import Statistics, statistics_of
 from berth.core.simulation.timeline import Timeline
+from berth.core.text import pluralize
 
 _TOLD_MAX: Final = 20
 """Rejected jobs that are listed one by one."""

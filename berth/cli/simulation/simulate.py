@@ -24,7 +24,6 @@ from berth.cli.simulation.rejections import code_of, explained, leaf_note
 from berth.cli.simulation.results import Results, give, results_of
 from berth.cli.simulation.trace_input import declared, declared_words, product_of, read_workload
 from berth.core.cluster.node_packing import RepeatedNodeError
-from berth.core.explain.text import pluralize
 from berth.core.requests.gangs import ORDERED
 from berth.core.simulation.baselines import BASELINES, Baseline
 from berth.core.simulation.fault_plan import FaultPlan, Strategy
@@ -32,6 +31,7 @@ from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import RejectedJob, SimulationPlan, TimedFact, title_of
 from berth.core.simulation.timeline import Timeline
 from berth.core.simulation.training import NoProgressError
+from berth.core.text import pluralize
 from berth.formats.clusters.cluster_text import (
     PRODUCT,
     ClusterTextError,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from berth.cli.output import WRONG_USE, CommandError
-from berth.core.explain.text import pluralize
 from berth.core.requests.job_validation import ValidJob, validate
+from berth.core.text import pluralize
 from berth.formats.clusters.cluster_text import PRODUCT
 from berth.formats.traces.jobs import Affinity
 from berth.formats.traces.reader import TraceError, TraceFault, read_trace

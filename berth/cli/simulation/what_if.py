@@ -16,7 +16,6 @@ from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.plan_run import run_plan
 from berth.cli.simulation.results import give, results_of
-from berth.core.explain.text import pluralize
 from berth.core.simulation.cluster_changes import (
     UnknownNodeError,
     last_names,
@@ -29,6 +28,7 @@ from berth.core.simulation.recorded_workload import LoggedWorkload
 from berth.core.simulation.simulator import SimulationPlan, TimedFact
 from berth.core.simulation.statistics import percentile
 from berth.core.simulation.timeline import Timeline
+from berth.core.text import pluralize
 from berth.schemas.nodes import NodeDescription
 
 CONTROL: Final = "simulated as it was"

@@ -22,12 +22,12 @@ from berth.core.explain.job_status import Reason
 from berth.core.explain.obstacles import Namer
 from berth.core.explain.queue_reasons import QueueReasons, queue_refusal
 from berth.core.explain.refusal_text import sentence, with_start, without_past
+from berth.core.gangs import Gang, WaitKey
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import NeedMoreError, candidate_counts, is_heavy
 from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import Gang, WaitKey
 from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -385,8 +385,8 @@ class _Judge:
             self.scorer,
             {shape: views[shape][0] for shape in counts},
             {shape: views[shape][1] for shape in counts},
-            leaves=(state.leaves, state.leaf_occupancy),
-            blocks=state.blocks,
+            indexes=state.indexes,
+            colocation=state.colocation,
             rules=_NO_START,
             constraints=state.constraints.view,
         )

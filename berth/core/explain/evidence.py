@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.explain.text import pluralize, ranges
+from berth.core.text import pluralize, ranges
 from berth.schemas.units import UnixMs
 
 LostBy = Literal["score", "name", "better", "taken", "reserved"]

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints.preferences import has_preferences
 from berth.core.explain.alternatives import alternatives_of, runner_up_of
 from berth.core.explain.current_reasons import reason_of
@@ -21,24 +22,20 @@ from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.request import summary_of
-from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
+from berth.core.gangs import Gang, placing_order, planned_shapes
 from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons
-from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
 from berth.core.state.ledger import Holding, pods_of
-from berth.core.topologies.blocks.demand import blocks_of
-from berth.core.topologies.blocks.placed import block_of
-from berth.core.topologies.switches.demand import is_by_leaf
-from berth.core.topologies.switches.placed import switch_of
+from berth.core.topologies.layouts import WaitingGang
+from berth.core.topologies.registry import seats_of
 from berth.products.catalogue import FORMS
-from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
@@ -235,12 +232,11 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
         holders = Holders(snapshot, case.laid)
         explanation.nearest = nearest_nodes(snapshot, shape, holders)
         explanation.domains = [] if is_planned else nearest_domains(snapshot, gang, shape, holders)
-    if is_by_leaf(gang.demand):
-        lack = refusal.switch if refusal.code != "larger-than-cluster" else None
-        explanation.switch = snapshot.leaves.waiting(gang, lack, shape, _reasons(snapshot, gang))
-    elif gang.demand is not None:
-        blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
-        explanation.blocks = snapshot.blocks.waiting(gang, blocks, shape, _reasons(snapshot, gang))
+    if gang.demand is not None:
+        usable, reasons = _usable(snapshot, gang, shape)
+        lack = refusal if refusal.code != "larger-than-cluster" else None
+        asked = WaitingGang(gang, lack, shape, usable, reasons, snapshot.jobs)
+        explanation.switch, explanation.blocks = snapshot.topology(gang.demand).explain_waiting(asked)
     if is_heavy(gang.request_class, len(snapshot.state.table)):
         return  # each of its trial placements would take as long as a round
     explanation.unblocking = unblocking(snapshot.state, Waiting(gang, refusal, case.laid, case.missing_shards))
@@ -248,22 +244,22 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
 
 def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanation: Explanation) -> bool:
     """Add the plan of a gang, if it has one; false when planning again gives another plan."""
-    by_leaf, by_block, names = switch_of(placement), block_of(placement), placement.names()
-    is_current = explanation.basis.is_current
-    if by_leaf is not None and by_leaf.policy:
-        explanation.switch, is_same = snapshot.leaves.placed(
-            gang, by_leaf, names, _reasons(snapshot, gang), is_current=is_current
-        )
-        return is_same
-    if by_block is None or blocks_of(gang.demand) is None:
+    if gang.demand is None:
         return True
-    explanation.blocks = snapshot.blocks.placed(gang, by_block)
-    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang))
+    usable, _ = _usable(snapshot, gang, planned_shapes(gang)[0])
+    topology, is_current = snapshot.topology(gang.demand), explanation.basis.is_current
+    layouts, is_same = topology.explain_placed(gang, placement, usable, is_current=is_current)
+    explanation.switch, explanation.blocks = layouts
+    return is_same
 
 
-def _reasons(snapshot: NodeSnapshot, gang: Gang) -> dict[Shape, Reasons]:
-    """Reasons of all nodes for each planned shape of a gang."""
-    return {shape: ShapeEvaluation(snapshot, shape).reasons for shape, _ in gang.request_class if shape.is_planned}
+def _usable(snapshot: NodeSnapshot, gang: Gang, shape: Shape) -> tuple[Fits, Reasons]:
+    """Rows that can take any planned pod of a gang, and the reasons of all rows for a shape, shape (rows,)."""
+    reasons = {
+        known: ShapeEvaluation(snapshot, known).reasons for known in dict.fromkeys([*planned_shapes(gang), shape])
+    }
+    usable: Fits = np.logical_and.reduce([reasons[known] == _FITS for known in planned_shapes(gang)])
+    return usable, reasons[shape]
 
 
 def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
@@ -276,11 +272,11 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
     do_fit = True
-    pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(block_of(placement), placement.pods())
+    pods, seats = pods_of(placement), seats_of(placement)
     tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
     gang_nodes = [pod.node for pod in pods if pod.chips]
     if gang.is_plain and gang.beside:
-        gang_nodes = snapshot.state.blocks.colocation.of_job(gang.namespace, gang.beside)
+        gang_nodes = snapshot.state.colocation.of_job(gang.namespace, gang.beside)
     order = placing_order(gang.request_class)
     bonus: dict[int, int] | None = None
     for rank in sorted(range(len(tasks)), key=lambda rank: order.index(tasks[rank])):
@@ -292,7 +288,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
                 known.prefer(bonus)
         row = snapshot.table.row(pod.node)
         do_fit = do_fit and evaluation.reasons[row] == _FITS
-        is_free = not (leaves[rank] or seat)
+        is_free = seat is None
         better: LostBy = "reserved" if _leaves_room(gang, snapshot.state) else "better"
         alternatives = alternatives_of(snapshot, evaluation, row, ranks=ranks_on, better=better) if is_free else []
         choices.append(
@@ -307,7 +303,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
                 runner_up=next(
                     (runner_up_of(alternative) for alternative in alternatives if alternative.lost_by != "taken"), None
                 ),
-                leaf=leaves[rank],
+                leaf=seat.leaf if seat is not None else "",
                 superpod=seat.superpod if seat is not None else "",
                 block=seat.block if seat is not None else -1,
                 candidates=alternatives,
@@ -331,11 +327,3 @@ def _seeks_home(gang: Gang) -> bool:
     """Whether constraints choose between nodes: a gang goes where all of it has room, or where it prefers to be."""
     profiles = [shape.profile for shape, _ in gang.request_class if shape.profile is not None]
     return any(profile.constraints.affinity or has_preferences(profile.constraints) for profile in profiles)
-
-
-def _leaves_of(placement: Placement) -> list[str]:
-    """Leaf switch of each rank that was planned by leaf; empty for the others."""
-    part = switch_of(placement)
-    if part is None or not part.policy:
-        return [""] * placement.pods()
-    return [part.leaves[leaf - 1] if leaf else "" for leaf in unpack(part.leaf_index, 2)]

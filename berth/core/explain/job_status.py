@@ -15,8 +15,7 @@ from berth.core.explain.recovery_text import (
 from berth.core.explain.refusal_text import sentence, without_past
 from berth.core.requests.gangs import accepted_of, is_fragile
 from berth.core.state.cell import JobKey, State
-from berth.core.state.ledger import GangRecord
-from berth.core.topologies.switches.placed import SwitchPart, switch_of
+from berth.core.state.ledger import GangRecord, Holding
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
@@ -75,7 +74,6 @@ def status_of(
     since_ms = max(job.at_ms, gang.at_ms if gang is not None else 0)
     if phase == "waiting":
         since_ms = _queued_ms(state, key, job, gang)
-    part = switch_of(holding.placement) if holding is not None else None
     request = job.request
     pods = chips = 0
     for task in request.tasks if request is not None else ():
@@ -102,7 +100,7 @@ def status_of(
         queue=request.queue if request is not None else "",
         priority=request.priority if request is not None else 0,
         rejection=job.rejection,
-        warning=_warning(job, part),
+        warning=_warning(job, holding),
         recovery=recovery,
         restart_held=restart_held if phase in _RUNS else "",
         backups=backups,
@@ -113,11 +111,10 @@ def status_of(
     )
 
 
-def _warning(job: JobSeen, part: SwitchPart | None) -> str:
-    """Warning of its placement, then those of its verdict; empty for most jobs."""
-    if part is None or not part.warning:
-        return "; ".join(job.warnings)
-    return "; ".join([part.warning, *job.warnings])
+def _warning(job: JobSeen, holding: Holding | None) -> str:
+    """Warnings of its placement, then those of its verdict; empty for most jobs."""
+    groups = holding.placement.groups if holding is not None else ()
+    return "; ".join([*(part.warning for part in groups if part.warning), *job.warnings])
 
 
 def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:

@@ -1,10 +1,10 @@
 """An explanation: a decision on a gang and the evidence for it, as data and in words."""
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
 
-from berth.core.explain import superpod_layout, switch_layout
 from berth.core.explain.evidence import (
     Alternative,
     Candidate,
@@ -15,10 +15,11 @@ from berth.core.explain.evidence import (
     holders_words,
     unblocking_lines,
 )
+from berth.core.explain.refusal_text import unfit_words
 from berth.core.explain.request import RequestSummary, request_lines
-from berth.core.explain.superpod_layout import BlockLayout, seat_words
-from berth.core.explain.switch_layout import LeafLayout
-from berth.core.explain.text import pluralize, ranges
+from berth.core.text import pluralize, ranges
+from berth.core.topologies.layouts import BlockLayout, Layouts, LeafLayout, Seat
+from berth.core.topologies.registry import TOPOLOGIES
 from berth.products.catalogue import FORMS
 
 Outcome = Literal["placed", "waiting", "rejected"]
@@ -183,9 +184,8 @@ def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[l
 
 
 def _placed_lines(explanation: Explanation, *, is_over: bool) -> list[str]:
-    lines = switch_layout.placed_lines(explanation.switch) if explanation.switch is not None else []
-    if explanation.blocks is not None:
-        lines += superpod_layout.placed_lines(explanation.blocks, form=explanation.form)
+    layouts = Layouts(explanation.switch, explanation.blocks)
+    lines = [line for one in TOPOLOGIES for line in one.placed_lines(layouts, form=explanation.form)]
     verb = "was" if is_over else "is"
     lines += [_choice_words(rank, explanation, verb) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
     if len(explanation.choices) > _RANKS_SHOWN:
@@ -198,11 +198,12 @@ def _placed_lines(explanation: Explanation, *, is_over: bool) -> list[str]:
 def _waiting_evidence(explanation: Explanation, clock: Clock) -> list[str]:
     lines = [_near_words(near, explanation, clock) for near in explanation.nearest]
     lines += [domain.words(clock) for domain in explanation.domains]
-    if explanation.switch is not None:
-        lines += switch_layout.waiting_lines(explanation.switch, chips=explanation.chips, form=explanation.form)
-    if explanation.blocks is not None:
-        lines += superpod_layout.waiting_lines(explanation.blocks, chips=explanation.chips, form=explanation.form)
-    return lines
+    layouts = Layouts(explanation.switch, explanation.blocks)
+
+    def unfit(nodes: Mapping[str, int]) -> str:
+        return unfit_words(nodes, chips=explanation.chips, form=explanation.form)
+
+    return lines + [line for one in TOPOLOGIES for line in one.waiting_lines(layouts, unfit)]
 
 
 def _ahead_words(explanation: Explanation, clock: Clock) -> str:
@@ -219,12 +220,12 @@ def _choice_words(rank: int, explanation: Explanation, verb: str) -> str:
     chips = f"chip{'s' if len(choice.chips) > 1 else ''} {ranges(choice.chips)}" if choice.chips else "no chips"
     head = f"Rank {choice.rank} ({choice.task}) {verb} on {choice.node}"
     free = f"{pluralize(choice.free, 'usable chip')} free before"
-    if choice.leaf:
-        return f"{head} below {choice.leaf}, {chips}, by leaf plan: {free}."
-    if choice.superpod:
-        variant = explanation.blocks.variant if explanation.blocks is not None else ""
-        seat = seat_words(choice.block, choice.superpod, variant)
-        return f"{head} ({seat}), {chips}, by block plan: {free}."
+    seat, layouts = Seat(choice.leaf, choice.superpod, choice.block), Layouts(explanation.switch, explanation.blocks)
+    for topology in TOPOLOGIES:
+        planned = topology.seat_words(seat, layouts)
+        if planned is not None:
+            place, plan = planned
+            return f"{head}{place}, {chips}, by {plan}: {free}."
     head += f", {chips}: {_score_words(choice, explanation, choice)}."
     alternative = choice.runner_up
     if alternative is None:

@@ -10,7 +10,7 @@ from berth.core.explain.evidence import Holder, NearDomain, NearNode
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import reason_words
 from berth.core.explain.unblocking import end_of, wrong_with
-from berth.core.requests.gangs import Gang
+from berth.core.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.schemas.offers import Shape

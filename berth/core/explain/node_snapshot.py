@@ -1,6 +1,6 @@
 """Snapshot of the nodes just before a pod was placed: the state on which an explanation repeats the decision."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -9,16 +9,18 @@ import numpy.typing as npt
 from berth.core.chips.affinity import class_of
 from berth.core.cluster.view import RowState
 from berth.core.constraints.constraint_round import ConstraintRound
-from berth.core.explain.superpod_explanation import SuperpodSnapshot
-from berth.core.explain.switch_explanation import SwitchSnapshot
+from berth.core.gangs import Gang
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.topologies.layouts import JobPods
+from berth.core.topologies.planning import Ground, PlacedGang, TopologyRound
+from berth.core.topologies.registry import begun
 from berth.schemas.ledger import Settings, Verdict
-from berth.schemas.offers import Shape
+from berth.schemas.offers import Demand, Shape
 from berth.schemas.placement import Placement, Share
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import NodeReason
@@ -49,8 +51,10 @@ class NodeSnapshot:
         """Jobs that earlier verdicts of the record placed, by node."""
         self.constraints = ConstraintRound(state.constraints.view, self.nodes)
         """Constraints, with the pods of earlier verdicts and ranks."""
-        self.leaves = SwitchSnapshot(state, self.nodes)
-        self.blocks = SuperpodSnapshot(state, self.nodes)
+        self._placed: list[PlacedGang] = []
+        self._ground = Ground(state.table, self.nodes.columns, settings, state.colocation, self._placed)
+        self._more: list[JobPods] = []
+        """Jobs that earlier verdicts of the record placed."""
 
     def gang(self, verdict: Verdict) -> Gang | None:
         """Gang of a verdict; None when the state does not contain its request."""
@@ -69,16 +73,26 @@ class NodeSnapshot:
     def take_all(self, verdict: Verdict, placement: Placement) -> None:
         """Apply the placement of an earlier verdict."""
         job = f"{verdict.namespace}/{verdict.name}"
-        self.leaves.take(verdict, placement)
         gang = self.gang(verdict)
-        self.blocks.take(verdict, gang, placement)
+        labels = gang.labels if gang is not None else {}
+        self._placed.append(PlacedGang((verdict.uid, verdict.attempt), labels, placement, replaces=False))
+        pods = pods_of(placement)
+        self._more.append(JobPods(job, placement, pods, pods))
         for profile, node in zip(gang.pods_in_order() if gang is not None else (), placement.names(), strict=False):
             self.note(profile, self.table.row(node))
-        for pod in pods_of(placement):
+        for pod in pods:
             self.take(pod, placement.share)
             if pod.chips:
                 self.takers.setdefault(pod.node, {})[job] = None
         self.nodes.begin_gang()
+
+    def topology(self, demand: Demand) -> TopologyRound:
+        """The topology that a demand names, as the gang found it."""
+        return begun(demand, self._ground, self.state.indexes)
+
+    def jobs(self) -> list[JobPods]:
+        """Placed jobs by name, those of earlier verdicts included."""
+        return jobs_of(self.state, self._more)
 
     def take(self, pod: PodShare, share: Share | None) -> int:
         """Take the resources of a pod from its node; returns the row."""
@@ -117,6 +131,20 @@ class NodeSnapshot:
         if rule is None:
             return 0
         return class_of(rule.form, self.usable(shape, row), chips=shape.chips, distributed=rule.distributed)
+
+
+def jobs_of(state: State, more: Iterable[JobPods] = ()) -> list[JobPods]:
+    """Placed jobs by name.
+
+    Args:
+        state: The cell.
+        more: Jobs that are not yet in the state.
+    """
+    held = (
+        JobPods(f"{one.namespace}/{one.name}", one.placement, state.owned(key), state.held_by(key))
+        for key, one in state.fold.holdings.items()
+    )
+    return sorted([*held, *more], key=lambda taken: taken.job)
 
 
 class ShapeEvaluation:

@@ -24,8 +24,8 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.cluster.shape_memory import ShapeMemory
 from berth.core.explain.refusal_text import NO_PARTS, Parts, room_words, sentence, with_start
 from berth.core.explain.selection_text import Condition, by_name, conditions, none_has
+from berth.core.gangs import Gang
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.schemas.constraints import Taint
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import Code, NodeReason, ReasonCount, Refusal

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from berth.core.gangs import Gang
 from berth.core.queues.admission import Ask, placement_refusal
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.rules.queues import charge_of_gang, refusal_of
 from berth.core.state.cell import State

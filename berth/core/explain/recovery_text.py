@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from berth.core.explain.text import pluralize, ranges
+from berth.core.text import pluralize, ranges
 from berth.schemas.recovery import BackupWaiting, RecoveryStatus
 
 if TYPE_CHECKING:  # the command line has these words without what the fold needs

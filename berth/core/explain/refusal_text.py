@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from berth.core.explain import superpod_text, switch_text
-from berth.core.explain.text import pluralize
 from berth.core.queues.refusals import text_of
+from berth.core.text import pluralize
+from berth.core.topologies.registry import lack_words
 from berth.products.catalogue import FORMS
 from berth.schemas.refusal import INTERNAL, LATE, OF_THE_NODE, ConstraintCount, NodeReason, ReasonCount, Refusal
 
@@ -65,7 +65,6 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 _ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
 _COUNTED: Final = frozenset({"too-large", "too-many"})
 """Refusals whose value is a count in words."""
-_BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
 Parts = Mapping[int, Sequence[tuple[int, str]]]
 """By reason: numbers of nodes, each with the end of a sentence about several."""
@@ -238,13 +237,7 @@ def _no_plan(refusal: Refusal) -> str:
         return f"claim {refusal.value}: expected {refusal.expected}"
     if refusal.code == "no-resource":
         return f"no node offers {refusal.value}; did you mean {refusal.expected}"
-    if refusal.code == "no-topology":
-        return switch_text.UNKNOWN
-    if refusal.code in _BY_LEAF and refusal.switch is not None:
-        return switch_text.lack_words(refusal.switch)
-    if refusal.code == "no-blocks" and refusal.blocks is not None:
-        return superpod_text.lack_words(refusal.blocks)
-    return ""
+    return lack_words(refusal)
 
 
 def _no_room(refusal: Refusal, parts: Parts) -> str:

@@ -6,10 +6,11 @@ from typing import Final
 import msgspec
 
 from berth.core.explain.evidence import Clock
-from berth.core.explain.text import pluralize
-from berth.core.requests.gangs import Gang, QueueOrder, queue_order
+from berth.core.gangs import Gang, QueueOrder
+from berth.core.requests.gangs import queue_order
 from berth.core.requests.key_spelling import near_key
 from berth.core.state.cell import State
+from berth.core.text import pluralize
 from berth.schemas.intake import JobRequest
 from berth.schemas.units import UnixMs
 

@@ -1,8 +1,8 @@
 """Reserved places: chips that no pod uses because a job that recovers from a fault gets them, or gets them back."""
 
 from berth.core.explain.evidence import Reserved
+from berth.core.pod_shares import PodShare
 from berth.core.state.cell import State
-from berth.core.state.holdings.holding import PodShare
 
 
 def reserved_places(state: State) -> dict[str, list[Reserved]]:

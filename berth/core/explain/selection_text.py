@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from berth.core.cluster.node_classes import holds_for
 from berth.core.cluster.node_table import NodeTable
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.products.model import LABEL_CARD, LABEL_FAMILY, LABEL_TYPE
 from berth.schemas.constraints import NAME_KEYS, Expression, Term
 from berth.schemas.offers import Shape

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 
 from berth.core.explain.evidence import Event, Unblocking, Way
+from berth.core.gangs import Gang
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.trial import Assumptions, Trial, may_take
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State

@@ -19,13 +19,15 @@ from berth.core.faults.maintenance import diagnose_drained, drained_since, setti
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
 from berth.core.faults.scopes import GangShape
+from berth.core.gangs import Gang
 from berth.core.parity import differs
-from berth.core.requests.gangs import Gang, gang_of, is_unowned
+from berth.core.pod_shares import PodShare
+from berth.core.pod_shares import pods_of as pods_of_placement
+from berth.core.requests.gangs import gang_of, is_unowned
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.held_for_restarts import held_together_ms
-from berth.core.state.holdings.holding import Holding, PodShare
-from berth.core.state.holdings.holding import pods_of as pods_of_placement
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.leaving import switched_ranks, vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside

@@ -3,7 +3,6 @@
 from typing import Final
 
 from berth.core.chips.picking import ids_of
-from berth.core.explain.text import numbered
 from berth.core.faults.cluster_faults import node_faults
 from berth.core.faults.model import NodeFault, NodeFaultKind, NodeView
 from berth.core.faults.observation import node_view
@@ -11,6 +10,7 @@ from berth.core.overview.conditions import Conditions
 from berth.core.overview.numbers import Numbers
 from berth.core.overview.owners import Owners
 from berth.core.state.cell import State
+from berth.core.text import numbered
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.page.view import Fault

@@ -8,13 +8,13 @@ import msgspec
 from berth.core.events.job_events import JobEvents
 from berth.core.explain.explainer import explain
 from berth.core.explain.model import all_sentences
-from berth.core.explain.text import pluralize
 from berth.core.overview.change_log import GAP_MS, ChangeLog
 from berth.core.overview.derived_statuses import DerivedStatuses
 from berth.core.overview.overview import Overview
 from berth.core.replay.log_clock import LogClock
 from berth.core.state.cell import State
 from berth.core.state.ledger import dump_of
+from berth.core.text import pluralize
 from berth.schemas.ledger import Round
 from berth.schemas.page.recording import RecordedTimeline, Story, StoryEvent
 from berth.schemas.page.view import View

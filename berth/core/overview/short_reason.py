@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.explain.text import cause_of, span
+from berth.core.text import cause_of, span
 from berth.products.catalogue import FORMS
 from berth.schemas.status import JobStatus
 

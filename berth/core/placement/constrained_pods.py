@@ -15,9 +15,9 @@ from berth.core.cluster.least_allocated import POINT
 from berth.core.cluster.node_names import rows_by_name
 from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.constraints.topology import Ints
+from berth.core.gangs import Gang, placing_order
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates
-from berth.core.requests.gangs import Gang, placing_order
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import ConstraintCount, NodeReason
 

@@ -14,7 +14,7 @@ Longer than 400 lines because rules have a say at each of the steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,28 +22,24 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints.constraint_round import ConstraintRound, ConstraintView, no_constraints
 from berth.core.errors import guarded
+from berth.core.gangs import ClassKey, Gang, first_planned, planned_shapes, tasks_in_order
 from berth.core.parity import differs
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
-from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
+from berth.core.placement.planned_pods import PlannedPods, RoundParts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
-from berth.core.placement.round_refusals import RoundRefusals, unsupported_product, with_reservation
+from berth.core.placement.round_refusals import RoundRefusals, with_reservation
 from berth.core.placement.rules import NO_RULES, NOTHING_KEPT, RESERVED, Entry, KeptRoom, Lane, NotPlaced, Rules
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
-from berth.core.requests.gangs import ClassKey, Gang, tasks_in_order
 from berth.core.state.internal_errors import SetAside, set_aside
-from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
-from berth.core.topologies.switches.demand import is_by_leaf
-from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.planning import NO_JOBS, Colocation, Index, Planned
+from berth.core.topologies.registry import indexes_of
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import ClaimVolume, Placement, placement_of
 from berth.schemas.refusal import INTERNAL, Refusal
-
-_NO_LEAVES: Final = LeafTable()
 
 
 class _OfClass(msgspec.Struct):
@@ -74,8 +70,8 @@ class PlacementRound:
         scorer: Scoring on the dispatcher's own columns, unchanged during the round.
         views: Merged candidates of each shape of the round.
         counts: How many candidates were asked for, by shape.
-        leaves: Leaf switches and the jobs on them; None when no leaf switches are known.
-        blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
+        indexes: What topologies keep of the nodes, by name of the index; None derives it from the nodes, without jobs.
+        colocation: Nodes of jobs that were placed before the round.
         rules: Rules of the round; without any, each gang starts that finds room.
         constraints: Constraints of pods; None where there are none.
         counted: Nodes by reason for a shape, as offers would have them; None: all nodes are offered.
@@ -87,8 +83,8 @@ class PlacementRound:
         views: Mapping[Shape, Candidates],
         counts: Mapping[Shape, int],
         *,
-        leaves: tuple[LeafTable, LeafOccupancy] | None = None,
-        blocks: BlockInputs | None = None,
+        indexes: Mapping[str, Index] | None = None,
+        colocation: Colocation = NO_JOBS,
         rules: Rules = NO_RULES,
         constraints: ConstraintView | None = None,
         counted: Callable[[Shape], Candidates] | None = None,
@@ -104,14 +100,13 @@ class PlacementRound:
         self._refusals = RoundRefusals(
             self._nodes, views, marked.forbidden, marked.constraint_counts, self._constraints.obstacle, counted
         )
-        blocks = blocks or inputs_without_jobs(scorer.table)
-        self._of_job = blocks.colocation.of_job
+        self._of_job = colocation.of_job
         self._planned = PlannedPods(
             self._nodes,
             views,
             self._refusals,
-            leaves=leaves or (_NO_LEAVES, LeafOccupancy(_NO_LEAVES)),
-            blocks=blocks,
+            indexes=indexes_of(scorer.table) if indexes is None else indexes,
+            colocation=colocation,
             by_name=marked.by_name,
         )
         self._classes: dict[ClassKey, _OfClass] = {}
@@ -231,10 +226,10 @@ class PlacementRound:
     def _rejected(self, gang: Gang) -> Refusal | None:
         """Why a gang is never placed, independent of its class."""
         is_strict = self._scorer.settings.strict_product_support
-        if gang.invalid is not None or not is_strict or not is_by_leaf(gang.demand):
+        demand = gang.demand if is_strict else None
+        if gang.invalid is not None or demand is None:
             return gang.invalid
-        warning = self._planned.support_warning(gang)
-        return unsupported_product(gang, warning) if warning else None
+        return self._planned.of(demand).unsupported(gang)
 
     @staticmethod
     def _refuse_by_rule(entry: Entry, rules: Lane, refusal: Refusal, room: Refusal | None = None) -> None:
@@ -307,9 +302,7 @@ class PlacementRound:
             allowed[list(self._avoided)] = False
         return allowed if home is None or allowed is None else allowed & home.rows
 
-    def _place(
-        self, gang: Gang, planned: PlannedRows, missing: Sequence[int], home: Home | None
-    ) -> Placement | NotPlaced:
+    def _place(self, gang: Gang, planned: Planned, missing: Sequence[int], home: Home | None) -> Placement | NotPlaced:
         """Give every pod of a gang its node and chips; where one finds no node, all are given back."""
         rows = iter(planned.rows)
         names: list[str] = [""] * gang.pods

@@ -1,35 +1,24 @@
 """Pods with chips of a gang with switch or SuperPoD affinity: one plan gives all of them their nodes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.gangs import Gang, first_planned, planned_shapes
 from berth.core.placement.constrained_pods import ConstrainedPods
-from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.round_nodes import RoundNodes, TouchedMarks
 from berth.core.placement.round_refusals import RoundRefusals
 from berth.core.placement.scoring import Candidates
 from berth.core.placement.single_pods import SinglePods
-from berth.core.placement.superpod_placement import BlockRound
-from berth.core.placement.switch_placement import LeafRound, code_of
-from berth.core.requests.gangs import Gang
-from berth.core.state.superpod_index import BlockInputs
-from berth.core.topologies.switches.demand import is_by_leaf
-from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.topologies.switches.occupancy.leaf_table import Grid, LeafTable
-from berth.core.topologies.switches.planner import Plan
-from berth.schemas.offers import Shape
-from berth.schemas.placement import Groups, Placement
-from berth.schemas.refusal import BlockLack, Code, Refusal
+from berth.core.topologies.planning import Colocation, Ground, Index, PlacedGang, Planned, TopologyRound
+from berth.core.topologies.registry import begun
+from berth.schemas.offers import Demand, Shape
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Refusal
 
-
-class PlannedRows(NamedTuple):
-    """Rows of the planned pods in rank order, and what the placement records of the plan. Empty for other gangs."""
-
-    rows: Sequence[int] = ()
-    groups: Sequence[Groups] = ()
+_NOTHING = Planned()
 
 
 class PlannedPods:
@@ -39,13 +28,9 @@ class PlannedPods:
         nodes: Nodes as the round leaves them.
         views: Merged candidates of each shape.
         refusals: Refusals of gangs that find no room.
-        leaves: Leaf switches and the jobs on them.
-        blocks: SuperPoDs, trees of levels, and the jobs on them.
+        indexes: What topologies keep of the nodes, by name of the index.
+        colocation: Nodes of jobs that were placed before the round.
         by_name: Rows that names leave to a shape that names nodes.
-
-    Attributes:
-        leaves: Leaf switches, the placements of the round included.
-        blocks: SuperPoDs and trees of levels, the placements of the round included.
     """
 
     def __init__(
@@ -54,18 +39,29 @@ class PlannedPods:
         views: Mapping[Shape, Candidates],
         refusals: RoundRefusals,
         *,
-        leaves: tuple[LeafTable, LeafOccupancy],
-        blocks: BlockInputs,
+        indexes: Mapping[str, Index],
+        colocation: Colocation,
         by_name: Callable[[Shape], Fits],
     ) -> None:
+        scorer = nodes.scorer
         self._nodes = nodes
         self._by_name = by_name
         self._views = views
         self._refusals = refusals
-        self.leaves = LeafRound(nodes, *leaves)
-        self.blocks = BlockRound(nodes, blocks)
+        self._indexes = indexes
+        self._placed: list[PlacedGang] = []
+        self._ground = Ground(scorer.table, nodes.columns, scorer.settings, colocation, self._placed)
+        self._rounds: dict[str, TopologyRound] = {}
+        self._usable = TouchedMarks(nodes)
 
-    def plan(self, gang: Gang, missing: Sequence[int], *, allowed: Fits | None = None) -> PlannedRows | Refusal:
+    def of(self, demand: Demand) -> TopologyRound:
+        """The topology that a demand names, the placements of the round included."""
+        found = self._rounds.get(demand.topology)
+        if found is None:
+            found = self._rounds[demand.topology] = begun(demand, self._ground, self._indexes)
+        return found
+
+    def plan(self, gang: Gang, missing: Sequence[int], *, allowed: Fits | None = None) -> Planned | Refusal:
         """Nodes of all planned pods of a gang, or why there is no plan.
 
         Args:
@@ -75,71 +71,42 @@ class PlannedPods:
         """
         demand = gang.demand
         if demand is None:
-            return PlannedRows()
-        return (self._plan_by_leaf if is_by_leaf(demand) else self._plan_blocks)(gang, missing, allowed)
+            return _NOTHING
+        found = self.of(demand).plan(gang, self.usable(planned_shapes(gang), allowed))
+        if isinstance(found, Planned):
+            return found
+        return found.of(self._refusals.no_room(gang, first_planned(gang), 0, missing))
 
     def note(self, gang: Gang, placement: Placement, *, replaces: bool = False) -> None:
         """Count a placed gang, or new places of some of its pods, in the plans of the next ones."""
-        self.leaves.note((gang.uid, gang.attempt), placement, replaces=replaces)
-        self.blocks.note(gang, placement)
+        self._placed.append(PlacedGang((gang.uid, gang.attempt), gang.labels, placement, replaces))
+        self._nodes.note(self._take_back)
 
-    def usable_places(self, shapes: Sequence[Shape], allowed: Fits | None) -> Grid:
-        """Places below leaf switches that can take a pod of each of some shapes, shape (leaves, places).
+    def _take_back(self) -> None:
+        last = self._placed.pop()
+        for one in self._rounds.values():
+            one.take_back(last)
+
+    def usable(self, shapes: Sequence[Shape], allowed: Fits | None) -> Fits:
+        """Rows that can take a pod of each of some shapes, shape (rows,).
 
         Args:
             shapes: The shapes.
             allowed: Rows that constraints leave to them, shape (rows,); None for all.
         """
-        grids = [self.leaves.usable(shape, self._views[shape.offered].fits) for shape in shapes]
-        grids += map(self.leaves.places_of, self._allowed(shapes, allowed))
-        found: Grid = np.logical_and.reduce(grids)
-        return found
-
-    def usable_rows(self, shapes: Sequence[Shape], allowed: Fits | None) -> Fits:
-        """Rows that can take a pod of each of some shapes, shape (rows,); ``allowed`` as above."""
-        fits = [self.blocks.usable(shape, self._views[shape.offered].fits) for shape in shapes]
-        found: Fits = np.logical_and.reduce([*fits, *self._allowed(shapes, allowed)])
-        return found
-
-    def _allowed(self, shapes: Sequence[Shape], allowed: Fits | None) -> Iterator[Fits]:
-        """Rows that constraints leave to some shapes, and rows that names leave to those that name nodes."""
+        marks = [self._marks(shape) for shape in shapes]
         if allowed is not None:
-            yield allowed
-        yield from (self._by_name(shape) for shape in shapes if shape.names_nodes)
+            marks.append(allowed)
+        marks += (self._by_name(shape) for shape in shapes if shape.names_nodes)
+        found: Fits = np.logical_and.reduce(marks)
+        return found
 
-    def support_warning(self, gang: Gang) -> str:
-        """What the switch policy does not support of a gang; empty for a supported gang or without leaf switches."""
-        return self.leaves.warning(gang) if len(self.leaves.leaves) else ""
-
-    def _plan_by_leaf(self, gang: Gang, missing: Sequence[int], allowed: Fits | None) -> PlannedRows | Refusal:
-        index = first_planned(gang)
-        if not len(self.leaves.leaves):
-            return msgspec.structs.replace(self._refusals.no_room(gang, index, 0, missing), code="no-topology")
-        found = self.leaves.plan(gang, self.usable_places(planned_shapes(gang), allowed))
-        if isinstance(found, Plan):
-            return PlannedRows(self.leaves.rows_of(found.cells), [self.leaves.part(gang, found).groups])
-        refusal = self._refusals.no_room(gang, index, 0, missing)
-        code = code_of(found.lack) if refusal.code == "no-room" else refusal.code
-        return msgspec.structs.replace(refusal, code=code, switch=found.lack)
-
-    def _plan_blocks(self, gang: Gang, missing: Sequence[int], allowed: Fits | None) -> PlannedRows | Refusal:
-        fits = self.usable_rows(planned_shapes(gang), allowed)
-        found = self.blocks.plan(gang, fits)
-        if isinstance(found, BlockLack):
-            refusal = self._refusals.no_room(gang, first_planned(gang), 0, missing)
-            code: Code = "no-blocks" if refusal.code == "no-room" else refusal.code
-            return msgspec.structs.replace(refusal, code=code, blocks=found)
-        return PlannedRows(found.rows, [found.part.groups])
-
-
-def first_planned(gang: Gang) -> int:
-    """Index of the first task whose pods are planned together."""
-    return next(index for index, (shape, _) in enumerate(gang.request_class) if shape.is_planned)
-
-
-def planned_shapes(gang: Gang) -> list[Shape]:
-    """Distinct shapes of the pods that are planned together."""
-    return list(dict.fromkeys(shape for shape, _ in gang.request_class if shape.is_planned))
+    def _marks(self, shape: Shape) -> Fits:
+        """Rows that can take a pod of a shape, shape (rows,); none when no shard answered."""
+        offered = self._views[shape.offered].fits
+        if offered is None:
+            return np.zeros(len(self._nodes.scorer.table), np.bool_)
+        return self._usable.now(shape, offered)
 
 
 class RoundParts(NamedTuple):

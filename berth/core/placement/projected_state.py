@@ -17,17 +17,19 @@ from berth.core.cluster.node_columns import Mask
 from berth.core.cluster.node_fork import NodeFork, Rows
 from berth.core.cluster.node_table import NodeTable
 from berth.core.copies import copied
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.steps import take_step
-from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import Holding, PodShare
 from berth.core.topologies.registry import topology_of
+from berth.core.topologies.switches.demand import SWITCHES
+from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
+from berth.core.topologies.switches.occupancy.placed_jobs import placed_job
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import Recovery
 
@@ -165,8 +167,8 @@ class ProjectedState:
             self._scorer,
             views,
             counts,
-            leaves=(state.leaves, self._occupancy),
-            blocks=(self._now() if topology.is_beside(gang.demand) else state).blocks,
+            indexes={**state.indexes, SWITCHES: LeafIndex(state.leaves, self._occupancy)},
+            colocation=(self._now() if topology.is_beside(gang.demand) else state).colocation,
             constraints=constraints,
         )
         return placement_round.choose([gang]).verdicts[0].placement

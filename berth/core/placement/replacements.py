@@ -2,7 +2,7 @@
 
 A pod that leaves without a fault returns to its own place if that is still usable. Any other pod gets the best node as
 in a new gang; nodes of faulty pods of the gang are used only if no other node takes the pod. Gangs with affinity are
-planned first (``switch_replacements``, ``superpod_replacements``).
+planned first, by their topology.
 
 What the pods leave stays theirs until they are gone, so no place of another pod is among the new ones. Only blocks of
 an attempt that has ended, and gangs that start anew and find no places otherwise, may get any place of the gang.
@@ -19,28 +19,21 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
+from berth.core.gangs import Gang, tasks_in_order
 from berth.core.parity import differs
-from berth.core.placement.block_places import BlockReplacement, BlocksMissing
 from berth.core.placement.gang_placement import raise_errors
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces
-from berth.core.placement.level_replacements import replace_in_levels
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import RoundParts
-from berth.core.placement.rack_replacements import replace_in_racks
 from berth.core.placement.round_demand import NeedMoreError, offered_of
 from berth.core.placement.single_pods import SinglePods
-from berth.core.placement.superpod_placement import blocks_of_gang
-from berth.core.placement.superpod_replacements import replace_blocks
-from berth.core.placement.switch_placement import code_of
-from berth.core.placement.switch_replacements import LeavesMissing, replace_below_leaves
-from berth.core.requests.gangs import Gang, tasks_in_order
 from berth.core.state.ledger import PodShare, pods_of
-from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
-from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.leaving import LeavingPods, OwnPlaces
+from berth.core.topologies.planning import Replaced
+from berth.core.topologies.registry import topology_of
 from berth.schemas.offers import Shape
-from berth.schemas.placement import ClaimVolume, Groups, Placement, Run, placement_of
+from berth.schemas.placement import ClaimVolume, Placement, Run, placement_of
 from berth.schemas.pod_constraints import PodProfile
-from berth.schemas.refusal import BlockLack, Code, SwitchLack
+from berth.schemas.refusal import Refusal
 
 __all__ = [
     "LeavingPods",
@@ -62,11 +55,18 @@ class _Place(NamedTuple):
     chips: tuple[int, ...]
 
 
-class _PlannedRows(NamedTuple):
-    """Rows of the planned pods that leave, by rank, and what the new places record of the plan."""
+class NoPlaces(NamedTuple):
+    """Why leaving pods get no places.
 
-    rows: Mapping[int, int] = {}
-    groups: Sequence[Groups] = ()
+    Attributes:
+        refusal: The numbers: ``pods_need`` of the pods that leave, ``pods_have`` found a place before the first did
+            not.
+        ranks: Ranks that keep their places and would have to leave as well, ascending; empty if that is not known to
+            help.
+    """
+
+    refusal: Refusal
+    ranks: Sequence[int] = ()
 
 
 def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
@@ -147,10 +147,12 @@ def plan_backup(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[in
     leaving = leaving._replace(scope="pod", steps=0, faulty=leaving.ranks)
     _begin(parts, leaving)
     own = OwnPlaces(leaving, parts.nodes.scorer.table.row_of, lambda *_: False)
-    near = np.ones(len(parts.nodes.scorer.table), np.bool_)
-    demanded = blocks_of(leaving.gang.demand)
-    if demanded is not None and own.shapes[leaving.ranks[0]].is_planned:
-        near = parts.planned.blocks.around(demanded, own.row(leaving.ranks[0]))
+    rank, near = leaving.ranks[0], None
+    demand = own.shapes[rank].demand
+    if demand is not None:
+        near = parts.planned.of(demand).beside(demand, own.row(rank))
+    if near is None:
+        near = np.ones(len(parts.nodes.scorer.table), np.bool_)
     near[list(own.avoided)] = False
     found = _guarded(parts, leaving, own, near, missing)
     return found._replace(ranks=()) if isinstance(found, NoPlaces) else found
@@ -217,7 +219,7 @@ def _found(
     """
     gang = leaving.gang
     raise_errors(gang, parts.views)
-    if leaving.have_ended and _keeps_blocks(gang):
+    if leaving.have_ended and topology_of(gang.demand).keeps_groups:  # plans of others leave its node to each pod
         leaving = _opened(parts, leaving, own)
     planned = _planned(parts, leaving, own, near, missing)
     if isinstance(planned, NoPlaces):
@@ -261,14 +263,6 @@ def _own_places(parts: RoundParts, leaving: LeavingPods) -> OwnPlaces:
     return OwnPlaces(leaving, nodes.scorer.table.row_of, returns)
 
 
-def _keeps_blocks(gang: Gang) -> bool:
-    """Whether the plan of a gang that starts anew keeps whole blocks where they were: that of A3 and Atlas 850 does.
-
-    Plans in racks and by levels, and those below leaf switches, leave its node to each pod.
-    """
-    return gang.demand is not None and gang.demand.topology == SUPERPODS
-
-
 def _opened(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, *, planned_only: bool = True) -> LeavingPods:
     """Let go of places to which pods can return, or only planned ones, so that any pod of the gang may get them.
 
@@ -284,45 +278,21 @@ def _opened(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, *, planned_
 
 def _planned(
     parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, near: Fits | None, missing: Sequence[int]
-) -> _PlannedRows | NoPlaces:
+) -> Replaced | NoPlaces:
     """Plan of the leaving pods with affinity; without rows if there are none."""
     shapes = list(dict.fromkeys(own.shapes[rank] for rank in leaving.ranks if own.shapes[rank].is_planned))
-    if not shapes:
-        return _PlannedRows()
+    demand = leaving.gang.demand
+    if demand is None or not shapes:
+        return Replaced()
     index = next(index for index, (shape, _) in enumerate(leaving.gang.request_class) if shape == shapes[0])
     allowed = parts.marked.allowed(shapes)
     if near is not None:
         allowed = near if allowed is None else near & allowed
-    if is_by_leaf(leaving.gang.demand):
-        leaves = parts.planned.leaves
-        if not len(leaves.leaves):
-            return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
-        below = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
-        if not isinstance(below, LeavesMissing):
-            return _PlannedRows(below.rows, [below.part.groups])
-        none = _none(parts, leaving, index, 0, missing)
-        return _refused(none, code_of(below.lack), switch=below.lack)._replace(ranks=below.ranks)
-    fits = parts.planned.usable_rows(shapes, allowed)
-    found = _replaced(parts, leaving, own, fits)
-    if not isinstance(found, BlocksMissing):
-        return _PlannedRows(found.rows, [found.part.groups])
+    found = parts.planned.of(demand).replace(leaving, own, parts.planned.usable(shapes, allowed))
+    if isinstance(found, Replaced):
+        return found
     none = _none(parts, leaving, index, 0, missing)
-    return _refused(none, "no-blocks", blocks=found.lack)._replace(ranks=found.ranks)
-
-
-def _replaced(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, fits: Fits) -> BlockReplacement | BlocksMissing:
-    """Plan of pods with SuperPoD affinity, racks or levels, on rows that fit, shape (rows,)."""
-    blocks, request = parts.planned.blocks, blocks_of_gang(leaving.gang)
-    if request.levels:
-        return replace_in_levels(blocks, leaving, own, fits)
-    return (replace_in_racks if request.rack_size else replace_blocks)(blocks, leaving, own, fits)
-
-
-def _refused(
-    none: NoPlaces, code: Code, *, switch: SwitchLack | None = None, blocks: BlockLack | None = None
-) -> NoPlaces:
-    """The same with another code, and what a plan lacks."""
-    return NoPlaces(msgspec.structs.replace(none.refusal, code=code, switch=switch, blocks=blocks))
+    return NoPlaces(found.of(none.refusal), found.ranks)
 
 
 def _none(parts: RoundParts, leaving: LeavingPods, index: int, placed: int, missing: Sequence[int]) -> NoPlaces:
@@ -339,9 +309,7 @@ def _none(parts: RoundParts, leaving: LeavingPods, index: int, placed: int, miss
     return NoPlaces(msgspec.structs.replace(refusal, code="no-room", pods_need=len(leaving.ranks)))
 
 
-def _placement(
-    parts: RoundParts, leaving: LeavingPods, places: Mapping[int, _Place], planned: _PlannedRows
-) -> Placement:
+def _placement(parts: RoundParts, leaving: LeavingPods, places: Mapping[int, _Place], planned: Replaced) -> Placement:
     """Columns of the new places, in the order of ranks."""
     gang, names = leaving.gang, parts.nodes.scorer.table.names
     found = [places[rank] for rank in leaving.ranks]

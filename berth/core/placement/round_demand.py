@@ -7,7 +7,7 @@ shape of its own, and each candidate that is sent, read and merged, cost as many
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.gangs import ClassKey, Gang
 from berth.schemas.offers import Shape
 
 ROUND_WORK_MAX: Final = 4_000_000

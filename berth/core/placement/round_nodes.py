@@ -1,13 +1,13 @@
 """Nodes as the gangs of one round leave them: a view on the table of the cell, and scoring on it."""
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from berth.core.chips.soft_share_scoring import pick_chip
-from berth.core.cluster.bitmaps import Marks
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.shared_use import SharedNode
 from berth.core.cluster.view import RowState, View
 from berth.core.placement.scoring import Scorer
@@ -155,35 +155,31 @@ class RoundNodes(View):
 
 
 class TouchedMarks:
-    """Marks of each shape, updated on demand.
+    """Rows that take a pod of each shape, updated on demand.
 
     Args:
         nodes: Nodes as the round leaves them.
-        index_of: Index of the mark of a row; negative for a row without a mark.
     """
 
-    def __init__(self, nodes: RoundNodes, index_of: Callable[[int], int]) -> None:
+    def __init__(self, nodes: RoundNodes) -> None:
         self._nodes = nodes
-        self._index_of = index_of
-        self._marks: dict[Shape, tuple[Marks, int]] = {}
+        self._marks: dict[Shape, tuple[Fits, int]] = {}
         """Marks of a shape, and how many entries of the log of touched rows they include."""
 
-    def now(self, shape: Shape, offered: Marks) -> Marks:
-        """Current marks of a shape.
+    def now(self, shape: Shape, offered: Fits) -> Fits:
+        """Current marks of a shape, shape (rows,).
 
         Args:
             shape: Shape of the pod.
-            offered: Marks before the round; not changed.
+            offered: Marks before the round, shape (rows,); not changed.
         """
         marks, seen = self._marks.get(shape) or (offered.copy(), 0)
         nodes, scorer = self._nodes, self._nodes.scorer
         rule = scorer.rule(shape)
         for row in dict.fromkeys(nodes.log[seen:]):
-            index = self._index_of(row)
-            if index >= 0:
-                state = nodes.states[row]
-                is_short = rule is not None and state.idle < rule.chips  # true for most rows: plans take whole nodes
-                marks[index] = not (is_short or scorer.evaluate_one(shape, row, state)[0])
+            state = nodes.states[row]
+            is_short = rule is not None and state.idle < rule.chips  # true for most rows: plans take whole nodes
+            marks[row] = not (is_short or scorer.evaluate_one(shape, row, state)[0])
         self._marks[shape] = (marks, len(nodes.log))
         return marks
 

@@ -5,11 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from berth.core.constraints.constraint_round import Obstacle
+from berth.core.gangs import ClassKey, Gang
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.topologies.switches.demand import label_of
-from berth.core.topologies.switches.planner import TOR_AFFINITY
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import ConstraintCount, Refusal, reason_counts
 
@@ -124,23 +122,6 @@ class RoundRefusals:
             expected=f"the job asks for {need:,} chips of {gang.resource}, and there are {chips:,} in all, on {nodes:,} nodes"
             " that it may use",
         )
-
-
-def unsupported_product(gang: Gang, warning: str) -> Refusal:
-    """Refusal of a gang whose product or framework its switch policy does not support.
-
-    Args:
-        gang: The gang.
-        warning: What is not supported.
-    """
-    return Refusal(
-        code="product-support",
-        field=f"labels.{TOR_AFFINITY}",
-        value=label_of(gang.demand),
-        expected=f"a job that the policy supports (setting strict_product_support): {warning}",
-        form=gang.form,
-        form_because=gang.form_because,
-    )
 
 
 def with_reservation(no_room: Refusal, reserved: Refusal) -> Refusal:

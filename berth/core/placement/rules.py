@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.requests.gangs import Gang
+from berth.core.gangs import Gang
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Code, Refusal

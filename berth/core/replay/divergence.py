@@ -9,10 +9,10 @@ import msgspec
 from berth.core.errors import guarded
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import reason_words, sentence
-from berth.core.explain.text import pluralize, ranges
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Opening
 from berth.core.state.ledger import PodShare, pods_of
+from berth.core.text import pluralize, ranges
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Recovery, Release, Round, Settings, Verdict
 from berth.schemas.message import Part

@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 
 from berth.core.explain.recovery_text import duration_words
-from berth.core.explain.text import numbered, pluralize, ranges
 from berth.core.state.ledger import LedgerFold
+from berth.core.text import numbered, pluralize, ranges
 from berth.schemas.ledger import Round
 from berth.schemas.recovery import How, Recovery, Scope
 from berth.schemas.units import UnixMs

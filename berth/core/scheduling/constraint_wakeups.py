@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from berth.core.changes import Changes, ConstraintChanges
 from berth.core.constraints.selectors import NamespaceLabels, PodKey, spread_selects, term_selects
-from berth.core.requests.gangs import Gang, WaitKey
+from berth.core.gangs import Gang, WaitKey
 from berth.core.scheduling.queue import Queue
 from berth.core.state.cell import State
 from berth.core.state.waiting_dump import ConstraintsDump

@@ -9,7 +9,7 @@ import bisect
 
 import msgspec
 
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.gangs import ClassKey, Gang
 from berth.core.scheduling.reservations import run_ms_of
 from berth.core.state.cell import State
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from berth.core.changes import Changes
 from berth.core.faults.examination import Faulty, examine_faults
 from berth.core.faults.storms import HeldBack, restarts, within_limits
-from berth.core.requests.gangs import Gang
+from berth.core.gangs import Gang
 from berth.core.scheduling.constraint_wakeups import is_eased
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.changes import Changes
-from berth.core.requests.gangs import Gang, WaitKey
+from berth.core.gangs import Gang, WaitKey
 from berth.core.state.waiting_dump import SleeperDump
 
 Entry = tuple[tuple[int, int, str], Gang]

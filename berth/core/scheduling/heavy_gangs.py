@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.gangs import ClassKey, Gang
 from berth.core.placement.round_demand import (
     ROUND_WORK_MAX,
     SHAPES_LEAST,
@@ -23,7 +24,6 @@ from berth.core.placement.round_demand import (
     is_heavy,
     offered_of,
 )
-from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.recoveries import asks_with
 from berth.core.scheduling.rules.port import EpochRules

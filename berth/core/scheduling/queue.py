@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from berth.core.changes import Changes
-from berth.core.requests.gangs import ClassKey, Gang, WaitKey
+from berth.core.gangs import ClassKey, Gang, WaitKey
 from berth.core.scheduling.gang_class import LINE, ORDER, Entry, GangClass, HeldGangs, Hold, Sleep
 from berth.core.scheduling.merged_lines import by_name, merged
 from berth.core.scheduling.turns import Turns, in_turns

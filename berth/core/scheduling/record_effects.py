@@ -1,7 +1,7 @@
 """What a record of the ledger does to the queue: gangs leave, come back, sleep, or are held for a reservation."""
 
 from berth.core.changes import Changes, JobKey
-from berth.core.requests.gangs import WaitKey
+from berth.core.gangs import WaitKey
 from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.rules.port import AfterRecord, EpochRules

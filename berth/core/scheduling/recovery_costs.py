@@ -4,7 +4,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from berth.core.faults.escalation import Wanted
-from berth.core.state.holdings.holding import Holding, pods_at
+from berth.core.pod_shares import pods_at
+from berth.core.state.holdings.holding import Holding
 from berth.schemas.placement import Placement
 
 

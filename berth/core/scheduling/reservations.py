@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.gangs import Gang
 from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.steps import take_step

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from berth.core.errors import guarded
-from berth.core.placement.leaving_pods import NoPlaces
+from berth.core.gangs import Gang
 from berth.core.placement.planned_pods import RoundParts
-from berth.core.placement.replacements import plan_restart
+from berth.core.placement.replacements import NoPlaces, plan_restart
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.rules import Rules
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.turn import Returning
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Verdict

@@ -15,9 +15,10 @@ import msgspec
 
 from berth.core.changes import NO_CHANGES, Changes, merged
 from berth.core.errors import InvariantError, guarded
+from berth.core.gangs import Gang
 from berth.core.placement.round_demand import ROUND_WORK_MAX
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
 from berth.core.scheduling.fault_watch import FaultWatch

@@ -11,9 +11,9 @@ import numpy as np
 
 from berth.core.cluster.node_classes import ClassKey, class_reason
 from berth.core.cluster.node_packing import pack_nodes
+from berth.core.gangs import Gang
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import MissingShards, Opening

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from berth.core.requests.gangs import Gang, QueueOrder
+from berth.core.gangs import Gang, QueueOrder
 
 Entry = tuple[QueueOrder, Gang]
 

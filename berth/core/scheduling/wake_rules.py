@@ -8,9 +8,9 @@ tried again after a change unless by :func:`may_fit` it finds no room, or the cl
 from typing import Final
 
 from berth.core.errors import guarded
+from berth.core.gangs import ClassKey, placing_order
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import ClassKey, placing_order
 from berth.core.topologies.blocks.demand import LEVELS
 from berth.schemas.refusal import Code, Refusal
 

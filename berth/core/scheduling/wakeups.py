@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from berth.core.changes import Changes
 from berth.core.errors import guarded
+from berth.core.gangs import ClassKey, WaitKey
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import ClassKey, WaitKey
 from berth.core.scheduling.constraint_wakeups import ConstraintsEased, is_eased
 from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.queue import Queue

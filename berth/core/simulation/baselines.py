@@ -11,8 +11,8 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.view import RowState
+from berth.core.gangs import Gang
 from berth.core.placement.scoring import Reasons, Scorer, Scores
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.pseudo_random import GOLDEN, MASK, mixed, mixed_one
 from berth.core.state.cell import State

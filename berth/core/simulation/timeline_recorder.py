@@ -10,7 +10,8 @@ from typing import Final, get_args
 import msgspec
 import numpy as np
 
-from berth.core.requests.gangs import Gang, queue_order
+from berth.core.gangs import Gang
+from berth.core.requests.gangs import queue_order
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.node_usage import Spans, Use
 from berth.core.simulation.statistics import OUT

@@ -6,7 +6,7 @@ step here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,14 +21,17 @@ from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
 from berth.core.state.job_facts import JobFacts
+from berth.core.state.job_nodes import JobNodes
 from berth.core.state.kept_facts import Effect, KeptFacts
 from berth.core.state.ledger import FOLD_VERSION, Folded, Holding, LedgerFold, PodShare, dump_of
-from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
 from berth.core.state.queues.queue_index import QueueIndex
-from berth.core.state.superpod_index import BlockInputs, JobNodes, SuperpodMap
 from berth.core.state.waiting_dump import Loaded, WaitingDump
+from berth.core.topologies.planning import Index
+from berth.core.topologies.registry import indexes_of
+from berth.core.topologies.switches import demand as leaf_demand
+from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.chain import Link, state_digest
@@ -83,8 +86,8 @@ class State:
         self.jobs = self._job_facts.jobs
         self.name_of = self._job_facts.name_of
         self.covered = self._job_facts.covered
-        colocation = JobNodes(self.fold, self._occupancy.owned, self.jobs).index()
-        self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
+        self.colocation = JobNodes(self.fold, self._occupancy.owned, self.jobs).colocation()
+        self._indexes = indexes_of(self.table)
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
         self.faults = FaultInputs(self.fold, self.table, self.jobs)
         self.queues = QueueIndex(self.fold, self.table)
@@ -121,6 +124,11 @@ class State:
     def intake_seq(self) -> int:
         """Highest INTAKE sequence that has a verdict."""
         return self._job_facts.intake_seq
+
+    @property
+    def indexes(self) -> Mapping[str, Index]:
+        """What topologies keep of the nodes, by name of the index."""
+        return {**self._indexes, leaf_demand.SWITCHES: LeafIndex(self.leaves, self.leaf_occupancy)}
 
     @property
     def leaves(self) -> LeafTable:

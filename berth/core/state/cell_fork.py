@@ -11,8 +11,8 @@ from berth.core.cluster.node_fork import NodeFork
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
+from berth.core.state.job_nodes import JobNodes
 from berth.core.state.ledger import Holding
-from berth.core.state.superpod_index import BlockInputs, JobNodes
 from berth.schemas.facts import NodesSeen
 
 
@@ -34,11 +34,8 @@ class CellFork(State):
         self.nodes = NodeFork(state.table, facts=facts) if nodes is None else nodes
         self._occupancy = self._occupancy.fork(self.fold, self.nodes)
         self.table, self.shares = self.nodes, self._occupancy.shares
-        self.blocks = BlockInputs(
-            self.blocks.superpods.fork(self.table),
-            self.blocks.levels.fork(self.table),
-            JobNodes(self.fold, self._occupancy.owned, self.jobs).index(),
-        )
+        self.colocation = JobNodes(self.fold, self._occupancy.owned, self.jobs).colocation()
+        self._indexes = {name: index.fork(self.table) for name, index in self._indexes.items()}
         self.constraints = self.constraints.fork(self.fold, self._occupancy)
         self.queues = self.queues.fork(self.fold, self.table)
 

@@ -11,7 +11,8 @@ import msgspec
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_groups import group_key
 from berth.core.cluster.node_table import NodeTable
-from berth.core.state.holdings.holding import Holding, PodShare, pods_at, pods_of
+from berth.core.pod_shares import PodShare, pods_at, pods_of
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.mounted_chips import Claim
 from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
 from berth.core.topologies.blocks.placed import BlockPart, block_of

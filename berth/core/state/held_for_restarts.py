@@ -10,7 +10,8 @@ from typing import Final
 from berth.core.changes import JobKey
 from berth.core.cluster.node_table import NodeTable
 from berth.core.parity import differs
-from berth.core.state.holdings.holding import Holding, pods_at
+from berth.core.pod_shares import pods_at
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.ledger import LedgerFold
 from berth.schemas.facts import JobSeen
 from berth.schemas.recovery import HeldPlaces

@@ -7,7 +7,8 @@ aside.
 from typing import Final, NamedTuple
 
 from berth.core.errors import brief
-from berth.core.requests.gangs import Gang, accepted_of, is_fragile
+from berth.core.gangs import Gang
+from berth.core.requests.gangs import accepted_of, is_fragile
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Run

@@ -3,15 +3,16 @@
 Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states".
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from berth.core.state.ledger import Holding, PodShare, pods_of
+from berth.core.pod_shares import PodShare
+from berth.core.state.ledger import Holding
 from berth.core.topologies.switches.occupancy.leaf_states import JobPhase, LeafJob
+from berth.core.topologies.switches.occupancy.placed_jobs import job_of
 from berth.core.topologies.switches.placed import switch_of
 from berth.schemas.facts import PodPhase, PodsSeen
-from berth.schemas.placement import Placement
 
 
 def leaf_job(
@@ -34,7 +35,7 @@ def leaf_job(
     gone = set(holding.gone) if follows_pods else set()
     ranks = [rank for rank, pod in enumerate(pods) if pod.mask or (follows_pods and rank not in gone)]
     phase = _stage(holding, seen) if follows_pods else JobPhase.DECIDED
-    job = _job(holding.placement, pods, ranks, phase=phase, is_part=holding.foreign)
+    job = job_of(holding.placement, pods, ranks, phase=phase, is_part=holding.foreign)
     places = [rank for rank, pod in reserved.items() if pod.mask or follows_pods]
     if not places:
         return job
@@ -53,41 +54,6 @@ def _reserved_state(holding: Holding, rank: int) -> int:
     move = next(move for move in holding.moves if rank in move.placed)
     part = switch_of(move.placement) if move.placement is not None else None
     return part.states[move.ranks.index(rank)] if part is not None and part.states else 0
-
-
-def placed_job(placement: Placement) -> LeafJob:
-    """Job on leaf switches of a new placement."""
-    pods = pods_of(placement)
-    return _job(placement, pods, [rank for rank, pod in enumerate(pods) if pod.mask], phase=JobPhase.DECIDED)
-
-
-def moving_job(job: LeafJob, placement: Placement) -> LeafJob:
-    """Job on leaf switches of an attempt whose pods get new places, before they have left the old ones.
-
-    Args:
-        job: The attempt as it is.
-        placement: The new places.
-    """
-    new = placed_job(placement)
-    states = (job.states or bytes(len(job.nodes))) + (new.states or bytes(len(new.nodes)))
-    return msgspec.structs.replace(job, nodes=[*job.nodes, *new.nodes], states=states if any(states) else b"")
-
-
-def _job(
-    placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *, phase: JobPhase, is_part: bool = False
-) -> LeafJob:
-    part = switch_of(placement)
-    states = part.states if part is not None else b""
-    chosen = list(ranks)
-    return LeafJob(
-        tor_affinity=part.tor_affinity if part is not None else "",
-        pods=part.pods if part is not None else 0,
-        nodes=[pods[rank].node for rank in chosen],
-        states=bytes(states[rank] for rank in chosen) if any(states) else b"",
-        has_chips=any(pod.mask for pod in pods),
-        phase=phase,
-        is_part=is_part,
-    )
 
 
 def _stage(holding: Holding, seen: PodsSeen | None) -> JobPhase:

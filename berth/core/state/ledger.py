@@ -15,9 +15,10 @@ import msgspec
 
 from berth.core.copies import copied
 from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
+from berth.core.pod_shares import PodShare, pods_of
 from berth.core.state.holdings.chip_owners import ChipOwners
 from berth.core.state.holdings.held_places import Held
-from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
+from berth.core.state.holdings.holding import Holding, chips_in, owned_by
 from berth.core.state.lost_nodes import LostNode
 from berth.core.state.records.entries import Entries, Folded, GangRecord
 from berth.core.state.records.record_checks import check_round, draft_of

@@ -1,16 +1,19 @@
 """What is asked of a topology. Each answers for itself in a folder of its own; ``registry`` has them all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
+from berth.core.topologies.planning import Ground, Index, TopologyRound
 from berth.products.model import Form
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
-from berth.schemas.refusal import NodeReason, Refusal
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Code, NodeReason, Refusal
 
 
 class Asked(NamedTuple):
@@ -41,24 +44,33 @@ class Places:
         return True
 
 
-class Topology:
+IndexT = TypeVar("IndexT", bound=Index)
+
+
+class Topology(Generic[IndexT]):
     """A topology. What one does not define has a neutral answer.
 
     Attributes:
         name: Name in demands.
+        index_name: Name of what it keeps of the nodes; topologies with the same one share it.
         keys: Labels and annotations of a job that it reads.
         label_values: Labels with a fixed set of values; with any other value a job is invalid.
         record_bytes_a_pod: Bytes of a record that each planned pod takes, in the usual case.
         heeds_jobs: Which jobs are in a group, not free nodes alone, decides what it takes.
         heeds_fewer_nodes: Fewer free nodes may help a gang.
+        codes: Codes of refusals that are its own.
+        keeps_groups: A gang that starts anew keeps its groups where they were, not each pod its node.
     """
 
     name: str = ""
+    index_name: str = ""
     keys: tuple[str, ...] = ()
     label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0
     heeds_jobs: bool = False
     heeds_fewer_nodes: bool = False
+    codes: tuple[Code, ...] = ()
+    keeps_groups: bool = False
 
     def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
         """Refusal of a job before its product form is chosen."""
@@ -81,6 +93,19 @@ class Topology:
         """Places of the rows of a table."""
         return Places()
 
+    def index(self, table: NodeTable) -> IndexT:
+        """What it keeps of the nodes of a table from round to round."""
+        raise NotImplementedError
+
+    def begin(self, ground: Ground, index: IndexT) -> TopologyRound:
+        """The topology during a round.
+
+        Args:
+            ground: What it sees of the round.
+            index: What it keeps of the nodes.
+        """
+        raise NotImplementedError
+
     def class_reason(
         self,
         demand: Demand,  # noqa: ARG002  # topologies have it
@@ -89,3 +114,33 @@ class Topology:
     ) -> NodeReason:
         """Why no node with some labels takes a pod."""
         return NodeReason.FITS
+
+    def lack_words(self, refusal: Refusal) -> str:  # noqa: ARG002  # topologies have it; so below
+        """What a gang lacks by a refusal of one of its codes, as a sentence without a full stop; empty if unknown."""
+        return ""
+
+    def placed_lines(self, layouts: Layouts, *, form: str) -> list[str]:  # noqa: ARG002
+        """Groups of a placed gang, one sentence for each entry.
+
+        Args:
+            layouts: What is said of topologies.
+            form: Product form of the job.
+        """
+        return []
+
+    def waiting_lines(self, layouts: Layouts, unfit_words: UnfitWords) -> list[str]:  # noqa: ARG002
+        """What is missing for a waiting gang and the nearest groups, one sentence for each entry.
+
+        Args:
+            layouts: What is said of topologies.
+            unfit_words: Words about nodes that do not fit.
+        """
+        return []
+
+    def seats(self, placement: Placement) -> Sequence[Seat | None]:
+        """Position of each rank; None for a rank that it did not plan."""
+        return [None] * placement.pods()
+
+    def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:  # noqa: ARG002
+        """Position of a rank, as it follows its node, and the plan that gave it; None if it did not plan the rank."""
+        return None

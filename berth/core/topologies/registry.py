@@ -1,26 +1,69 @@
 """All topologies, in the order in which a job is asked for its demand: the first one counts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.layouts import Seat
 from berth.core.topologies.levels.topology import Levels
+from berth.core.topologies.planning import Ground, Index, TopologyRound
 from berth.core.topologies.port import Topology
 from berth.core.topologies.racks.topology import Racks
 from berth.core.topologies.superpods.topology import Superpods
 from berth.core.topologies.switches.topology import Switches
 from berth.schemas.offers import Demand
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Code, Refusal
 
-TOPOLOGIES: Final[tuple[Topology, ...]] = (Switches(), Superpods(), Racks(), Levels())
-_BY_NAME: Final[Mapping[str, Topology]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
-_NONE: Final = Topology()
+TOPOLOGIES: Final[tuple[Topology[Any], ...]] = (Switches(), Superpods(), Racks(), Levels())
+_BY_NAME: Final[Mapping[str, Topology[Any]]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
+_BY_CODE: Final[Mapping[Code, Sequence[Topology[Any]]]] = MappingProxyType(
+    {
+        code: tuple(topology for topology in reversed(TOPOLOGIES) if code in topology.codes)
+        for code in dict.fromkeys(code for topology in TOPOLOGIES for code in topology.codes)
+    }
+)
+_NONE: Final[Topology[Any]] = Topology()
 """Of pods that demand none: all of its answers are neutral."""
 
 
-def topology_of(demand: Demand | None) -> Topology:
+def topology_of(demand: Demand | None) -> Topology[Any]:
     """The topology that a demand names.
 
     Raises:
         KeyError: There is none of this name.
     """
     return _NONE if demand is None else _BY_NAME[demand.topology]
+
+
+def lack_words(refusal: Refusal) -> str:
+    """What a gang lacks, in the words of the topology that refused it; empty if none did."""
+    return next(filter(None, (topology.lack_words(refusal) for topology in _BY_CODE.get(refusal.code, ()))), "")
+
+
+def seats_of(placement: Placement) -> list[Seat | None]:
+    """Position of each rank; None for a rank that no topology planned."""
+    found: list[Seat | None] = [None] * placement.pods()
+    for groups in placement.groups:
+        seats = _BY_NAME[groups.topology].seats(placement)
+        found = [seat if before is None else before for before, seat in zip(found, seats, strict=True)]
+    return found
+
+
+def indexes_of(table: NodeTable) -> dict[str, Index]:
+    """What topologies keep of the nodes of a table, by name of the index."""
+    by_name = {topology.index_name: topology for topology in TOPOLOGIES}
+    return {name: topology.index(table) for name, topology in by_name.items()}
+
+
+def begun(demand: Demand, ground: Ground, indexes: Mapping[str, Index]) -> TopologyRound:
+    """The topology that a demand names, during a round.
+
+    Args:
+        demand: The demand.
+        ground: What a topology sees of the round.
+        indexes: What topologies keep of the nodes, by name of the index.
+    """
+    topology = topology_of(demand)
+    return topology.begin(ground, indexes[topology.index_name])

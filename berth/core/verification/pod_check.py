@@ -6,9 +6,10 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.picking import ids_of, named_by_several
-from berth.core.explain.text import ranges
-from berth.core.state.holdings.holding import Holding, PodShare
+from berth.core.pod_shares import PodShare
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.ledger import LedgerFold
+from berth.core.text import ranges
 from berth.core.verification.findings import RESTORE, Finding
 
 POD: Final = "pod"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.schemas.placement import ClaimVolume

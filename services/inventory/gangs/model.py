@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from berth.core.explain.refusal_text import sentence, unplaceable, within
-from berth.core.explain.text import cause_of
+from berth.core.text import cause_of
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, MARKS, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
 from berth.formats.kubernetes.owners import OwnerKey

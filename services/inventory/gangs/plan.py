@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.owner_facts import OwnerFacts, TaskFacts

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.formats.ascend.report_error import STALE
 from berth.formats.kubernetes.objects import PodGroup
 from berth.services.inventory.effects import PatchPodGroup

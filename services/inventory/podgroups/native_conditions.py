@@ -9,7 +9,7 @@ Source: docs/reference/kubernetes.md, "Gangs of plain Kubernetes"; Kubernetes 1.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from berth.core.explain.text import cause_of
+from berth.core.text import cause_of
 from berth.formats.kubernetes.events import rfc3339
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.owner_facts import OwnerFacts

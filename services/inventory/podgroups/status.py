@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from berth.core.chips.form_selection import refused_resource
-from berth.core.explain.text import cause_of
+from berth.core.text import cause_of
 from berth.formats.kubernetes.objects import PodGroup, PodGroupCondition
 from berth.formats.kubernetes.pods import amount_of
 from berth.formats.kubernetes.workloads import digest

@@ -20,8 +20,7 @@ from berth.cli.jobs.rows import RankRow
 from berth.cli.local import demo
 from berth.cli.local.story import Tale
 from berth.cli.output import print_table
-from berth.core.explain.superpod_layout import SuperpodUser
-from berth.core.explain.switch_layout import LeafUser
+from berth.core.topologies.layouts import LeafUser, SuperpodUser
 from berth.formats.recordings.recording import frames_of
 from berth.runtime.cell_status.model import (
     CellStatus,

@@ -20,7 +20,7 @@ from berth.cli.local.story import Tale
 from berth.cli.output import age, listed, moment
 from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
 from berth.core.explain.model import Explanation
-from berth.core.explain.text import ranges
+from berth.core.text import ranges
 from berth.runtime.history import settings_now, state_now
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode

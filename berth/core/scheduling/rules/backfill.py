@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
+from berth.core.gangs import ClassKey, Gang, chips_of
 from berth.core.placement.projected_state import ProjectedState, ResourceFootprint
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.rules import RESERVED, Entry, RuleRound
-from berth.core.requests.gangs import ClassKey, Gang, chips_of
 from berth.core.scheduling.reservations import (
     AttemptKey,
     AvailabilityProfile,

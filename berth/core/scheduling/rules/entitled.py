@@ -8,12 +8,12 @@ stream of small borrowers could take each chip that becomes free.
 from collections.abc import Iterator
 from typing import Final
 
+from berth.core.gangs import Gang
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.rules import Entry, RuleRound
 from berth.core.queues.amounts import judged
 from berth.core.queues.charges import UsageOver
 from berth.core.queues.shares import Shares
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.rules.backfill import Backfill, BackfillRound, Memory, Terms
 from berth.core.scheduling.rules.port import RoundStart
 from berth.core.scheduling.rules.queues import charge_of_gang

@@ -1,11 +1,11 @@
 """Held places: a job that starts anew as a whole finds the places again that are held for it."""
 
-from berth.core.placement.leaving_pods import LeavingPods
-from berth.core.requests.gangs import Gang
+from berth.core.gangs import Gang
 from berth.core.scheduling.rules.port import Rule, TurnStart
 from berth.core.scheduling.turn import Returning
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
+from berth.core.topologies.leaving import LeavingPods
 
 
 class HeldPlaces(Rule):

@@ -1,7 +1,7 @@
 """Plain pods: gangs without chips wait behind no other one, and leave free what reservations count on."""
 
+from berth.core.gangs import Gang
 from berth.core.placement.rules import NOTHING_KEPT, Entry, KeptRoom, RuleRound
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.rules.backfill import BackfillRound, is_start_news
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.schemas.placement import Placement

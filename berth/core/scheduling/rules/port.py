@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from berth.core.changes import Changes
 from berth.core.cluster.bitmaps import Fits
+from berth.core.gangs import Gang
 from berth.core.placement.rules import NO_RULES, LastRefusal, RuleRound, Rules
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import Opening, Returning

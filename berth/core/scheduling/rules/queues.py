@@ -9,13 +9,14 @@ from typing import Final
 
 import msgspec
 
+from berth.core.gangs import Gang
 from berth.core.placement.rules import Entry, RuleRound
 from berth.core.queues.admission import Ask, placement_refusal
 from berth.core.queues.charges import UsageOver, charge_of_placement, charge_of_runs
 from berth.core.queues.shares import Shares
 from berth.core.queues.turns import LeafTurns
 from berth.core.queues.wake_keys import keys_of_amounts, keys_of_gang
-from berth.core.requests.gangs import ORDERED, Gang
+from berth.core.requests.gangs import ORDERED
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.turns import Turns
 from berth.core.scheduling.wake_rules import NEVER

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from berth.core.gangs import Gang
 from berth.core.placement.rules import Entry, RuleRound
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import Gang
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State

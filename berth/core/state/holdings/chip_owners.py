@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.holding import Holding, PodShare, owned_by
+from berth.core.pod_shares import PodShare
+from berth.core.state.holdings.holding import Holding, owned_by
 from berth.schemas.placement import Placement, Share
 
 _PERCENT: Final = 100

@@ -3,7 +3,8 @@
 import msgspec
 
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.holding import Holding, PodShare, pods_at
+from berth.core.pod_shares import PodShare, pods_at
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import HeldPlaces

@@ -12,8 +12,9 @@ import msgspec
 
 from berth.core.chips.picking import ids_of, union_of
 from berth.core.errors import InvariantError
+from berth.core.pod_shares import PodShare
 from berth.core.state.holdings.chip_owners import ChipOwners
-from berth.core.state.holdings.holding import Holding, PodShare
+from berth.core.state.holdings.holding import Holding
 from berth.schemas.columns import offsets
 from berth.schemas.placement import Share
 

@@ -6,7 +6,8 @@ Each function changes the holding that it is given.
 from collections.abc import Iterable, Mapping
 
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.holding import Holding, pods_at, pods_of
+from berth.core.pod_shares import pods_at, pods_of
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import Move, merged_placement
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery

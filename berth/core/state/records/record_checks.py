@@ -8,8 +8,9 @@ without.
 from copy import copy
 
 from berth.core.errors import InvariantError
+from berth.core.pod_shares import pods_at
 from berth.core.state.holdings.chip_owners import ChipOwners, Draft
-from berth.core.state.holdings.holding import Holding, pods_at
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.records.entries import Entries, Folded
 from berth.core.state.records.round_steps import fold_round
 from berth.schemas.ledger import Round

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from berth.core.gangs import Gang
 from berth.schemas.offers import Demand
 
 SUPERPODS: Final = "superpods"
@@ -93,6 +94,18 @@ def blocks_of(demand: Demand | None) -> Blocks | None:
         near=tuple((key.removeprefix(_NEAR), value) for key, value in demand.options if key.startswith(_NEAR)),
         levels=demand.sizes if is_levels else (),
     )
+
+
+def blocks_of_gang(gang: Gang) -> Blocks:
+    """Requested blocks of a gang with SuperPoD affinity.
+
+    Raises:
+        ValueError: It has no SuperPoD affinity.
+    """
+    blocks = blocks_of(gang.demand)
+    if blocks is None:
+        raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
+    return blocks
 
 
 def family_of(topology: str) -> str:

@@ -1,24 +1,31 @@
 """What topologies whose gangs are split into blocks answer alike."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.blocks.explanation import seats_of
 from berth.core.topologies.blocks.request import requested_blocks
-from berth.core.topologies.port import Asked, Topology
+from berth.core.topologies.blocks.text import LACKS, placed_lines, seat_words, waiting_lines
+from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
+from berth.core.topologies.port import Asked, IndexT, Topology
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
-from berth.schemas.refusal import Refusal
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import BlockLack, Refusal
 
 
-class BlockTopology(Topology):
+class BlockTopology(Topology[IndexT]):
     """A topology whose gangs are split into blocks of nodes.
 
     Attributes:
         variants: Variants of the product forms that use it.
+        lacks: What is missing for a gang, as a sentence without a full stop, by rule.
     """
 
     variants: Collection[str] = ()
+    lacks: Mapping[str, Callable[[BlockLack], str]] = LACKS
+    codes = ("no-blocks",)
     record_bytes_a_pod = 2 + 2
     """Indexes of the block and of the SuperPoD of a pod."""
     heeds_fewer_nodes = True
@@ -31,3 +38,27 @@ class BlockTopology(Topology):
         """Jobs of a service are near one another, and MindIE jobs near those that they name."""
         blocks = blocks_of(demand)
         return blocks is not None and bool(blocks.service or blocks.near)
+
+    def lack_words(self, refusal: Refusal) -> str:
+        """What is missing for the plan of a gang."""
+        lack = refusal.blocks
+        return self.lacks[lack.rule](lack) if lack is not None and lack.rule in self.lacks else ""
+
+    def placed_lines(self, layouts: Layouts, *, form: str) -> list[str]:
+        """The request, and the phases that chose the nodes."""
+        layout = layouts.blocks
+        return placed_lines(layout, form=form) if layout is not None and layout.variant in self.variants else []
+
+    def waiting_lines(self, layouts: Layouts, unfit_words: UnfitWords) -> list[str]:
+        """What is missing, and the nearest SuperPoDs or groups."""
+        layout = layouts.blocks
+        return waiting_lines(layout, unfit_words) if layout is not None and layout.variant in self.variants else []
+
+    def seats(self, placement: Placement) -> Sequence[Seat | None]:
+        """Block and SuperPoD, or group of level 1, of each rank with a block."""
+        return seats_of(placement)
+
+    def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:
+        """Block of a rank."""
+        variant = layouts.blocks.variant if layouts.blocks is not None else ""
+        return (f" ({seat_words(seat.block, seat.superpod, variant)})", "block plan") if seat.superpod else None

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.demand import LEVELS, Blocks
 from berth.core.topologies.blocks.request import of_part
 from berth.core.topologies.blocks.topology import BlockTopology
+from berth.core.topologies.levels.level_map import LevelMap
 from berth.core.topologies.levels.model import (
     AFFINITY_CONFIG,
     LevelError,
@@ -13,6 +15,9 @@ from berth.core.topologies.levels.model import (
     levels_of,
     read_sizes,
 )
+from berth.core.topologies.levels.round import LevelRound
+from berth.core.topologies.levels.text import LEVEL_LACKS
+from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Asked
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
@@ -20,10 +25,12 @@ from berth.schemas.offers import Demand
 from berth.schemas.refusal import NodeReason, Refusal
 
 
-class Levels(BlockTopology):
+class Levels(BlockTopology[LevelMap]):
     """Groups of several levels."""
 
-    name = LEVELS
+    name = index_name = LEVELS
+    variants = (LEVELS,)
+    lacks = LEVEL_LACKS
     keys = (AFFINITY_CONFIG,)
 
     def demand(
@@ -54,6 +61,14 @@ class Levels(BlockTopology):
             return of_part(asked, Refusal(code="invalid-argument", field=field, value=value, expected=error.expected))
         groups = Blocks(variant=LEVELS, size=sizes[0], number=asked.chip_pods // sizes[0], levels=sizes)
         return groups.demand(gang_pods=asked.gang_pods)
+
+    def index(self, table: NodeTable) -> LevelMap:
+        """Trees of all nodes."""
+        return LevelMap(table)
+
+    def begin(self, ground: Ground, index: LevelMap) -> LevelRound:
+        """Trees during a round."""
+        return LevelRound(ground, index)
 
     def class_reason(self, demand: Demand, labels: Mapping[str, str], settings: Settings) -> NodeReason:
         """A node whose labels name no group at some level has none."""

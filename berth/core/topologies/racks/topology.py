@@ -1,20 +1,35 @@
 """Racks of SuperPoDs as a topology: what a job says of them, and which nodes are in one."""
 
-from berth.core.topologies.blocks.demand import RACKS
+from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.blocks.demand import RACKS, SUPERPODS
 from berth.core.topologies.blocks.place_rows import RackPlaces
 from berth.core.topologies.blocks.request import SERVICE_LABEL
+from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
+from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Places
+from berth.core.topologies.racks.round import RackRound
+from berth.core.topologies.racks.text import RACK_LACKS
 
 
-class Racks(BlockTopology):
+class Racks(BlockTopology[SuperpodMap]):
     """SuperPoDs with racks."""
 
     name = RACKS
+    index_name = SUPERPODS
     keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, RA_BLOCK, UB_MEMORY)
     variants = ("rack",)
+    lacks = RACK_LACKS
 
     def places(self) -> Places:
         """A node without a SuperPoD, or without a rack that has a number, has none."""
         return RackPlaces()
+
+    def index(self, table: NodeTable) -> SuperpodMap:
+        """Order of the nodes of all SuperPoDs."""
+        return SuperpodMap(table)
+
+    def begin(self, ground: Ground, index: SuperpodMap) -> RackRound:
+        """SuperPoDs during a round."""
+        return RackRound(ground, index)

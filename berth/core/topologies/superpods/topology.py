@@ -1,20 +1,40 @@
 """SuperPoDs as a topology: what a job says of them, and which nodes are in one."""
 
+from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.demand import SUPERPODS
 from berth.core.topologies.blocks.place_rows import SuperpodPlaces
 from berth.core.topologies.blocks.request import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
+from berth.core.topologies.blocks.superpod_map import SuperpodMap
+from berth.core.topologies.blocks.text import lacking_blocks
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import SP_BLOCK, SUPER_POD_AFFINITY
+from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Places
+from berth.core.topologies.superpods.round import SuperpodRound
+from berth.schemas.refusal import Refusal
 
 
-class Superpods(BlockTopology):
+class Superpods(BlockTopology[SuperpodMap]):
     """SuperPoDs without racks."""
 
-    name = SUPERPODS
+    name = index_name = SUPERPODS
     keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, SP_FIT, *MINDIE_LABELS)
     variants = ("a3", "850")
+    keeps_groups = True
+
+    def lack_words(self, refusal: Refusal) -> str:
+        """What is missing for the plan of a gang: blocks, by a rule of a later release."""
+        lack = refusal.blocks
+        return super().lack_words(refusal) or (lacking_blocks(lack) if lack is not None else "")
 
     def places(self) -> Places:
         """A node without a SuperPoD has none."""
         return SuperpodPlaces()
+
+    def index(self, table: NodeTable) -> SuperpodMap:
+        """Order of the nodes of all SuperPoDs."""
+        return SuperpodMap(table)
+
+    def begin(self, ground: Ground, index: SuperpodMap) -> SuperpodRound:
+        """SuperPoDs during a round."""
+        return SuperpodRound(ground, index)

@@ -1,28 +1,47 @@
 """Leaf switches as a topology: what a job says of them."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
+from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Asked, Topology
 from berth.core.topologies.switches.demand import SWITCHES, leaf_demand
 from berth.core.topologies.switches.model import TOR_AFFINITY, UNINVOLVED
+from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.placed import switch_of
+from berth.core.topologies.switches.rounds.switch_round import SwitchRound
+from berth.core.topologies.switches.text import UNKNOWN, lack_words, near_words, placed_lines
 from berth.products.model import MIN_AVAILABLE, Form
+from berth.schemas.columns import unpack
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import Refusal
 
 _WHOLE: Final = f"pods of the job: with label {TOR_AFFINITY} all of them start together"
 
 
-class Switches(Topology):
+class Switches(Topology[LeafIndex]):
     """Leaf (ToR) switches."""
 
-    name = SWITCHES
+    name = index_name = SWITCHES
     keys = (TOR_AFFINITY,)
     label_values = {TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE)}
     record_bytes_a_pod = 2 + 1
     """Index of its leaf, and its leaf state."""
     heeds_jobs = True
+    codes = ("no-topology", "no-leaf", "no-rows", "no-leaves")
+
+    def index(self, table: NodeTable) -> LeafIndex:  # noqa: ARG002  # the port has it
+        """No leaf switches: none are known."""
+        return LeafIndex()
+
+    def begin(self, ground: Ground, index: LeafIndex) -> SwitchRound:
+        """Leaf switches during a round."""
+        return SwitchRound(ground, index)
 
     def check(self, asked: Asked) -> Refusal | None:
         """Check that a job starts all its pods together (decision switch-min-available).
@@ -48,6 +67,31 @@ class Switches(Topology):
         """The label of a job with chips."""
         label = _label(asked)
         return leaf_demand(label, gang_pods=asked.gang_pods) if label else None
+
+    def lack_words(self, refusal: Refusal) -> str:
+        """What is missing for the plan of a gang."""
+        if refusal.code == "no-topology":
+            return UNKNOWN
+        return lack_words(refusal.switch) if refusal.switch is not None else ""
+
+    def placed_lines(self, layouts: Layouts, *, form: str) -> list[str]:  # noqa: ARG002  # the port has it
+        """Rule, leaves and warning of a placed gang."""
+        return placed_lines(layouts.switch) if layouts.switch is not None else []
+
+    def waiting_lines(self, layouts: Layouts, unfit_words: UnfitWords) -> list[str]:
+        """The nearest leaves."""
+        return [near_words(near, unfit_words) for near in layouts.switch.nearest] if layouts.switch is not None else []
+
+    def seats(self, placement: Placement) -> Sequence[Seat | None]:
+        """Leaf switch of each rank that was planned by leaf."""
+        part = switch_of(placement)
+        if part is None or not part.policy:
+            return [None] * placement.pods()
+        return [Seat(leaf=part.leaves[leaf - 1]) if leaf else None for leaf in unpack(part.leaf_index, 2)]
+
+    def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:  # noqa: ARG002  # the port has it
+        """Leaf switch of a rank."""
+        return (f" below {seat.leaf}", "leaf plan") if seat.leaf else None
 
 
 def _label(asked: Asked) -> str:

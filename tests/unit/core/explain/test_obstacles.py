@@ -6,8 +6,8 @@ import pytest
 
 from berth.core.explain.current_reasons import reason_of
 from berth.core.explain.obstacles import Namer
-from berth.core.explain.text import cause_of
 from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.text import cause_of
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest, Task

@@ -9,19 +9,17 @@ import pytest
 
 from berth.core.explain.explainer import explain, explain_now
 from berth.core.explain.model import Explanation, sentences
-from berth.core.explain.superpod_layout import SuperpodUser
-from berth.core.explain.superpod_text import lack_words
-from berth.core.placement.round_nodes import RoundNodes
-from berth.core.placement.scoring import Scorer
-from berth.core.placement.superpod_placement import BlockRound
 from berth.core.requests.gangs import gang_of
+from berth.core.topologies.layouts import SuperpodUser
+from berth.core.topologies.planning import Ground, Lack
+from berth.core.topologies.registry import begun, lack_words
 from berth.runtime.history import state_at, verdict_on
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.refusal import BlockLack
+from berth.schemas.refusal import Refusal
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.placed_parts import the_block
 from tests.unit.core.explain.test_explainer import told
@@ -256,10 +254,11 @@ async def test_a_job_of_more_levels_than_any_tree_has_is_told_both_numbers() -> 
     job = state.jobs["default", "job"]
     assert job.request is not None
     gang = gang_of(job, job.request, attempt=1, settings=state.fold.settings)
-    turn = BlockRound(RoundNodes(Scorer(state.table, state.shares, state.fold.settings)), state.blocks)
-    lack = turn.plan(gang, np.ones(len(state.table), np.bool_))
-    assert isinstance(lack, BlockLack)
-    assert lack_words(lack) == "needs a tree of 3 levels; the highest one has 2"
+    ground = Ground(state.table, lambda: state.table, state.fold.settings, state.colocation, ())
+    assert gang.demand is not None
+    found = begun(gang.demand, ground, state.indexes).plan(gang, np.ones(len(state.table), np.bool_))
+    assert isinstance(found, Lack)
+    assert lack_words(found.of(Refusal("no-room"))) == "needs a tree of 3 levels; the highest one has 2"
     await cell.close()
 
 

@@ -5,17 +5,21 @@ from typing import get_args
 
 import pytest
 
-from berth.core.explain.superpod_text import (
-    blocks_words,
+from berth.core.topologies.blocks.model import Lack, Phase, Variant
+from berth.core.topologies.blocks.text import (
     group_words,
-    lack_words,
     missing_blocks,
     phase_words,
 )
-from berth.core.topologies.blocks.model import Lack, Phase, Variant
-from berth.schemas.refusal import BlockLack
+from berth.core.topologies.layouts import blocks_words
+from berth.core.topologies.registry import lack_words
+from berth.schemas.refusal import BlockLack, Refusal
 
 PAGE = (Path(__file__).parents[4] / "docs" / "superpods.md").read_text("utf-8")
+
+
+def words_on(lack: BlockLack) -> str:
+    return lack_words(Refusal("no-blocks", blocks=lack))
 
 
 @pytest.mark.parametrize("phase", get_args(Phase))
@@ -49,9 +53,9 @@ def test_a_phase_of_a_later_release_is_told_by_its_name() -> None:
 
 @pytest.mark.parametrize("rule", get_args(Lack))
 def test_every_lack_has_words_of_its_own(rule: str) -> None:
-    words = {lack_words(BlockLack(other, 2, 1, 8, 16, 9)) for other in get_args(Lack)}
+    words = {words_on(BlockLack(other, 2, 1, 8, 16, 9)) for other in get_args(Lack)}
     assert len(words) == len(get_args(Lack))
-    assert lack_words(BlockLack(rule, 2, 1, 8, 16, 9)) in words
+    assert words_on(BlockLack(rule, 2, 1, 8, 16, 9)) in words
 
 
 def test_blocks_are_missing_only_where_blocks_are_what_is_missing() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.explain.explainer import explain, explain_now
 from berth.core.explain.model import Explanation, sentences
-from berth.core.explain.switch_layout import LeafUser
+from berth.core.topologies.layouts import LeafUser
 from berth.runtime.history import state_at, verdict_on
 from berth.schemas.columns import pack
 from berth.schemas.facts import NodeHealth

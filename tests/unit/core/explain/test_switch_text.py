@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
 from berth.core.topologies.switches.planner import Policy, Rule
+from berth.core.topologies.switches.text import bits_words, lack_words, rule_words, state_words
 from berth.schemas.refusal import SwitchLack
 
 PAGE = (Path(__file__).parents[4] / "docs" / "switches.md").read_text("utf-8")

@@ -2,8 +2,9 @@
 
 import pytest
 
+from berth.core.gangs import Gang
 from berth.core.placement.round_demand import ROUND_WORK_MAX, gangs_of_one_round, work_of_shape
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.requests.gangs import gang_of
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
 from tests.support.cells import a_job

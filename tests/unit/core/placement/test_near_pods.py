@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.cluster.domains import domains, shard_of
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.requests.gangs import Gang
+from berth.core.gangs import Gang
 from berth.core.scheduling.turn import MissingShards
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import pack, pack_names

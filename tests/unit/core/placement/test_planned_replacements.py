@@ -8,9 +8,12 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from berth.core.placement.leaving_pods import NoPlaces
-from berth.core.placement.replacements import plan_backup, plan_replacements
+from berth.core.placement.planned_pods import RoundParts
+from berth.core.placement.replacements import NoPlaces, plan_backup, plan_replacements
+from berth.core.topologies.leaving import LeavingPods
 from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
+from berth.core.topologies.switches.rounds.switch_round import SwitchRound
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import pack, unpack
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
@@ -170,6 +173,14 @@ def test_states_that_only_leaving_pods_report_do_not_count() -> None:
     assert [state & STATE for state in the_switch(found).states] == [EXCLUSIVE] * 3
 
 
+def occupancy_of(parts: RoundParts, leaving: LeavingPods) -> LeafOccupancy:
+    demand = leaving.gang.demand
+    assert demand is not None
+    turn = parts.planned.of(demand)
+    assert isinstance(turn, SwitchRound)
+    return turn.leaves.occupancy()
+
+
 def test_new_places_count_for_gangs_that_come_behind_them_in_the_round() -> None:
     cell = below_leaves(places=3, leaves=3, nslb_version="2.0")
     cell.place(a_job("j", chips=8, replicas=6, labels=LARGE))
@@ -179,7 +190,7 @@ def test_new_places_count_for_gangs_that_come_behind_them_in_the_round() -> None
     found = placed(plan_replacements(parts, leaving))
     assert found.names() == ["c0"]
     parts.nodes.begin_gang()
-    occupancy = parts.planned.leaves.occupancy()
+    occupancy = occupancy_of(parts, leaving)
     job = occupancy.job(("uid-j", 1))
     assert job is not None
     assert job.nodes == [*names_of(cell), "c0"]
@@ -196,7 +207,7 @@ def test_places_that_are_taken_back_do_not_count() -> None:
     assert placed(plan_replacements(parts, leaving_of(cell, "j", [0]))) == first
     parts.nodes.roll_back_gang()
     parts.nodes.begin_gang()
-    job = parts.planned.leaves.occupancy().job(("uid-j", 1))
+    job = occupancy_of(parts, leaving_of(cell, "j", [0])).job(("uid-j", 1))
     assert job is not None
     assert job.nodes == names_of(cell)
 

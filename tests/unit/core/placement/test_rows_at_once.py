@@ -6,11 +6,11 @@ import pytest
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.view import RowState
+from berth.core.gangs import Gang
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Reasons, Scorer, Scores
-from berth.core.requests.gangs import Gang
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import Task
 from berth.schemas.nodes import NodeCondition

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from berth.core.explain.obstacles import Namer
+from berth.core.gangs import Gang
 from berth.core.placement.best_rows import BestRows
-from berth.core.requests.gangs import Gang
 from berth.schemas.intake import Task
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal

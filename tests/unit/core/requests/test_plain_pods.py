@@ -2,7 +2,8 @@
 
 import pytest
 
-from berth.core.requests.gangs import ClassKey, Gang, gang_of, placing_order
+from berth.core.gangs import ClassKey, Gang, placing_order
+from berth.core.requests.gangs import gang_of
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.switches.demand import leaf_demand

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.requests.gangs import Gang
+from berth.core.gangs import Gang
 from berth.core.scheduling.gang_class import Entry
 from berth.core.scheduling.merged_lines import merged
 

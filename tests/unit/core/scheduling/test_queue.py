@@ -2,7 +2,8 @@
 
 import msgspec
 
-from berth.core.requests.gangs import Gang, gang_of
+from berth.core.gangs import Gang
+from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.queue import Queue
 from berth.core.state.waiting_dump import SleeperDump

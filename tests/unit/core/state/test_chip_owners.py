@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from berth.core.errors import InvariantError
+from berth.core.pod_shares import PodShare
 from berth.core.state.holdings.chip_owners import ChipOwners, Draft
-from berth.core.state.holdings.holding import PodShare
 from berth.schemas.placement import Share
 
 QUARTER = Share(25, 1_000, "elastic")

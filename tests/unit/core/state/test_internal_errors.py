@@ -18,10 +18,10 @@ from berth.core.cluster.view import RowState
 from berth.core.errors import InvariantError
 from berth.core.explain.model import all_sentences
 from berth.core.explain.refusal_text import sentence
+from berth.core.gangs import Gang
 from berth.core.placement.offers import candidates_of, merge, offer_of
 from berth.core.placement.scoring import Candidates, Reasons, Scorer, Scores
 from berth.core.replay.replay import replayed
-from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
 from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler

@@ -17,6 +17,7 @@ from berth.core.topologies.blocks.model import (
     NoBlocks,
     pool_of,
 )
+from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.superpods.planner import block_decisions, plan_blocks
 from tests.support.cells import a_node
 from tests.support.core_cells import CoreCell
@@ -178,5 +179,5 @@ def test_racks_are_planned_elsewhere() -> None:
 def test_each_node_of_a_superpod_is_in_it_the_first_one_included() -> None:
     nodes = [a_node(f"n{pod}", superpod=str(pod), rack="3" if pod else "") for pod in range(3)]
     cell = CoreCell([*nodes, a_node("alone")])
-    places = [cell.state.blocks.superpods.places_of([name]) for name in ("n0", "n1", "n2", "alone", "gone")]
+    places = [SuperpodMap(cell.state.table).places_of([name]) for name in ("n0", "n1", "n2", "alone", "gone")]
     assert places == [[("0", -1)], [("1", 3)], [("2", 3)], [], []]

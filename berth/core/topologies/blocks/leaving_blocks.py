@@ -2,45 +2,22 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
-from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.superpod_placement import block_demand, blocks_of_gang, part_of
-from berth.core.topologies.blocks.demand import Blocks
+from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.blocks.block_round import block_demand, block_lack, part_of
+from berth.core.topologies.blocks.demand import Blocks, blocks_of_gang
 from berth.core.topologies.blocks.model import BlockDemand
-from berth.core.topologies.blocks.placed import BlockPart, block_of
+from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.leaving import LeavingPods, OwnPlaces
+from berth.core.topologies.planning import Lack, Replaced
 from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack
-
-
-class BlockReplacement(NamedTuple):
-    """New places of the planned pods that leave.
-
-    Attributes:
-        rows: Row of each of them, by rank.
-        part: What the new places record of the plan.
-    """
-
-    rows: dict[int, int]
-    part: BlockPart
-
-
-class BlocksMissing(NamedTuple):
-    """Why there are no new places.
-
-    Attributes:
-        lack: What is missing.
-        ranks: Ranks that keep their places and would have to leave as well, ascending.
-    """
-
-    lack: BlockLack
-    ranks: Sequence[int] = ()
 
 
 class BlockPods:
@@ -55,7 +32,7 @@ class BlockPods:
     Args:
         leaving: The leaving pods.
         own: Places of the gang.
-        superpod_of: SuperPoD of a row; empty without one.
+        table: The nodes.
 
     Attributes:
         request: Requested blocks.
@@ -68,7 +45,7 @@ class BlockPods:
         faulty_homes: Row to which it could return though it is faulty, by number.
     """
 
-    def __init__(self, leaving: LeavingPods, own: OwnPlaces, superpod_of: Callable[[int], str]) -> None:
+    def __init__(self, leaving: LeavingPods, own: OwnPlaces, table: NodeTable) -> None:
         self._leaving = leaving
         self._own = own
         self.request: Blocks = blocks_of_gang(leaving.gang)
@@ -78,7 +55,7 @@ class BlockPods:
         size = self.request.levels[0] if self.request.levels else self.request.size
         self.block_ids = _filled([known[rank][0] if rank in known else None for rank in self.ranks], size)
         seats = zip(self.ranks, self.rows, strict=True)
-        self.superpods = [known[rank][1] if rank in known else superpod_of(row) for rank, row in seats]
+        self.superpods = [known[rank][1] if rank in known else table.superpod_at(row) for rank, row in seats]
         of_block = {block: name for block, name in zip(self.block_ids, self.superpods, strict=True) if name}
         self.superpods = [
             name or of_block.get(block, "") for block, name in zip(self.block_ids, self.superpods, strict=True)
@@ -179,7 +156,7 @@ class BlockPods:
 
     def answer(
         self, rows: Sequence[int], block_ids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
-    ) -> BlockReplacement:
+    ) -> Replaced:
         """Places of the pods that leave.
 
         Args:
@@ -192,18 +169,16 @@ class BlockPods:
         place = {rank: (block_ids[number], superpods[number]) for number, rank in enumerate(self.ranks)}
         rules = dict.fromkeys(block_ids, "kept") | dict(phases)
         pods = [place.get(rank) for rank in self._leaving.ranks]
-        return BlockReplacement(new, part_of(self._leaving.gang, self.request, pods, rules))
+        return Replaced(new, [part_of(self._leaving.gang, self.request, pods, rules).groups])
 
-    def incomplete(self, found: int) -> BlocksMissing:
+    def incomplete(self, found: int) -> Lack:
         """A plan that has places for too few of the pods that leave.
 
         Args:
             found: Number of its places.
         """
         request, need = self.request, sum(self.moving)
-        return BlocksMissing(
-            BlockLack("incomplete", request.number, 0, request.size, nodes_need=need, nodes_have=found)
-        )
+        return block_lack(BlockLack("incomplete", request.number, 0, request.size, nodes_need=need, nodes_have=found))
 
 
 def _known_blocks(placement: Placement) -> dict[int, tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Inputs of the planners of blocks: the nodes of each SuperPoD of a table, their order, and the nodes of other jobs.
+"""Inputs of the planners of blocks: the nodes of each SuperPoD of a table, and their order.
 
 Inside a SuperPoD neighbours are adjacent: nodes are sorted by rack, leaf, position and name. Sub-healthy nodes come
 after the healthy ones when a pool is built.
@@ -6,27 +6,24 @@ after the healthy ones when a pool is built.
 Source: docs/reference/superpods.md, "Order of nodes in a SuperPoD". See decision D-18.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
-from berth.core.changes import JobKey
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows, group_key, running
 from berth.core.cluster.node_table import NodeTable
 from berth.core.copies import copied
-from berth.core.state.ledger import LedgerFold, PodShare
-from berth.core.state.level_index import LevelMap
 from berth.core.topologies.blocks.model import CandidatePool, pool_of, rack_number
-from berth.core.topologies.blocks.placed import service_of
-from berth.schemas.facts import JobSeen, NodeHealth
+from berth.core.topologies.planning import Index
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Settings
 
-AttemptKey = tuple[str, int]
 _NO_RACK: Final = -1
 
 
-class SuperpodMap:
+class SuperpodMap(Index):
     """Order of the nodes of all SuperPoDs, rebuilt when a node is added, removed or moved.
 
     Args:
@@ -52,10 +49,10 @@ class SuperpodMap:
         self._settle()
         return self._ids
 
-    def oversized(self, size: int) -> list[str]:
+    def oversized(self, settings: Settings) -> list[str]:
         """SuperPoDs with more nodes than the configured size, in their order."""
         self._settle()
-        return [self._ids[pod] for pod in np.flatnonzero(self._sizes > size).tolist()]
+        return [self._ids[pod] for pod in np.flatnonzero(self._sizes > settings.super_pod_size).tolist()]
 
     def pool(self, fits: Fits, *, idle: Rows | None = None) -> CandidatePool:
         """SuperPoDs with the nodes that fit.
@@ -103,81 +100,6 @@ class SuperpodMap:
         order = np.lexsort((table.ranks()[rows], table.position[rows], leaves, racks, pods))
         self._rows, self._pods, self._racks = rows[order], pods[order], racks[order]
         self._sizes = np.bincount(self._pods, minlength=len(self._ids))
-
-
-class ColocationIndex(NamedTuple):
-    """Nodes of jobs near which other jobs may be placed.
-
-    Attributes:
-        of_service: Nodes of the jobs of an inference service.
-        of_labels: Nodes of the jobs that have all of some labels.
-        of_job: Nodes of the job with a namespace and a name.
-    """
-
-    of_service: Callable[[str], list[str]]
-    of_labels: Callable[[Mapping[str, str]], list[str]]
-    of_job: Callable[[str, str], list[str]] = lambda _namespace, _name: []
-
-
-class JobNodes:
-    """Nodes on which jobs have chips.
-
-    Args:
-        fold: The folded ledger.
-        owned: What each rank of a held attempt owns.
-        jobs: Jobs by name.
-    """
-
-    def __init__(
-        self, fold: LedgerFold, owned: Callable[[AttemptKey], Sequence[PodShare]], jobs: Mapping[JobKey, JobSeen]
-    ) -> None:
-        self._fold = fold
-        self._owned = owned
-        self._jobs = jobs
-
-    def index(self) -> ColocationIndex:
-        """These nodes, for the planners of blocks."""
-        return ColocationIndex(self.of_service, self.of_labels, self.of_job)
-
-    def of_service(self, service: str) -> list[str]:
-        """Nodes of the jobs of an inference service, by name."""
-        held = self._fold.holdings.items()
-        return self._nodes_of(key for key, one in held if service_of(one.placement) == service)
-
-    def of_labels(self, labels: Mapping[str, str]) -> list[str]:
-        """Nodes of the jobs that carry all of some labels, by name."""
-        held = self._fold.holdings.items()
-        jobs = ((key, self._jobs.get((holding.namespace, holding.name))) for key, holding in held)
-        return self._nodes_of(
-            key for key, job in jobs if job and job.request and labels.items() <= job.request.labels.items()
-        )
-
-    def of_job(self, namespace: str, name: str) -> list[str]:
-        """Nodes of the job with a name, by name."""
-        held = self._fold.holdings.items()
-        return self._nodes_of(key for key, one in held if (one.namespace, one.name) == (namespace, name))
-
-    def _nodes_of(self, keys: Iterable[AttemptKey]) -> list[str]:
-        return sorted({pod.node for key in keys for pod in self._owned(key) if pod.mask})
-
-
-class BlockInputs(NamedTuple):
-    """Inputs of the planners of blocks.
-
-    Attributes:
-        superpods: SuperPoDs of the table.
-        levels: Trees of the table.
-        colocation: Nodes of other jobs.
-    """
-
-    superpods: SuperpodMap
-    levels: LevelMap
-    colocation: ColocationIndex
-
-
-def inputs_without_jobs(table: NodeTable) -> BlockInputs:
-    """Inputs for a table without placed jobs."""
-    return BlockInputs(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: [], lambda _: []))
 
 
 def _order(names: list[str]) -> list[int]:

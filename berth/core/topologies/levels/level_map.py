@@ -9,9 +9,10 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.copies import copied
 from berth.core.topologies.levels.model import NodePath, Tree, forest, levels_of, node_path
+from berth.core.topologies.planning import Index
 
 
-class LevelMap:
+class LevelMap(Index):
     """Trees of all nodes, rebuilt when a node is added, removed or relabelled.
 
     Args:

@@ -4,15 +4,17 @@ Source: docs/reference/superpods.md, "Selection of blocks", "Soft and hard", "Af
 "Inference on SuperPoDs", "Racks" and "Failure texts of SuperPoDs"; docs/reference/levels.md, "Configuration of levels".
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from berth.core.explain.text import pluralize, ranges
-from berth.core.topologies.racks.limits import RACK_NODES
+from berth.core.text import pluralize, ranges
+from berth.core.topologies.blocks.demand import LEVELS, Blocks
+from berth.core.topologies.layouts import BlockLayout, BlockSeat, NearSuperpod, UnfitWords
+from berth.products.catalogue import FORMS
 from berth.schemas.refusal import BlockLack
 
-LEVELS: Final = "levels"
-"""Variant with blocks in groups of a tree instead of SuperPoDs."""
+_BLOCKS_SHOWN: Final = 8
+_JOBS_SHOWN: Final = 4
 
 
 class PhaseWords(NamedTuple):
@@ -89,23 +91,13 @@ def group_words(variant: str) -> str:
     return "group" if variant == LEVELS else "SuperPoD"
 
 
-def blocks_words(blocks: Iterable[int]) -> str:
-    """Ids of blocks: ``block 3``, ``blocks 0-2``; empty without any."""
-    ids = sorted(set(blocks))
-    return f"block{'' if len(ids) == 1 else 's'} {ranges(ids)}" if ids else ""
-
-
-def lack_words(lack: BlockLack) -> str:
-    """What is missing for a gang in SuperPoDs, as a sentence without a full stop."""
-    return _LACKS.get(lack.rule, _blocks)(lack)
-
-
 def missing_blocks(lack: BlockLack) -> int:
     """Missing blocks; 0 when something else is missing."""
     return max(lack.need - lack.have, 0) if lack.rule in _BY_BLOCK else 0
 
 
-def _blocks(lack: BlockLack) -> str:
+def lacking_blocks(lack: BlockLack) -> str:
+    """What is missing for a gang that needs whole blocks."""
     return _needs_blocks(lack, "")
 
 
@@ -119,7 +111,7 @@ def _affinity(lack: BlockLack) -> str:
 
 def _needs_blocks(lack: BlockLack, what_for: str) -> str:
     head = f"needs {pluralize(lack.need, 'logical SuperPoD')} of {pluralize(lack.size, 'node')}{what_for}"
-    return f"{head}; {lack.have or 'none'} can be placed{_near(lack)}"
+    return f"{head}; {lack.have or 'none'} can be placed{nearest(lack)}"
 
 
 def _nodes(lack: BlockLack) -> str:
@@ -137,33 +129,18 @@ def _fitting(nodes: int) -> str:
 
 def _incomplete(lack: BlockLack) -> str:
     head = f"needs {pluralize(lack.nodes_need, 'node')} in logical SuperPoDs of {lack.size}"
-    return f"{head}; the SuperPoDs give {lack.nodes_have or 'none'}{_near(lack)}"
+    return f"{head}; the SuperPoDs give {lack.nodes_have or 'none'}{nearest(lack)}"
 
 
 def _size(lack: BlockLack) -> str:
-    return f"a SuperPoD has more usable nodes than super_pod_size allows{_near(lack)}"
-
-
-def _rack(lack: BlockLack) -> str:
-    head = f"needs {pluralize(lack.nodes_need, 'node')}"
-    if lack.nodes_need <= RACK_NODES:
-        return f"{head} of one rack; no rack has as many usable ones{_near(lack)}"
-    return f"{head} of racks that share memory; no such racks have as many usable ones{_near(lack)}"
+    return f"a SuperPoD has more usable nodes than super_pod_size allows{nearest(lack)}"
 
 
 def _wait(lack: BlockLack) -> str:
     return f"waits for its own nodes: {lack.nodes_have:,} of {pluralize(lack.nodes_need, 'node')} are free again"
 
 
-def _level(lack: BlockLack) -> str:
-    if not lack.size:
-        return f"needs a tree of {pluralize(lack.need, 'level')}; the highest one has {lack.have}"
-    where = f" in tree {lack.near[0].name}, which comes closest" if lack.near else ""
-    head = f"needs {pluralize(lack.need, 'group')} of {pluralize(lack.size, 'node')}"
-    return f"{head}; {lack.have or 'none'} can be placed{where}"
-
-
-def _near(lack: BlockLack) -> str:
+def nearest(lack: BlockLack) -> str:
     """The nearest SuperPoDs: all with room for blocks, or those with the most nodes.
 
     Racks reduce the blocks that fit on the nodes of a SuperPoD; then the count of blocks is left out.
@@ -180,15 +157,108 @@ def _near(lack: BlockLack) -> str:
 
 
 _BY_BLOCK: Final = frozenset({"blocks", "service", "affinity", "level"})
-_LACKS: Final[Mapping[str, Callable[[BlockLack], str]]] = {
+LACKS: Final[Mapping[str, Callable[[BlockLack], str]]] = {
     "nodes": _nodes,
-    "blocks": _blocks,
+    "blocks": lacking_blocks,
     "incomplete": _incomplete,
     "size": _size,
     "service": _service,
     "affinity": _affinity,
-    "rack": _rack,
     "wait": _wait,
     "home": _home,
-    "level": _level,
 }
+"""What is missing for a gang, as a sentence without a full stop, by rule."""
+
+
+def placed_lines(layout: BlockLayout, *, form: str) -> list[str]:
+    """The request and the phases that chose the nodes, one sentence for each entry.
+
+    Args:
+        layout: Blocks of the gang.
+        form: Product form of the job.
+    """
+    lines = [_asked(layout, form)]
+    for phase in dict.fromkeys(seat.phase for seat in layout.seats):
+        seats = [seat for seat in layout.seats if seat.phase == phase]
+        parts = [_seat_words(seat, layout) for seat in seats[:_BLOCKS_SHOWN]]
+        more = len(seats) - len(parts)
+        rest = f" and {pluralize(more, 'more block')}" if more else ""
+        lines.append(f"By {layout.words.get(phase, phase)}: {', '.join(parts)}{rest}.")
+    return lines
+
+
+def waiting_lines(layout: BlockLayout, unfit_words: UnfitWords) -> list[str]:
+    """What is missing and the nearest SuperPoDs, one sentence for each entry.
+
+    Args:
+        layout: The demand and the nearest SuperPoDs.
+        unfit_words: Words about nodes that do not fit.
+    """
+    nearest = [_near_words(near, layout, unfit_words) for near in layout.nearest]
+    if not layout.missing:
+        return nearest
+    verb = "is" if layout.missing == 1 else "are"
+    noun = "group" if layout.variant == LEVELS else "block"
+    return [f"{pluralize(layout.missing, noun)} of {pluralize(layout.missing_size, 'node')} {verb} missing.", *nearest]
+
+
+def seat_words(block: int, superpod: str, variant: str) -> str:
+    """Position of a pod: ``block 0, SuperPoD 3``."""
+    return f"block {block}, {group_words(variant)} {superpod}"
+
+
+def words_of_phase(phase: str, blocks: Blocks) -> str:
+    """Name of a phase and its description for a gang."""
+    found = phase_words(phase, blocks.variant, idlest=blocks.idlest, has_near=bool(blocks.near))
+    return f"{found.name} ({found.why})" if found.why else found.name
+
+
+def _asked(layout: BlockLayout, form: str) -> str:
+    pods = pluralize(layout.pods, "pod")
+    if layout.variant == LEVELS:
+        levels = ", ".join(f"{size:,} in a group of level {level}" for level, size in enumerate(layout.levels, start=1))
+        return f"Levels put its {pods} with chips into groups of one tree: {levels}."
+    mode = ", soft," if layout.soft else ", hard,"
+    if layout.service:
+        mode = f" for inference service {layout.service}"
+    elif layout.mindie:
+        mode = " for MindIE"
+    noun = "block" if layout.count == 1 else "blocks"
+    blocks = (
+        f"{pluralize(layout.count, 'logical SuperPoD')} ({noun}) of {pluralize(layout.size, 'node')}{_parts(layout)}"
+    )
+    product = (FORMS[form].block_product if form in FORMS else "") or layout.variant
+    head = f"SuperPoD affinity of {product}{mode} asks for {blocks} for its {pods} with chips"
+    if layout.reserve:
+        head += f"; a SuperPoD keeps {pluralize(layout.reserve, 'node')} in reserve while another has room"
+    return f"{head}."
+
+
+def _parts(layout: BlockLayout) -> str:
+    """Part of a block that stays in one rack."""
+    if layout.rack_size in {0, 1} and not (layout.service and layout.variant == "rack"):
+        return ""
+    if layout.service or layout.rack_size == layout.size:
+        return ", each in one rack,"
+    return f", whose parts of {pluralize(layout.rack_size, 'node')} each stay in one rack,"
+
+
+def _seat_words(seat: BlockSeat, layout: BlockLayout) -> str:
+    ranks = f"rank{'' if seat.pods == 1 else 's'} {ranges(seat.ranks)}"
+    part = f", {seat.pods:,} of {pluralize(layout.size, 'node')}" if seat.pods < layout.size else ""
+    return f"block {seat.block} in {group_words(layout.variant)} {seat.superpod} ({ranks}{part})"
+
+
+def _near_words(near: NearSuperpod, layout: BlockLayout, unfit_words: UnfitWords) -> str:
+    name = f"{group_words(layout.variant)} {near.superpod}"
+    words = f"Near: {name}, {near.usable:,} of {pluralize(near.nodes, 'node')} usable"
+    words += f", {pluralize(near.blocks, 'block')}" if near.blocks else ""
+    if near.lacks:
+        words += f", {pluralize(near.lacks, 'node')} short of {'another' if near.blocks else 'a block'}"
+    unfit = unfit_words(near.unfit)
+    words += f"; {unfit}" if unfit else ""
+    if near.jobs:
+        more = len(near.jobs) - _JOBS_SHOWN
+        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_SHOWN])
+        words += f"; its jobs are {jobs}{f' and {more:,} more' if more > 0 else ''}"
+    return f"{words}."

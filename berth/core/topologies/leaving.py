@@ -1,15 +1,13 @@
-"""Pods that leave a placed gang, their own places, and what is known when they find no new ones."""
+"""Pods that leave a placed gang, and their own places."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from berth.core.requests.gangs import Gang
-from berth.core.state.ledger import PodShare, pods_of
-from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS
+from berth.core.gangs import Gang
+from berth.core.pod_shares import PodShare, pods_of
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Scope
-from berth.schemas.refusal import Refusal
 
 
 class LeavingPods(NamedTuple):
@@ -25,7 +23,8 @@ class LeavingPods(NamedTuple):
         scope: What of the gang may move, for gangs with SuperPoD affinity or levels.
         steps: Number of levels by which the scope ``level`` grows around a lost pod.
         failed_nodes: Nodes that failed for the gang before; they are avoided like those of faulty pods.
-        waited_ms: Scope ``job``: how long the gang has waited for the release of the nodes of its healthy pods.
+        waited_ms: Scope ``job``: how long the gang has waited for the release of the nodes of its healthy pods; None:
+            long enough.
         have_ended: The attempt has ended: constraints do not count its pods any more, and what the ranks own is held
             for the gang.
     """
@@ -38,22 +37,8 @@ class LeavingPods(NamedTuple):
     scope: Scope = "pod"
     steps: int = 0
     failed_nodes: Collection[str] = ()
-    waited_ms: int = RELEASE_WAIT_MS
+    waited_ms: int | None = None
     have_ended: bool = False
-
-
-class NoPlaces(NamedTuple):
-    """Why leaving pods get no places.
-
-    Attributes:
-        refusal: The numbers: ``pods_need`` of the pods that leave, ``pods_have`` found a place before the first did
-            not.
-        ranks: Ranks that keep their places and would have to leave as well, ascending; empty if that is not known to
-            help.
-    """
-
-    refusal: Refusal
-    ranks: Sequence[int] = ()
 
 
 class OwnPlaces:

@@ -1,4 +1,4 @@
-"""Leaf switches in words: what is missing for a gang, how its leaves were chosen, and the state of a leaf.
+"""Leaf switches in words: what is missing for a gang, how its leaves were chosen, where it is, and states of leaves.
 
 Source: docs/reference/switches.md, "Shared leaf states", "Partitions of idle nodes", "Policy 1.0", "Policy 2.0" and
 "Single layer".
@@ -7,7 +7,8 @@ Source: docs/reference/switches.md, "Shared leaf states", "Partitions of idle no
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth.core.explain.text import pluralize
+from berth.core.text import pluralize, ranges
+from berth.core.topologies.layouts import LeafLayout, NearLeaf, UnfitWords
 from berth.core.topologies.switches.limits import COLUMNS_MAX
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.schemas.refusal import SwitchLack
@@ -15,6 +16,8 @@ from berth.schemas.refusal import SwitchLack
 UNKNOWN: Final = "the leaf switches are not known: ConfigMap basic-tor-node-cm is not read yet, or has no leaf"
 STATES: Final[Mapping[int, str]] = {0: "free", SHARED: "shared", EXCLUSIVE: "exclusive"}
 """State of a leaf by its number."""
+_LEAVES_SHOWN: Final = 8
+_JOBS_SHOWN: Final = 4
 _RULES: Final[Mapping[str, str]] = {
     "best-fit": "best fit: of the leaves that can hold all of its pods, one that they fill best",
     "complete-leaves": "complete leaves: leaves of which every node is usable",
@@ -140,3 +143,37 @@ _LACKS: Final[Mapping[str, Callable[[SwitchLack], str]]] = {
     "idle-and-shared": _idle_and_shared,
     "any-leaf": _any_leaf,
 }
+
+
+def placed_lines(layout: LeafLayout) -> list[str]:
+    """Rule, leaves and warning of a placed gang, one sentence for each entry."""
+    policy = "of a single layer" if layout.policy == "single-layer" else layout.policy
+    job = f"{layout.kind} job of {pluralize(layout.pods, 'pod')}"
+    lines = [f"Switch affinity {policy} chose the leaves for a {job} by {layout.words}."]
+    if layout.missed:
+        lines.append(f"By the other rules it {layout.missed}.")
+    parts = [
+        f"{part.leaf} (rank{'' if part.pods == 1 else 's'} {ranges(part.ranks)}"
+        + (f", {part.state})" if part.state else ")")
+        for part in layout.leaves[:_LEAVES_SHOWN]
+    ]
+    more = len(layout.leaves) - len(parts)
+    rest = f" and {pluralize(more, 'more leaf')}" if more else ""
+    lines.append(f"It is below {', '.join(parts)}{rest}.")
+    if layout.warning:
+        lines.append(f"Warning: {layout.warning}.")
+    return lines
+
+
+def near_words(near: NearLeaf, unfit_words: UnfitWords) -> str:
+    """One of the nearest leaves, in a sentence."""
+    state = f" ({near.state})" if near.state else ""
+    lacks = f", {near.lacks} too few" if near.lacks else ""
+    words = f"Near: leaf {near.leaf}{state}, {near.usable:,} of {pluralize(near.places, 'node')} usable{lacks}"
+    unfit = unfit_words(near.unfit)
+    words += f"; {unfit}" if unfit else ""
+    if near.jobs:
+        more = len(near.jobs) - _JOBS_SHOWN
+        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_SHOWN])
+        words += f"; its jobs are {jobs}{f' and {more:,} more' if more > 0 else ''}"
+    return f"{words}."

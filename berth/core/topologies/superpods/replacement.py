@@ -8,17 +8,16 @@ Blocks of an attempt that has ended may get any place that is held for the gang.
 from collections.abc import Mapping
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
-from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.superpod_placement import BlockRound, lack_of
+from berth.core.topologies.blocks.block_round import BlockRound, block_lack, lack_of
+from berth.core.topologies.blocks.leaving_blocks import BlockPods
 from berth.core.topologies.blocks.model import BlockPlan, NoBlocks
+from berth.core.topologies.leaving import LeavingPods, OwnPlaces
+from berth.core.topologies.planning import Lack, Replaced
 from berth.core.topologies.superpods.block_history import DisruptedGang, HeldBlock, PodFate, PodRecord, restored
-from berth.core.topologies.superpods.rescheduling import StuckBlocks, plan_again
+from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS, StuckBlocks, plan_again
 
 
-def replace_blocks(
-    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits
-) -> BlockReplacement | BlocksMissing:
+def replace_blocks(blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits) -> Replaced | Lack:
     """New places of the planned pods that leave, or what is missing.
 
     Args:
@@ -27,12 +26,12 @@ def replace_blocks(
         own: Places of the gang.
         fits: Rows that can take any of the pods, shape (rows,).
     """
-    pods = BlockPods(leaving, own, blocks.superpod_of)
+    pods = BlockPods(leaving, own, blocks.table)
     planner = _Planner(blocks, leaving, own, pods)
     found = planner.plan(fits, pods.homes)
-    if isinstance(found, BlocksMissing) and pods.faulty_homes:
+    if isinstance(found, Lack) and pods.faulty_homes:
         again = planner.plan(fits, pods.homes | pods.faulty_homes)
-        return found if isinstance(again, BlocksMissing) else again
+        return found if isinstance(again, Lack) else again
     return found
 
 
@@ -45,7 +44,7 @@ class _Planner:
         self._own = own
         self._pods = pods
 
-    def plan(self, fits: Fits, homes: Mapping[int, int]) -> BlockReplacement | BlocksMissing:
+    def plan(self, fits: Fits, homes: Mapping[int, int]) -> Replaced | Lack:
         """Plan on some rows.
 
         Args:
@@ -55,9 +54,8 @@ class _Planner:
         rules, pods = self._blocks.rules, self._pods
         usable = fits.copy()
         usable[list(homes.values())] = True
-        gang = DisruptedGang(
-            self._held(homes), self._leaving.scope != "job", self._own.avoided, waited_ms=self._leaving.waited_ms
-        )
+        waited_ms = RELEASE_WAIT_MS if self._leaving.waited_ms is None else self._leaving.waited_ms
+        gang = DisruptedGang(self._held(homes), self._leaving.scope != "job", self._own.avoided, waited_ms=waited_ms)
         while True:
             pool = self._blocks.pool(usable, pods.demand)
             if rules.differs.failed_nodes_last:
@@ -65,9 +63,9 @@ class _Planner:
             found = plan_again(pool, pods.demand, rules, gang)
             if isinstance(found, StuckBlocks):
                 stuck = [number for number, block_id in enumerate(pods.block_ids) if block_id in found.block_ids]
-                return BlocksMissing(lack_of(found.lack), pods.staying(stuck))
+                return block_lack(lack_of(found.lack))._replace(ranks=pods.staying(stuck))
             if isinstance(found, NoBlocks):
-                return BlocksMissing(lack_of(found))
+                return block_lack(lack_of(found))
             rows = _swapped(pods, found, homes)
             foreign = pods.foreign(rows, homes)
             if not foreign:

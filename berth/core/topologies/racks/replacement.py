@@ -11,13 +11,17 @@ from typing import Final
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
-from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.superpod_placement import BlockRound, lack_of
-from berth.core.topologies.blocks.model import NoBlocks
+from berth.core.cluster.node_groups import Rows
+from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.blocks.block_round import BlockRound, block_lack, lack_of
+from berth.core.topologies.blocks.leaving_blocks import BlockPods
+from berth.core.topologies.blocks.model import CandidatePool, NoBlocks, rack_number
+from berth.core.topologies.leaving import LeavingPods, OwnPlaces
+from berth.core.topologies.planning import Lack, Replaced
 from berth.core.topologies.racks.rescheduling import MoveScope, PlacedRanks, RackRecovery, recover_racks
 from berth.schemas.recovery import Scope
 
+_NONE: Final = -1
 MOVE_SCOPES: Final[tuple[MoveScope, ...]] = ("pod", "part", "block", "job")
 _WIDEST: Final[Mapping[Scope, MoveScope]] = {
     "pod": "pod",
@@ -28,9 +32,7 @@ _WIDEST: Final[Mapping[Scope, MoveScope]] = {
 }
 
 
-def replace_in_racks(
-    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits
-) -> BlockReplacement | BlocksMissing:
+def replace_in_racks(blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits) -> Replaced | Lack:
     """New places of the planned pods that leave, or what is missing.
 
     Args:
@@ -39,7 +41,7 @@ def replace_in_racks(
         own: Places of the gang.
         fits: Rows that can take any of the pods, shape (rows,).
     """
-    planner = _Planner(blocks, own, BlockPods(leaving, own, blocks.superpod_of))
+    planner = _Planner(blocks, own, BlockPods(leaving, own, blocks.table))
     return planner.plan(fits, MOVE_SCOPES.index(_WIDEST[leaving.scope]))
 
 
@@ -55,25 +57,25 @@ class _Planner:
             # A block of a service stays inside one rack.
             self._demand = pods.demand._replace(rack_block=pods.demand.block)
         self._block_ids = np.array(pods.block_ids, np.int64)
-        self._racks = np.array([blocks.rack_of(row) for row in pods.rows], np.int64)
+        self._racks = np.array([rack_of(blocks.table, row) for row in pods.rows], np.int64)
 
-    def plan(self, fits: Fits, widest: int) -> BlockReplacement | BlocksMissing:
+    def plan(self, fits: Fits, widest: int) -> Replaced | Lack:
         """Places in the smallest scope that has them, up to the widest; otherwise what is missing in that one.
 
         Args:
             fits: Rows that can take any of the pods, shape (rows,).
             widest: Index of the widest scope.
         """
-        missing: list[BlocksMissing] = []
+        missing: list[Lack] = []
         for open_rows, homes in self._pods.trials(fits, self._own.avoided):
             for scope in MOVE_SCOPES[: widest + 1]:
                 found = self._tried(open_rows.copy(), dict(homes), scope)
-                if not isinstance(found, BlocksMissing):
+                if not isinstance(found, Lack):
                     return found
                 missing.append(found)
         return missing[-1]._replace(ranks=self._also(fits, missing, widest))
 
-    def _also(self, fits: Fits, missing: Sequence[BlocksMissing], widest: int) -> Sequence[int]:
+    def _also(self, fits: Fits, missing: Sequence[Lack], widest: int) -> Sequence[int]:
         """Ranks that would have to leave as well: those of the smallest scope in which there would be places then."""
         ranks = next((one.ranks for one in missing if one.ranks), ())
         for open_rows, homes in self._pods.trials(fits, self._own.avoided):
@@ -81,10 +83,10 @@ class _Planner:
                 if ranks:
                     return ranks
                 found = self._tried(open_rows.copy(), dict(homes), scope)
-                ranks = found.ranks if isinstance(found, BlocksMissing) else ()
+                ranks = found.ranks if isinstance(found, Lack) else ()
         return ranks
 
-    def _tried(self, open_rows: Fits, homes: dict[int, int], scope: MoveScope) -> BlockReplacement | BlocksMissing:
+    def _tried(self, open_rows: Fits, homes: dict[int, int], scope: MoveScope) -> Replaced | Lack:
         """Places in one scope.
 
         Args:
@@ -111,10 +113,10 @@ class _Planner:
                 self._racks,
             )
             found = recover_racks(
-                pool, self._demand, blocks.rules, placed, scope, unlinked=blocks.unlinked(pool), ending=ending
+                pool, self._demand, blocks.rules, placed, scope, unlinked=unlinked(blocks.table, pool), ending=ending
             )
             if isinstance(found, NoBlocks):
-                return BlocksMissing(lack_of(found))
+                return block_lack(lack_of(found))
             rows = found.plan.rows.tolist()
             foreign = pods.foreign(rows, {number: row for number, row in enumerate(held.tolist()) if row >= 0} | homes)
             if not foreign:
@@ -123,7 +125,7 @@ class _Planner:
 
     def _answer(
         self, found: RackRecovery, rows: list[int], open_rows: Fits, homes: Mapping[int, int], ids: Sequence[str]
-    ) -> BlockReplacement | BlocksMissing:
+    ) -> Replaced | Lack:
         """A plan as places of the pods that leave, unless others would have to leave as well."""
         pods = self._pods
         staying = pods.staying(found.moved.tolist())
@@ -135,3 +137,16 @@ class _Planner:
         ]
         phases = {allocation.block_id: allocation.phase for allocation in found.plan.allocations}
         return pods.answer(rows, found.plan.block_ids.tolist(), names, phases)
+
+
+def unlinked(table: NodeTable, pool: CandidatePool) -> Rows:
+    """Rows of a pool with chips that have no network, or whose network state is unknown; ascending."""
+    rows = pool.rows
+    found: Rows = rows[((table.network[rows] & table.chips[rows]) != 0) | ~table.network_known[rows]]
+    return found
+
+
+def rack_of(table: NodeTable, row: int) -> int:
+    """Number of the rack of a row; -1 if it is not known."""
+    rack = int(table.rack[row]) if row >= 0 else _NONE
+    return rack_number(table.racks[rack]) if rack >= 0 else _NONE

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
-from berth.core.placement.switch_placement import LeafRound, demand_of
+from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.switches.occupancy.leaf_bits import STATE
 from berth.core.topologies.switches.occupancy.leaf_states import Bits
 from berth.core.topologies.switches.occupancy.leaf_table import Grid
 from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, plan
 from berth.core.topologies.switches.rescheduling import PartialGang, plan_partial
+from berth.core.topologies.switches.rounds.leaf_round import LeafRound, demand_of
 from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import SwitchLack
