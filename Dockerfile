@@ -19,4 +19,10 @@ RUN useradd --uid 10001 --no-create-home berth
 COPY --from=build /opt/berth /opt/berth
 ENV PATH=/opt/berth/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001
+ARG VERSION="" REVISION=""
+LABEL org.opencontainers.image.title="Berth" \
+  org.opencontainers.image.description="Topology-affine placement of NPU jobs on Kubernetes" \
+  org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.version="$VERSION" \
+  org.opencontainers.image.revision="$REVISION"
 CMD ["berth", "--help"]

@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page test-clients kube-assets page-assets client-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz hostile sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page test-clients kube-assets page-assets client-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz hostile sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference image wheel chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,8 +151,20 @@ schemas: setup ## Write schemas/json again
 reference: setup ## Write the pages of docs/reference that follow from the code again
 	@$(BIN)/python -m tests.contract.reference_pages
 
-chart: setup ## Write the Helm chart in k8s/chart from the manifests again
-	@$(BIN)/python -m tests.chart
+# docker, podman and buildah take the same words. The tag is the version.
+BUILDER = $(shell for one in docker podman buildah; do command -v $$one && break; done)
+REPOSITORY := berth
+TAG = $(shell sed -n 's/ *newTag: //p' k8s/image/kustomization.yaml)
+image: setup ## Build the image with docker, podman or buildah, and list its packages (SBOM) in dist/; REPOSITORY names it, PLATFORM is that of the nodes
+	@test -n "$(BUILDER)" || { echo "docker, podman or buildah is needed to build an image"; exit 1; }
+	@$(BIN)/python -m tests.release dist
+	@$(BUILDER) build $(addprefix --platform=,$(PLATFORM)) --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) --tag $(REPOSITORY):$(TAG) .
+
+wheel: setup ## Build the Python package into dist/
+	@$(BIN)/python -m hatchling build --target wheel --directory dist
+
+chart: setup helm-assets ## Write the Helm chart in k8s/chart from the manifests again, and pack it into dist/
+	@$(BIN)/python -m tests.chart --pack dist
 
 samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages

@@ -34,7 +34,7 @@ class _Merged(Collector):
         for service, registry in self._registries.items():
             for family in registry.collectors.collect():
                 if family.name.startswith(PREFIX):
-                    own = family.name.startswith(f"{PREFIX}{service}_")
+                    own = family.name.startswith(f"{PREFIX}{service}_") or family.name in registry.of_cell
                     _merge(found, family, {} if own else {"service": service})
                 elif family.name not in found:  # of the process, which is the same for all
                     found[family.name] = family
@@ -55,6 +55,7 @@ def merged_exposition(registries: Mapping[str, MetricsRegistry]) -> bytes:
     """All metrics of several registries in the text format of Prometheus.
 
     Args:
-        registries: By service. Metrics whose names do not begin with that of the service get the label ``service``.
+        registries: By service. Metrics whose names do not begin with that of the service, and that are not of the whole
+            cell, get the label ``service``.
     """
     return exposition_of(_Merged(registries))

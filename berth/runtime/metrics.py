@@ -8,9 +8,12 @@ The metrics of a service are a class in its ``metrics.py`` that creates them on 
 
 Names are ``berth_<service>_<what>_<unit>``. A label has few values, which are known in advance, and never names a pod,
 job or node. A registry is read for the probe server, and its gauges for the statistics of the process on the bus.
+
+Gauges of the whole cell are named without a service, ``berth_<what>``. They may name leaf switches and SuperPoDs, up to
+a bound, so that they are no part of the statistics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import prometheus_client
@@ -34,6 +37,9 @@ class MetricsRegistry:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self.collectors: Final = CollectorRegistry(auto_describe=True)
         """Registry of the library."""
+        self.of_cell: Final[set[str]] = set()
+        """Names of the gauges of the whole cell."""
+        self._measures: Final[list[Callable[[], None]]] = []
         ProcessCollector(registry=self.collectors)
         self.ready: Final = self.gauge("process_ready", "1 if `/readyz` reports ready, otherwise 0.")
         """Set by the probe server, as are the next two."""
@@ -77,6 +83,20 @@ class MetricsRegistry:
         """
         return Gauge(PREFIX + name, what, labels, registry=self.collectors)
 
+    def cell_gauge(self, name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
+        """Create a gauge of the whole cell; as :meth:`gauge`, but :meth:`gauges` leaves it out."""
+        self.of_cell.add(PREFIX + name)
+        return self.gauge(name, what, labels)
+
+    def measure_by(self, measure: Callable[[], None]) -> None:
+        """Have gauges set by ``measure`` whenever the metrics are shown."""
+        self._measures.append(measure)
+
+    def measure(self) -> None:
+        """Set the gauges that are known when they are asked for."""
+        for measure in self._measures:
+            measure()
+
     def seconds(
         self, name: str, what: str, labels: Sequence[str] = (), *, bounds: Sequence[float] = SECONDS
     ) -> Histogram:
@@ -94,10 +114,10 @@ class MetricsRegistry:
         return Histogram(PREFIX + name, what, labels, registry=self.collectors, buckets=bounds)
 
     def gauges(self) -> dict[str, float]:
-        """Values of the gauges of the service, by name with labels as in the text format of Prometheus."""
+        """Values of the gauges of the process, by name with labels as in the text format of Prometheus."""
         found: dict[str, float] = {}
         for family in self.collectors.collect():
-            if family.type != "gauge" or not family.name.startswith(PREFIX):
+            if family.type != "gauge" or not family.name.startswith(PREFIX) or family.name in self.of_cell:
                 continue
             for sample in family.samples:
                 labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))

@@ -139,8 +139,9 @@ class ServicePages:
         return self._registry.exposition()
 
     def show(self) -> None:
-        """Set the metrics of the process, which are known when they are asked for."""
+        """Set the metrics that are known when they are asked for."""
         registry = self._registry
+        registry.measure()
         registry.ready.set(not self.reason)
         registry.connected.set(self._readiness.is_connected)
         registry.waiting.clear()

@@ -40,4 +40,21 @@ ALERTS: Final = (
         means="Events could not be stored {{ $value | humanize }} times in 30 minutes; they are tried again.",
         do="The log of api has the reason: NATS has no room, or the user of api lacks a right.",
     ),
+    Alert(
+        name="BerthChipsUnhealthy",
+        expr='max by (namespace, product) (berth_chips{state="unhealthy"})'
+        " / sum by (namespace, product) (max by (namespace, product, state) (berth_chips)) > 0.1",
+        for_s=30 * MINUTE_S,
+        severity="warning",
+        means="More than a tenth of the chips of {{ $labels.product }} are unhealthy, and no pod has them.",
+        do="berth faults lists what is broken, in groups; berth_leaf_chips and berth_superpod_chips show where it is.",
+    ),
+    Alert(
+        name="BerthCountsOld",
+        expr="min by (namespace) (berth_counts_age_seconds) > 120",
+        for_s=10 * MINUTE_S,
+        severity="warning",
+        means="No instance of api has counted for {{ $value | humanizeDuration }} how full the cluster is.",
+        do="See whether api reaches NATS and has enough cpu; its log says why it does not go on.",
+    ),
 )

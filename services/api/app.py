@@ -18,6 +18,7 @@ from berth.runtime.tracing.spans import Spans, spans_to
 from berth.schemas.programs.documents import shape_schema
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access
+from berth.services.api.cell_counts import CellCounts
 from berth.services.api.config import ApiConfig
 from berth.services.api.event_pages import EventPages
 from berth.services.api.explanations import Explanations
@@ -76,6 +77,7 @@ async def serve_beside(
         waits_for=config.bus.waits_for,
     )
     loop = Loop(bus, clock, config, instruments, spans)
+    instruments.registry.measure_by(CellCounts(clock, loop, config, instruments.metrics).look)
     instruments.readiness.wait("the events of what is stored are stored")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(spans.close)

@@ -45,6 +45,9 @@ class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long events are kept."""
     position_every_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
     """How often it is stored how far the events go; after a crash those since then are looked up one by one."""
+    place_series_max: Annotated[int, Meta(ge=0, le=10_000)] = 500
+    """Most leaf switches, and most SuperPoDs, of which `/metrics` has series of each, six a place; of more of them it
+    has none."""
     tracing: TracingConfig = TracingConfig()
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.1
     """First pause after events could not be stored; it doubles ..."""

@@ -1,6 +1,7 @@
 """Jobs of the cell by namespace and name, with their places in the queue, as their statuses say."""
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -56,6 +57,8 @@ class JobList:
         """Jobs that are over, the one that ended last at the end."""
         self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By namespace; as of :attr:`_Known.counts`."""
+        self._stages: Counter[tuple[str, str]] = Counter()
+        """Jobs that are not over, by phase and code of the reason."""
 
     def note(self, status: JobStatus) -> None:
         """Note the newest status of a job."""
@@ -110,6 +113,17 @@ class JobList:
         found = [sum(part) for part in zip(*self._counts.values(), strict=True)] or _NOTHING
         return (found[0], found[1], found[2], found[3])
 
+    def phases(self) -> Counter[str]:
+        """Jobs that are not over, by phase."""
+        found: Counter[str] = Counter()
+        for (phase, _), jobs in self._stages.items():
+            found[phase] += jobs
+        return found
+
+    def reasons(self) -> Counter[str]:
+        """Jobs that wait, by the code of the reason; empty for those that have none yet."""
+        return +Counter({code: jobs for (phase, code), jobs in self._stages.items() if phase == "waiting"})
+
     def uses(self, namespaces: Sequence[str], most: int) -> list[NamespaceUse]:
         """What namespaces have and wait for, by name; of too many those with the most chips.
 
@@ -154,6 +168,8 @@ class JobList:
 
     def _count(self, known: _Known, sign: int) -> None:
         namespace = known.job.namespace
+        if known.job.phase not in OVER:
+            self._stages[known.job.phase, known.job.code] += sign
         have, more = self._counts.get(namespace, _NOTHING), known.counts
         self._counts[namespace] = (
             have[0] + sign * more[0], have[1] + sign * more[1], have[2] + sign * more[2], have[3] + sign * more[3],

@@ -1,19 +1,14 @@
 """Lists of the cell in pages: jobs, nodes, places, faults and drains. Pages of a state are made once."""
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from berth.core.overview.chip_use import CellUse, cell_use, is_whole_free
+from berth.core.overview.chip_use import is_whole_free
 from berth.core.overview.drain_list import drain_of, known_drains
 from berth.core.overview.node_list import NodeList
-from berth.core.overview.wanted_products import Wanted, wanted_of, wanted_product
-from berth.core.state.cell import JobKey
 from berth.runtime.bus.port import Bus
-from berth.runtime.clock import Clock
-from berth.schemas.facts import JobSeen
 from berth.schemas.programs.lists import (
     PAGE_MAX,
     DrainsReply,
@@ -83,32 +78,27 @@ class Lists:
 
     Args:
         bus: The cell.
-        clock: Of the process.
-        loop: Keeps the state of the cell, its jobs and faults.
+        loop: Keeps the state of the cell, its jobs and faults, and how full it is.
         access: Who may do what.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, loop: Loop, access: Access) -> None:
+    def __init__(self, bus: Bus, loop: Loop, access: Access) -> None:
         self._bus = bus
-        self._clock = clock
         self._state = loop.state
         self._jobs = loop.jobs
         self._faults = loop.faults
+        self._usage = loop.usage
         self._nodes = NodeList(loop.state, loop.faults)
         self._access = access
         self._version: tuple[int, ...] = ()
         self._pages: dict[tuple[str, bytes, _Reader], Page] = {}
-        self._wanted: dict[JobKey, tuple[JobSeen, Wanted]] = {}
-        """What tells the products of jobs that wait, so that it is looked for once a job."""
-        self._use: tuple[tuple[int, int], CellUse] | None = None
-        """Revision of the nodes and how many drains had begun, and how full the cell was."""
 
     def steps(self) -> Mapping[str, Callable[[bytes, str], Awaitable[Page]]]:
         """The operations."""
         return {
             "jobs": self._step("jobs", JobsRequest, self._list_jobs),
             "nodes": self._step("nodes", NodesRequest, self._list_nodes),
-            "usage": self._step("usage", UsageRequest, self._usage),
+            "usage": self._step("usage", UsageRequest, self._list_usage),
             "leaves": self._step("leaves", PlacesRequest, self._list_leaves),
             "superpods": self._step("superpods", PlacesRequest, self._list_superpods),
             "faults": self._step("faults", FaultsRequest, self._list_faults),
@@ -124,7 +114,7 @@ class Lists:
             self._access.check(identity, "read", "" if namespace == EVERY else namespace)
             reader = _Reader(tuple(self._access.namespaces(identity, "read")))
             at = (self._state.facts_seq, self._state.fold.head, self._jobs.revision)
-            version = (*at, self._begun_drains(), self._bus.payload_limit_bytes)
+            version = (*at, self._usage.begun_drains(), self._bus.payload_limit_bytes)
             if version != self._version:
                 self._version = version
                 self._pages.clear()
@@ -155,14 +145,14 @@ class Lists:
         nodes, after, looked_at = self._page(entries, asked.limit)
         return NodesReply(nodes=nodes, next=after), len(nodes) // _MADE_A_TOKEN + looked_at // _LOOKED_AT_A_TOKEN
 
-    def _usage(self, asked: UsageRequest, reader: _Reader) -> tuple[Reply, int]:
+    def _list_usage(self, asked: UsageRequest, reader: _Reader) -> tuple[Reply, int]:
         del asked  # it says nothing
-        use = self._cell_use()
+        use = self._usage.use()
         jobs, _, jobs_waiting, waiting = self._jobs.totals()
         namespaces = self._jobs.uses(reader.namespaces, PAGE_MAX)
         reply = UsageReply(
             total=use.total,
-            products=self._with_waiting(use.products),
+            products=self._usage.products(),
             namespaces=namespaces,
             jobs=jobs,
             jobs_waiting=jobs_waiting,
@@ -173,38 +163,17 @@ class Lists:
         looked_at = self._jobs.waiting // _LOOKED_AT_A_TOKEN
         return reply, len(namespaces) // _LINES_A_TOKEN + use.total.nodes // _NODES_A_TOKEN + looked_at
 
-    def _with_waiting(self, products: Iterable[PlaceUse]) -> list[PlaceUse]:
-        """Products with the chips that jobs wait for."""
-        known, self._wanted = self._wanted, {}
-        wanted: Counter[Wanted | None] = Counter()
-        for key, chips in self._jobs.waiting_jobs():
-            job = self._state.jobs.get(key)
-            if job is None or job.request is None:
-                wanted[None] += chips
-                continue
-            one = known.get(key)
-            if one is None or one[0] is not job:
-                one = (job, wanted_of(job.request))
-            self._wanted[key] = one
-            wanted[one[1]] += chips
-        waiting: Counter[str] = Counter()
-        for asked, chips in wanted.items():
-            waiting[wanted_product(asked) if asked is not None else ""] += chips
-        found = {one.name: msgspec.structs.replace(one, waiting=waiting.pop(one.name, 0)) for one in products}
-        found |= {name: PlaceUse(name=name, waiting=chips) for name, chips in waiting.items()}
-        return [found[name] for name in sorted(found)]
-
     def _list_leaves(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
-        return self._places(asked, self._cell_use().leaves)
+        return self._places(asked, self._usage.use().leaves)
 
     def _list_superpods(self, asked: PlacesRequest, _: _Reader) -> tuple[Reply, int]:
-        return self._places(asked, self._cell_use().superpods)
+        return self._places(asked, self._usage.use().superpods)
 
     def _places(self, asked: PlacesRequest, places: Iterable[PlaceUse]) -> tuple[Reply, int]:
         named = frozenset(asked.names)
         chosen = ((one.name, one) for one in places if one.name > asked.after and (not named or one.name in named))
         found, after, _ = self._page(chosen, asked.limit)
-        tokens = len(found) // _LINES_A_TOKEN + self._cell_use().total.nodes // _NODES_A_TOKEN
+        tokens = len(found) // _LINES_A_TOKEN + self._usage.use().total.nodes // _NODES_A_TOKEN
         return PlacesReply(places=found, next=after), tokens
 
     def _list_faults(self, asked: FaultsRequest, reader: _Reader) -> tuple[Reply, int]:
@@ -222,16 +191,6 @@ class Lists:
         )
         drains, after, _ = self._page(chosen, asked.limit)
         return DrainsReply(drains=drains, next=after), len(drains) // _MADE_A_TOKEN
-
-    def _cell_use(self) -> CellUse:
-        revision = (self._state.table.revision, self._begun_drains())
-        if self._use is None or self._use[0] != revision:
-            self._use = (revision, cell_use(self._state.table, self._clock.now_ms()))
-        return self._use[1]
-
-    def _begun_drains(self) -> int:
-        """Nodes that are drained by now."""
-        return len(self._state.table.drained_rows(self._clock.now_ms()))
 
     def _page(self, entries: Iterable[tuple[str, T | None]], limit: int) -> tuple[list[T], str, int]:
         """Entries of a page, the cursor after which the next one begins (empty at the end), and how many it looked at.

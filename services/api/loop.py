@@ -1,6 +1,7 @@
 """Follower of facts and ledger that derives events and has them stored."""
 
 import asyncio
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -29,19 +30,26 @@ from berth.services.api.event_position import Position, position_at, start_of
 from berth.services.api.event_writer import EventWriter
 from berth.services.api.job_list import JobList
 from berth.services.api.metrics import ApiMetrics
+from berth.services.api.usage import Usage
 
 _REACH_S: Final = 10.0
 _MESSAGES_MAX: Final = 2_000
 """Messages that are applied before their events are stored."""
 _SLICE: Final = 4
 """Messages that are applied before requests get a turn: each takes some tenths of a millisecond."""
-
+_IDLE_S: Final = 5.0
+"""Longest pause between two steps: each sees whether the server still answers."""
+_MS: Final = 1_000
 _NODES: Final = 64
 """Nodes whose faults are looked at before requests get a turn."""
 
 
 class Loop:
     """Applies facts and records to a state, and stores the events; keeps the lists of jobs and of faults, too.
+
+    Attributes:
+        as_of_s: Moment (``monotonic_s``) as of which it has applied what is stored; minus infinity before all of that
+            was applied once.
 
     Args:
         bus: The cell.
@@ -57,7 +65,9 @@ class Loop:
         self.state = State()
         self.waiting = WaitingJobs()
         self.jobs = JobList()
+        self.usage = Usage(clock, self.state, self.jobs)
         self.faults = FaultLog(self.state)
+        self.as_of_s = -math.inf
         self.writer = EventWriter(bus, instruments.metrics, instruments.log, self._send_spans)
         self._bus = bus
         self._clock = clock
@@ -121,7 +131,7 @@ class Loop:
         """
         while not stop.is_set():
             if not await self._tried(stop):
-                await any_set([self._feeds.arrived, stop], self._config.position_every_s)
+                await any_set([self._feeds.arrived, stop], min(self._config.position_every_s, _IDLE_S))
 
     async def stop(self) -> None:
         """Stop to follow."""
@@ -149,6 +159,7 @@ class Loop:
         A record is applied before the facts that were stored after it, so facts wait until all records that were
         stored before them are received.
         """
+        began_s = self._clock.monotonic_s()
         await self._see_kept()
         if not self._events:
             facts_seq = self._feeds.facts.received
@@ -169,8 +180,15 @@ class Loop:
             await self._counted()
         self._metrics.facts.set(self.state.facts_seq)
         self._metrics.ledger.set(self.state.fold.head)
+        self._note_moment(began_s, has_more=has_more)
         await self._note_position()
         return has_more
+
+    def _note_moment(self, began_s: float, *, has_more: bool) -> None:
+        """Note as of when the state is, after a step: the begin of the step, or when its last message was stored."""
+        behind_s = max(self._clock.now_ms() - max(self._fact_ms, self._record_ms), 0) / _MS if has_more else 0.0
+        if not has_more or self.as_of_s > -math.inf:
+            self.as_of_s = max(self.as_of_s, began_s - behind_s)
 
     async def _apply(self, facts_seq: int) -> bool:
         """Apply received records, each after the facts that it is based on, and then facts up to ``facts_seq``.

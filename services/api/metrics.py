@@ -1,4 +1,9 @@
-"""What the service for programs counts."""
+"""What the service for programs counts: its work, and what the cell has.
+
+Every instance counts the whole cell, so queries take the greatest of their values.
+"""
+
+import math
 
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.void_records import VoidRecords
@@ -38,3 +43,58 @@ class ApiMetrics:
             "api_ledger_sequence",
             "The last ledger record whose events are stored; if it stays behind that of the dispatcher, events are late.",
         )
+        self.chips = registry.cell_gauge(
+            "chips",
+            "Chips, by `product` and `state`, each in one: `used` (pods have them), `reserved` (for a job that starts anew"
+            " or recovers, and no pod has them yet), `free` (new work can get them), `unhealthy` (they or their node),"
+            " `drained` (their node is drained or cordoned), `withheld` (their node does not offer them). The product"
+            " `unknown` stands for nodes of none that Berth knows.",
+            ["product", "state"],
+        )
+        self.leaf_chips = registry.cell_gauge(
+            "leaf_chips",
+            "As `berth_chips`, by `leaf`: chips below each leaf switch, unless there are more than"
+            " `place_series_max` of them.",
+            ["leaf", "state"],
+        )
+        self.superpod_chips = registry.cell_gauge(
+            "superpod_chips",
+            "As `berth_chips`, by `superpod`, unless there are more than `place_series_max` of them.",
+            ["superpod", "state"],
+        )
+        self.nodes = registry.cell_gauge(
+            "nodes",
+            "Nodes, by `product` and `state`: `free` (takes new work, and all its chips are free), `used` (takes new work"
+            " on what is left), `closed` (takes none: not ready, unhealthy, drained or cordoned).",
+            ["product", "state"],
+        )
+        self.places = registry.cell_gauge(
+            "places",
+            "Leaf switches and SuperPoDs (`level`), by `state`: `free` (all its nodes are), `partly-free` (some of them),"
+            " `full` (none).",
+            ["level", "state"],
+        )
+        self.unlisted = registry.cell_gauge(
+            "places_without_series",
+            "Leaf switches and SuperPoDs (`level`) that have no series of their own, because there are more than"
+            " `place_series_max`; 0 if each has its own.",
+            ["level"],
+        )
+        self.waiting_chips = registry.cell_gauge(
+            "waiting_chips",
+            "Chips that jobs wait for, by the `product` that they ask for; `unknown` if none fits.",
+            ["product"],
+        )
+        self.jobs = registry.cell_gauge("jobs", "Jobs that are not over, by `phase`.", ["phase"])
+        self.waiting_jobs = registry.cell_gauge(
+            "waiting_jobs",
+            "Jobs that wait, by `reason`: the code of their refusal, or `none` before the first one. Reasons of no job"
+            " are left out.",
+            ["reason"],
+        )
+        self.age = registry.cell_gauge(
+            "counts_age_seconds",
+            "How old the numbers of chips, nodes, places and jobs are. They are left out while this instance is behind by"
+            " more than a minute; +Inf before it has counted.",
+        )
+        self.age.set(math.inf)

@@ -108,7 +108,7 @@ class Operations:
         self._reading = FairTurns()
         self._reading_aside = FairTurns()
         self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply | Page]]] = {
-            **Lists(bus, clock, loop, access).steps(),
+            **Lists(bus, loop, access).steps(),
             "submit": self._submit,
             "submit-many": self._submit_many,
             "cancel": self._cancel,

@@ -16,7 +16,7 @@ FOLDER: Final = K8S / "chart"
 GATEWAY: Final = K8S / "gateway"
 FORMS: Final[dict[Form, tuple[Path, ...]]] = {
     "base": (K8S / "base", GATEWAY),
-    "trial": (K8S / "overlays" / "dev", GATEWAY),
+    "trial": (K8S / "overlays" / "dev",),
     "production": (K8S / "overlays" / "prod", GATEWAY, GATEWAY / "users"),
     "small": (K8S / "overlays" / "small", GATEWAY, GATEWAY / "network"),
 }

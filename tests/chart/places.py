@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from tests.chart.manifests import Form
 from tests.chart.settings import SERVICES
 from tests.chart.text import Block, Given, Items, Node, Value
 
@@ -15,6 +16,7 @@ AUTH: Final = ".Values.nats.auth.enabled"
 TLS: Final = ".Values.nats.tls.enabled"
 MARKS: Final = ".Values.marks.enabled"
 GATEWAY: Final = ".Values.gateway.enabled"
+OPEN: Final = ".Values.gateway.open"
 STORED: Final = ".Values.nats.storage.enabled"
 ONE: Final = ".Values.oneProcess.enabled"
 HAS_POLICIES: Final = 'semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version'
@@ -113,6 +115,8 @@ FIELDS: Final = (
 CONDITIONS: Final = (
     (Place("StatefulSet", "nats", f"{CONTAINER} env OF_GATEWAY"), f"and {AUTH} {GATEWAY}"),
     (Place("StatefulSet", "nats", f"{CONTAINER} env PASSWORD_GATEWAY"), f"and {AUTH} {GATEWAY}"),
+    (Place("Deployment", "gateway", f"{CONTAINER} env BERTH_TOKENS"), f"not {OPEN}"),
+    (Place("Deployment", "gateway", f"{CONTAINER} env BERTH_ACCESS"), OPEN),
     (Place("*", "*", f"{CONTAINER} env"), AUTH),
     (Place("*", "*", f"{CONTAINER} env BERTH_BUS__USER"), AUTH),
     (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth"), AUTH),
@@ -137,12 +141,13 @@ CONDITIONS: Final = (
 )
 """Fields that some of the manifests lack."""
 
-OF_ONE_PROCESS: Final = (
-    Place("*Binding", "berth-*", "subjects 0 name"),
-    Place("StatefulSet", "nats", "spec replicas"),
-    Place("StatefulSet", "nats", f"{CONTAINER} env GOMEMLIMIT value"),
+OF_A_FORM: Final[tuple[tuple[Place, Form, str], ...]] = (
+    (Place("*Binding", "berth-*", "subjects 0 name"), "small", ONE),
+    (Place("StatefulSet", "nats", "spec replicas"), "small", ONE),
+    (Place("StatefulSet", "nats", f"{CONTAINER} env GOMEMLIMIT value"), "small", ONE),
+    (Place("Deployment", "gateway", f"{CONTAINER} env BERTH_HOST value"), "trial", OPEN),
 )
-"""Fields that are something else where all services are one process."""
+"""Fields that are something else in one form, with the condition that it has in the chart."""
 
 _MARKS_MOUNT: Final = {"name": "marks", "mountPath": "/run/secrets/berth-marks", "readOnly": True}
 _MARKS_VOLUME: Final = {"name": "marks", "secret": {"secretName": Value(".Values.marks.secret"), "defaultMode": 0o440}}

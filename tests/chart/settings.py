@@ -221,7 +221,18 @@ SETTINGS: Final = (
     Setting("api.replicas", "", _COUNT),
     Setting("api.resources", "", _RESOURCES),
     Setting(
-        "gateway.enabled", "NATS needs the password of its user then. See docs/kubernetes.md.", _BOOLEAN, default=False
+        "gateway.enabled",
+        "NATS needs the password of its user then. See docs/kubernetes.md.",
+        _BOOLEAN,
+        default=False,
+        trial=True,
+    ),
+    Setting(
+        "gateway.open",
+        "Whether it asks for no token; then only kubectl port-forward reaches it. For a trial.",
+        _BOOLEAN,
+        default=False,
+        trial=True,
     ),
     Setting("gateway.replicas", "", _COUNT),
     Setting("gateway.tokens.secret", "Secret with the key tokens; make it before. See docs/kubernetes.md.", _NAME),

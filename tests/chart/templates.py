@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.chart import config_maps
 from tests.chart.manifests import NAMESPACE, ChartError, Form, Key, Manifests, Met, There
-from tests.chart.places import ADDED, CONDITIONS, FIELDS, OBJECTS, OF_ONE_PROCESS, ONE
+from tests.chart.places import ADDED, CONDITIONS, FIELDS, OBJECTS, OF_A_FORM, ONE
 from tests.chart.text import Given, Node, Tree, Value, template
 
 HEAD: Final = "{{- /* Written by make chart from the manifests in k8s/; change those. */ -}}\n"
@@ -148,8 +148,9 @@ class _Object:
             items = {form: _named(one, KEYS.get(path[-1])) for form, one in there.items()}
             return [*self._members(items, path).values(), *(node for _, node in self._added(path))]
         if any(other != first for other in others):
-            if any(one.meets(self._kind, self._name, path) for one in OF_ONE_PROCESS):
-                return _of_one_process(there)
+            for place, form, condition in OF_A_FORM:
+                if place.meets(self._kind, self._name, path):
+                    return _of_a_form(there, form, condition)
             raise ChartError(f"{self._at(path)} is {dict(there)}: expected a value of the chart for it")
         return self._leaf(first, path)
 
@@ -201,16 +202,16 @@ class _Object:
         return f"{self._kind} {self._name}: {' '.join(path)}"
 
 
-def _of_one_process(there: There) -> Value:
-    """What a field is where all services are one process, and otherwise.
+def _of_a_form(there: There, form: Form, condition: str) -> Value:
+    """What a field is in a form, where a condition holds, and otherwise.
 
     Raises:
         ChartError: The other forms differ.
     """
-    others = {json.dumps(value) for form, value in there.items() if form != "small"}
+    others = {json.dumps(value) for other, value in there.items() if other != form}
     if len(others) != 1:
-        raise ChartError(f"{dict(there)}: expected the same in all forms but a small cell")
-    return Value(f"ternary {json.dumps(there['small'])} {others.pop()} {ONE}")
+        raise ChartError(f"{dict(there)}: expected the same in all forms but {form}")
+    return Value(f"ternary {json.dumps(there[form])} {others.pop()} {condition}")
 
 
 def _named(items: list[Any], key: str | None) -> Tree:

@@ -1,5 +1,6 @@
 """For each alert, what makes it fire in a cell that works, and what ends that."""
 
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -123,6 +124,16 @@ def _api_slow(cell: WatchedCell) -> None:
             api.metrics.took.observe(2)
 
 
+def _unhealthy_chips(cell: WatchedCell, chips: int) -> None:
+    for api in cell.apis:
+        api.metrics.chips.labels("module910bx8", "unhealthy").set(chips)
+
+
+def _counts_age(cell: WatchedCell, age_s: float) -> None:
+    for api in cell.apis:
+        api.metrics.age.set(age_s)
+
+
 def _gateway_slow(cell: WatchedCell) -> None:
     for _ in range(5):
         cell.gateway.took.observe(2)
@@ -210,6 +221,8 @@ CASES: Final[dict[str, Case]] = {
     "BerthApiSlow": Case(_api_slow),
     "BerthEventsLate": lags("api"),
     "BerthEventsFail": Case(lambda cell: cell.apis[0].metrics.failures.inc(5)),
+    "BerthChipsUnhealthy": Case(lambda cell: _unhealthy_chips(cell, 200), lambda cell: _unhealthy_chips(cell, 10)),
+    "BerthCountsOld": Case(lambda cell: _counts_age(cell, math.inf), lambda cell: _counts_age(cell, 3)),
     "BerthGatewayErrors": Case(lambda cell: cell.gateway.requests.labels("/api/v1/jobs", "503").inc(50)),
     "BerthGatewaySlow": Case(_gateway_slow),
     "BerthGatewayStreamsFull": Case(lambda cell: cell.gateway.refused.inc(5)),

@@ -1,4 +1,4 @@
-"""The dashboard for Grafana: an overview, and a panel for each metric, one row for each service."""
+"""The dashboard for Grafana: an overview, how full the cluster is, and a panel for each metric, one row a service."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -39,6 +39,82 @@ _OVERVIEW: Final = (
         "Because of their health; see berth faults.",
     ),
 )
+_CHIPS: Final = f"max by (namespace, product, state) (berth_chips{{{CELL}}})"
+_IN_USE: Final = f'max by (namespace, product, state) (berth_chips{{state=~"used|reserved",{CELL}}})'
+_FULL: Final = (
+    ("Chips by state", f"sum by (state) ({_CHIPS})", "short", "{{state}}", "The sum is all chips of the cluster."),
+    (
+        "Share of the chips in use",
+        f"sum by (product) ({_IN_USE}) / sum by (product) ({_CHIPS})",
+        "percentunit",
+        "{{product}}",
+        "Used or reserved, by product.",
+    ),
+    (
+        "Chips that jobs wait for",
+        f"max by (namespace, product) (berth_waiting_chips{{{CELL}}})",
+        "short",
+        "{{product}}",
+        "By the product that they ask for.",
+    ),
+    (
+        "Whole free nodes",
+        f'max by (namespace, product) (berth_nodes{{state="free",{CELL}}})',
+        "short",
+        "{{product}}",
+        "They take new work, and all their chips are free.",
+    ),
+    (
+        "Leaf switches and SuperPoDs",
+        f"max by (namespace, level, state) (berth_places{{{CELL}}})",
+        "short",
+        "{{level}} {{state}}",
+        "free: all nodes are; partly-free: some; full: none.",
+    ),
+    (
+        "Jobs by phase",
+        f"max by (namespace, phase) (berth_jobs{{{CELL}}})",
+        "short",
+        "{{phase}}",
+        "Not those that are over.",
+    ),
+    (
+        "Why jobs wait",
+        f"max by (namespace, reason) (berth_waiting_jobs{{{CELL}}})",
+        "short",
+        "{{reason}}",
+        "Codes of refusals; see berth jobs.",
+    ),
+    (
+        "Leaf switches with the most unhealthy chips",
+        f'topk(10, max by (namespace, leaf) (berth_leaf_chips{{state="unhealthy",{CELL}}}))',
+        "short",
+        "{{leaf}}",
+        "See berth faults.",
+    ),
+    (
+        "SuperPoDs with the most free chips",
+        f'topk(10, max by (namespace, superpod) (berth_superpod_chips{{state="free",{CELL}}}))',
+        "short",
+        "{{superpod}}",
+        "See berth superpods.",
+    ),
+    (
+        "Places without series of their own",
+        f"max by (namespace, level) (berth_places_without_series{{{CELL}}})",
+        "short",
+        "{{level}}",
+        "There are more than place_series_max.",
+    ),
+    (
+        "Age of these numbers",
+        f"min by (namespace) (berth_counts_age_seconds{{{CELL}}})",
+        "s",
+        "{{namespace}}",
+        "Of the instance of api that is least behind.",
+    ),
+)
+"""What the cell has: each instance of ``api`` shows all of it, so one of them counts."""
 _PROCESS: Final = (
     ("process_resident_memory_bytes", f'process_resident_memory_bytes{{job=~"berth-.+",{CELL}}}', "bytes", "Memory."),
     (
@@ -140,16 +216,23 @@ def _of_metric(family: Metric, labels: Sequence[str]) -> dict[str, Any]:
     return _panel("timeseries", title, family.documentation, unit, targets)
 
 
+def _full_panel(row: tuple[str, str, str, str, str]) -> dict[str, Any]:
+    title, expr, unit, legend, what = row
+    return _panel("timeseries", title, what, unit, [(expr, legend)])
+
+
 def dashboard(services: Mapping[str, Sequence[Metric]], labels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The dashboard.
 
     Args:
-        services: Metrics by service, those of every process under ``process``.
+        services: Metrics by service, those of every process under ``process``; those under ``cluster`` have panels of
+            their own.
         labels: Label names by the name of a family.
     """
     panels = _Panels()
     overview = [_panel("stat", title, what, unit, [(expr, "")]) for title, expr, unit, what in _OVERVIEW]
     panels.row("Overview", overview, across=8, is_open=True)
+    panels.row("How full the cluster is", map(_full_panel, _FULL), across=4, is_open=True)
     firing = 'count by (alertname, severity) (ALERTS{alertname=~"Berth.+",alertstate="firing"})'
     panels.row(
         "Alerts",
@@ -158,6 +241,8 @@ def dashboard(services: Mapping[str, Sequence[Metric]], labels: Mapping[str, Seq
         is_open=True,
     )
     for service, families in services.items():
+        if service == "cluster":
+            continue
         found = [_of_metric(family, labels[family.name]) for family in families]
         if service == "process":
             found += [

@@ -17,6 +17,7 @@ from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.monitoring import alerts, nats_alerts
 from berth.runtime.monitoring.alerts import MINUTE_S, Alert
 from tests.contract.dashboard import dashboard
+from tests.contract.struct_tables import filled
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "k8s" / "monitoring"
@@ -36,7 +37,11 @@ SERVICES: Final = (
 """In the order of the pages; ``cell`` is the process that runs all of them."""
 _RUNBOOKS: Final = "operators.md"
 _HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operators.md.\n"
-_KINDS: Final = {"process": "Processes"}
+_HEADINGS: Final = {"process": "Processes", "cluster": "How full the cluster is"}
+_INTROS: Final = {
+    "cluster": "The service `api` counts them when it is asked, at most every 5 s and at most 0.5 % of the time. Each of its"
+    " instances counts the whole cell, so take `max` over instances: [operators.md](operators.md#how-full-the-cluster-is)."
+}
 
 
 def families(service: str) -> list[Metric]:
@@ -44,6 +49,16 @@ def families(service: str) -> list[Metric]:
     registry = MetricsRegistry()
     getattr(importlib.import_module(_module(service)), f"{service.capitalize()}Metrics")(registry)
     return list(registry.collectors.collect())
+
+
+def of_cell() -> set[str]:
+    """Names of the families of the whole cell."""
+    found: set[str] = set()
+    for service in SERVICES:
+        registry = MetricsRegistry()
+        getattr(importlib.import_module(_module(service)), f"{service.capitalize()}Metrics")(registry)
+        found |= registry.of_cell
+    return found
 
 
 def labels_of(service: str) -> dict[str, tuple[str, ...]]:
@@ -62,15 +77,17 @@ def _module(service: str) -> str:
 
 
 def by_service() -> dict[str, list[Metric]]:
-    """Metrics of Berth by service; those that several services have are under ``process``."""
-    found: dict[str, list[Metric]] = {"process": []}
+    """Metrics of Berth by service; under ``process`` those of several services, under ``cluster`` those of the cell."""
+    found: dict[str, list[Metric]] = {"process": [], "cluster": []}
     known: set[str] = set()
+    cell = of_cell()
     for service in SERVICES:
-        own = found.setdefault(service, [])
+        found[service] = []
         for family in families(service):
             if family.name.startswith("berth_") and family.name not in known:
                 known.add(family.name)
-                (own if family.name.startswith(f"berth_{service}_") else found["process"]).append(family)
+                is_own = family.name.startswith(f"berth_{service}_")
+                found[service if is_own else "cluster" if family.name in cell else "process"].append(family)
     return found
 
 
@@ -133,11 +150,14 @@ def page() -> str:
         "",
     ]
     for service, found in by_service().items():
-        lines += [f"## {_KINDS.get(service, service)}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
+        lines += [f"## {_HEADINGS.get(service, service)}", ""]
+        if service in _INTROS:
+            lines += [*filled(_INTROS[service]), ""]
+        lines += ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
         for family in found:
             name = family.name + ("_total" if family.type == "counter" else "")
             own = ", ".join(f"`{label}`" for label in labels[family.name]) or "none"
-            meaning = family.documentation.removesuffix(".") + _owners(family.name)
+            meaning = family.documentation.removesuffix(".") + ("" if service == "cluster" else _owners(family.name))
             lines.append(f"| `{name}` | {family.type} | {own} | {meaning} |")
         lines.append("")
     lines += ["## Alerts", "", "| alert | severity | after | while |", "|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""The components of the gateway in ``k8s/gateway``, beside each overlay: they hold together with it.
+"""The components of the gateway in ``k8s/gateway``, beside each overlay or in it: they hold together with it.
 
 Excluded: whether kustomize and an API server take them, which ``tests/kube/test_chart.py`` tries.
 """
@@ -12,7 +12,7 @@ import pytest
 
 from berth.runtime.config import load
 from berth.runtime.local.nats_server import server_binary
-from berth.services.gateway.config import GatewayConfig, check
+from berth.services.gateway.config import GatewayConfig, check, is_loopback
 from tests.contract.test_manifests import FOLDERS, K8S, OBJECTS, SECRETS, USERS, files_in, selects
 from tests.support.certificates import documented_secret
 from tests.support.kustomize import Tree, identity, pod_spec, render
@@ -21,8 +21,8 @@ from tests.support.pods import Pod, pods_of, workloads
 
 GATEWAY: Final = K8S / "gateway"
 SMALL: Final = K8S / "overlays" / "small"
-COMPONENTS: Final = {"dev": [GATEWAY], "prod": [GATEWAY, GATEWAY / "users"]}
-WITH: Final = {form: render(FOLDERS[form], components) for form, components in COMPONENTS.items()}
+WITH: Final = {"dev": OBJECTS["dev"], "prod": render(FOLDERS["prod"], [GATEWAY, GATEWAY / "users"])}
+"""A trial has it of itself."""
 IN_A_SMALL_CELL: Final = render(SMALL, [GATEWAY, GATEWAY / "network"])
 OF_GATEWAY: Final = "0of99"
 TOKENS: Final = '[{"identity": "portal", "sha256": "' + "0a" * 32 + '"}]'
@@ -43,25 +43,25 @@ def config_of(pod: Pod, folder: Path) -> GatewayConfig:
     return load(GatewayConfig, files_in(pod, folder)[pod.command[-1]], pod.environment)
 
 
-def changed(form: str) -> list[Tree]:
-    """Objects that the components add or change, but for ConfigMaps whose names have changed with them."""
-    return [one for one in WITH[form] if one not in OBJECTS[form]]
-
-
-@each_form
-def test_the_components_add_the_gateway_and_change_nats_alone(form: str) -> None:
-    added = {identity(one) for one in changed(form)}
-    kinds = {"Deployment", "Service", "PodDisruptionBudget", "ConfigMap"}
-    assert {kind for kind, _, name in added if "gateway" in name} == kinds | (
-        {"NetworkPolicy"} if form == "prod" else set()
-    )
+def test_the_components_add_the_gateway_and_change_nats_alone() -> None:
+    # a ConfigMap that changes has another name, and so have those who read it
+    changed = [one for one in WITH["prod"] if one not in OBJECTS["prod"]]
+    added = {identity(one) for one in changed}
+    kinds = {"Deployment", "Service", "PodDisruptionBudget", "ConfigMap", "NetworkPolicy"}
+    assert {kind for kind, _, name in added if "gateway" in name} == kinds
     others = {
         name.rpartition("-")[0] if kind == "ConfigMap" else name for kind, _, name in added if "gateway" not in name
     }
-    assert others == ({"nats"} if form == "prod" else set())
-    for one in changed(form):
+    assert others == {"nats"}
+    for one in changed:
         assert one["metadata"]["namespace"] == "berth-system"
         assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "berth"
+
+
+def test_in_a_trial_it_asks_for_no_token_and_a_port_forward_alone_reaches_it(tmp_path: Path) -> None:
+    for pod in pods_of(WITH["dev"], "gateway"):
+        config = config_of(pod, tmp_path)
+        assert (config.access, config.tokens, is_loopback(config.host)) == ("open", [], True)
 
 
 @each_form
@@ -75,7 +75,7 @@ def test_its_settings_are_what_it_reads(form: str, tmp_path: Path) -> None:
         assert ports == {"probes": config.probes.port, "http": config.port}
         assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(config.port, "http")]
         assert selects({"matchLabels": service["selector"]}, labels(form, "gateway"))
-        assert [token.identity for token in config.tokens] == ["portal"]
+        assert [token.identity for token in config.tokens] == (["portal"] if form == "prod" else [])
         assert config.grace_s + 5 < pod.grace_s
         assert (config.bus.user, config.bus.tls_ca_file is not None) == (
             ("gateway", True) if form == "prod" else ("", False)
@@ -149,14 +149,14 @@ def test_it_is_reached_on_its_port_and_reaches_nats_alone() -> None:
     )
 
 
-def test_a_small_cell_gets_the_gateway_of_a_trial_and_the_policy_of_production() -> None:
+def test_a_small_cell_gets_the_gateway_of_the_base_and_the_policy_of_production() -> None:
     def named_gateway(objects: list[Tree]) -> dict[Any, Tree]:
         return {identity(one): one for one in objects if "gateway" in one["metadata"]["name"] and "data" not in one}
 
     def without_environment(objects: dict[Any, Tree]) -> dict[Any, str]:
         return {at: re.sub(r"berth-environment-\w+", "", str(one)) for at, one in objects.items()}
 
-    wanted = named_gateway(WITH["dev"]) | {
+    wanted = named_gateway(render(FOLDERS["base"], [GATEWAY])) | {
         at: one for at, one in named_gateway(WITH["prod"]).items() if at[0] == "NetworkPolicy"
     }
     assert without_environment(named_gateway(IN_A_SMALL_CELL)) == without_environment(wanted)

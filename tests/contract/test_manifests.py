@@ -33,9 +33,9 @@ K8S: Final = ROOT / "k8s"
 NAMESPACE: Final = "berth-system"
 FOLDERS: Final = {"base": K8S / "base", "dev": K8S / "overlays" / "dev", "prod": K8S / "overlays" / "prod"}
 OBJECTS: Final = {name: render(folder) for name, folder in FOLDERS.items()}
-WITHOUT_MANIFEST: Final = {"gateway"}
-"""Services that run outside of the cluster."""
-SERVICES: Final = sorted({path.parent.name for path in (ROOT / "services").glob("*/__init__.py")} - WITHOUT_MANIFEST)
+OF_COMPONENTS: Final = {"gateway"}
+"""Services that are no part of the base; ``test_gateway_manifests.py`` is about them."""
+SERVICES: Final = sorted({path.parent.name for path in (ROOT / "services").glob("*/__init__.py")} - OF_COMPONENTS)
 OF_TRIALS: Final = {"nodesim"}
 WITH_API: Final = {"inventory", "health", "binder", "summary", "nodesim"}
 USERS: Final = ["inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "streams"]
@@ -60,7 +60,12 @@ each_workload = pytest.mark.parametrize(
 )
 each_service = pytest.mark.parametrize(
     ("form", "name"),
-    [(form, name) for form, objects in OBJECTS.items() for name in workloads(objects) if name != "nats"],
+    [
+        (form, name)
+        for form, objects in OBJECTS.items()
+        for name in workloads(objects)
+        if name not in {"nats", *OF_COMPONENTS}
+    ],
 )
 
 
@@ -135,8 +140,9 @@ def test_nothing_of_others_is_installed() -> None:
 
 @each_form
 def test_every_service_has_a_manifest(form: str) -> None:
+    others = OF_COMPONENTS if form == "dev" else set()
     apart = set() if form == "dev" else OF_TRIALS
-    assert set(workloads(OBJECTS[form])) == {*SERVICES} - apart | {"nats"}
+    assert set(workloads(OBJECTS[form])) == {*SERVICES} - apart | {"nats"} | others
     for name in set(SERVICES) - OF_TRIALS:
         assert any(one["kind"] in {"Deployment", "StatefulSet"} for one in read(K8S / "base" / f"{name}.yaml"))
 

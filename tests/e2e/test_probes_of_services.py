@@ -1,6 +1,7 @@
 """Every service as a process: ready only when it has caught up, and its metrics count what it does."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dispatcher": {"shards": 1},
     "scorer": {"shards": 1},
     "binder": {},
+    "api": {},
     "nodesim": {"topology_file": str(CLUSTER)},
 }
 
@@ -95,6 +97,15 @@ async def see_nodesim(session: aiohttp.ClientSession, port: int) -> None:
     assert found["berth_nodesim_double_allocations"] == 0
 
 
+async def see_api(session: aiohttp.ClientSession, port: int) -> None:
+    found = await samples(session, port)
+    assert sum(chips for name, chips in found.items() if re.fullmatch(r"berth_chips\..+\.used", name)) == 8
+    assert sum(chips for name, chips in found.items() if name.startswith("berth_waiting_chips.")) == 32_000
+    assert (found["berth_jobs.running"], found["berth_jobs.waiting"]) == (1, 1)
+    assert sum(jobs for name, jobs in found.items() if name.startswith("berth_waiting_jobs.")) == 1
+    assert found["berth_counts_age_seconds"] < 60
+
+
 @pytest.mark.timeout(90)
 async def test_services_say_when_they_are_ready_and_what_they_have_done(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
@@ -123,6 +134,7 @@ async def test_services_say_when_they_are_ready_and_what_they_have_done(
             await until_seen(lambda: see_dispatcher(bus, session, ports["dispatcher"]))
             await until_seen(lambda: see_scorer(session, ports["scorer"]))
             await until_seen(lambda: see_binder(session, ports["binder"]))
+            await until_seen(lambda: see_api(session, ports["api"]))
             await until_seen(lambda: see_nodesim(session, ports["nodesim"]))
 
             await own_server.kill()

@@ -6,6 +6,7 @@ Excluded: what the manifests do, which ``tests/kube/test_manifests.py`` shows wi
 import os
 import re
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +32,8 @@ VALUES: Final[dict[str, list[str | Path]]] = {
     "dev": ["--values", CHART / "values-dev.yaml"],
     "small": ["--values", CHART / "values-small.yaml"],
 }
-OF_GATEWAY: Final = {"prod": ["users"], "dev": [], "small": ["network"]}
-"""Components that an overlay needs with the gateway."""
+OF_GATEWAY: Final = {"prod": ["users"], "small": ["network"]}
+"""Components that an overlay without the gateway needs with it."""
 ALL_VALUES: Final = """
 namespace: {name: NAMESPACE}
 image: {repository: "registry.example:5000/team/berth", tag: 9.8.7, pullPolicy: Always, pullSecrets: [{name: registry}]}
@@ -118,7 +119,15 @@ def test_the_chart_and_kustomize_make_the_same_objects(helm: Helm, overlay: str)
     assert kustomize_build(K8S / "overlays" / overlay) == wanted
 
 
-@pytest.mark.parametrize("overlay", sorted(VALUES))
+def test_the_packed_chart_has_its_files(helm: Helm, tmp_path: Path) -> None:
+    helm("package", CHART, "--destination", tmp_path)
+    (archive,) = tmp_path.glob("berth-*.tgz")
+    with tarfile.open(archive) as packed:
+        found = {Path(one.name).relative_to("berth") for one in packed.getmembers() if one.isfile()}
+    assert found == {path.relative_to(CHART) for path in CHART.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("overlay", sorted(OF_GATEWAY))
 def test_the_gateway_is_what_kustomize_makes_of_its_components(helm: Helm, tmp_path: Path, overlay: str) -> None:
     components = [K8S / "gateway", *(K8S / "gateway" / name for name in OF_GATEWAY[overlay])]
     wanted = render(K8S / "overlays" / overlay, components)

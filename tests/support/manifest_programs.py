@@ -73,11 +73,16 @@ def _objects(text: str) -> list[Tree]:
     return sorted((one for one in yaml.safe_load_all(text) if one is not None), key=identity)
 
 
-def _program(name: str) -> Path:
-    """Path of a program; skips the test without it, as on a machine without Go."""
+def path_of_program(name: str) -> Path:
+    """Where ``make helm-assets`` puts a program; it may be missing, as on a machine without Go."""
     pin = re.search(r"helm\.sh/helm/v4 (v\S+)", _PINS.read_text("utf-8"))
     assert pin is not None
-    path = kube_assets_from_environment()[1] / f"helm-{pin[1]}" / name
+    return kube_assets_from_environment()[1] / f"helm-{pin[1]}" / name
+
+
+def _program(name: str) -> Path:
+    """Path of a program; skips the test without it."""
+    path = path_of_program(name)
     if not path.is_file():
         pytest.skip(f"no {path}: run make helm-assets")
     return path

@@ -15,7 +15,7 @@ _OTHER_CELL: Final = "an example of another cell, which runs longer or in which 
 _PRINTED: Final = "the output is compared in "
 
 NOT_RUN: Final[dict[str, dict[str, str]]] = {
-    "README.md": {"make": _MAKE, "docker": _IMAGE, "kind load": _IMAGE, "kubectl": _KUBECTL},
+    "README.md": {"make": _MAKE, "kind load": _IMAGE, "kubectl": _KUBECTL},
     "CONTRIBUTING.md": {"make": _MAKE},
     "docs/tutorial.md": {"make setup": _MAKE},
     "docs/cli.md": {
@@ -32,8 +32,6 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "make": _MAKE,
         "kubectl": _KUBECTL,
         "python -m berth.services.nodesim": "needs an API server; make test-kube starts it there",
-        "tag=": _IMAGE,
-        "docker": _IMAGE,
         "set --": _KUBECTL,
         "for user": _KUBECTL,
         "openssl": "tests/support/certificates.py runs these commands with the names of this page",
@@ -69,6 +67,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "docs/upgrading.md": {"kubectl": _KUBECTL},
     "docs/howto/alert.md": {"kubectl": _KUBECTL},
+    "docs/howto/install.md": {"make": _IMAGE, "tag=": _IMAGE, "kubectl": _KUBECTL, "helm": _HELM},
     "docs/howto/switch-over.md": {"kubectl": _KUBECTL, "berth": "needs the cluster of the lines before it"},
 }
 """For each page: the beginning of commands that are not run, with the reason."""

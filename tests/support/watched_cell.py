@@ -103,6 +103,10 @@ class WatchedCell:
         self.health.nodes.labels("ok").set(99)
         for level, nodes in (("sub-health", 0), ("no-new-work", 1), ("evict", 0)):
             self.health.nodes.labels(level).set(nodes)
+        for api in self.apis:
+            api.metrics.age.set(3)
+            for state, chips in (("used", 700), ("free", 90), ("unhealthy", 10)):
+                api.metrics.chips.labels("module910bx8", state).set(chips)
         for process in self.processes:
             process.registry.waiting.labels("FACTS").set(3)
 

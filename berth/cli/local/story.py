@@ -184,4 +184,5 @@ class Story:
         tale.fate = fate
         if fate not in {"waiting", "rejected", "too large"}:
             tale.reason = ""
-        self.news.append(f"{tale.name} {fate}{tail}")
+        first = next(other for other in self.tales if other.name == tale.name)
+        self.news.append(f"{tale.name}{'' if tale is first else ' (again)'} {fate}{tail}")

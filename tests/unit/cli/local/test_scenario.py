@@ -66,3 +66,46 @@ async def test_every_step_of_the_scenario_is_seen_in_its_story() -> None:
     assert play.placed is not None
     assert sum(len(node.used) for node in play.fullest) >= 16
     await cell.close()
+
+
+class SlowStage(SmallStage):
+    """A cell that has done all with a job before anybody looks."""
+
+    def __init__(self, cell: Cell, story: Story) -> None:
+        super().__init__(cell.user, cell.clock, story)
+        self._cell = cell
+
+    async def send(self, jobs: Sequence[JobRequest]) -> None:
+        await super().send(jobs)
+        await self._cell.turns()
+        for phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED):
+            for holding in list(self._cell.dispatcher.state.fold.holdings.values()):
+                await self._cell.pods(holding.name, phase)
+            await self._cell.turns()
+        await self._cell.settle()
+
+
+async def test_the_story_of_a_job_is_told_in_order_and_once_also_to_who_looks_late() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a1-0", "module910x8"), *(a_node(f"a2-{number}") for number in range(3))])
+    story, news = Story(), list[str]()
+    play = Play(cell.user, cell.clock, SlowStage(cell, story), story)
+
+    def show(told: Story) -> None:
+        news.extend(told.news)
+        told.news.clear()
+
+    await play.run(show)
+    # facts may arrive before the records that were stored before them: then nobody has seen that a job ran
+    news = [line for line in news if not line.endswith(" running")]
+    told = {name: [line for line in news if line.startswith(f"{name} ")] for name in ("a2-2x8", "ring-1")}
+    assert told == {
+        "a2-2x8": ["a2-2x8 placed on a2-0, a2-1", "a2-2x8 succeeded"],
+        "ring-1": [
+            "ring-1 placed on a1-0",
+            "ring-1 succeeded",
+            "ring-1 (again) placed on a1-0",
+            "ring-1 (again) succeeded",
+        ],
+    }
+    await cell.close()

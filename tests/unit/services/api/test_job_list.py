@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from berth.schemas.programs.lists import JobsRequest, ListedJob, NamespaceUse
+from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 from berth.services.api import job_list
 from berth.services.api.job_list import JobList
@@ -172,3 +173,12 @@ def test_what_is_there_all_the_time_is_on_exactly_one_page(seed: int) -> None:
             jobs.note(status(name, dice.choice(["waiting", "placed", "running"]), namespace=namespace))
     assert sorted(one for one in seen if one in steady) == sorted(steady)
     assert len(seen) == len(set(seen))
+
+
+def test_jobs_that_are_not_over_are_counted_by_phase_and_reason() -> None:
+    no_room = Refusal("no-room")
+    jobs = a_list(status("a"), status("b", refusal=no_room), status("c", refusal=no_room), status("d", "running"))
+    assert (jobs.phases(), jobs.reasons()) == ({"waiting": 3, "running": 1}, {"": 1, "no-room": 2})
+    for one in (status("a", "failed", refusal=no_room), status("b", "placed"), status("d", "succeeded")):
+        jobs.note(one)
+    assert (+jobs.phases(), jobs.reasons()) == ({"waiting": 1, "placed": 1}, {"no-room": 1})

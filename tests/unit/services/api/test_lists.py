@@ -188,7 +188,7 @@ async def test_a_page_of_the_same_state_is_made_once(monkeypatch: pytest.MonkeyP
         made.append(now_ms)
         return cell_use(table, now_ms)
 
-    monkeypatch.setattr("berth.services.api.lists.cell_use", counted)
+    monkeypatch.setattr("berth.services.api.usage.cell_use", counted)
     async with programs() as told:
         first = await told.ask("usage", {})
         assert await told.ask("usage", {}) == first

@@ -1,0 +1,1 @@
+"""What belongs to a release beside image, chart and package."""
