@@ -82,15 +82,15 @@ class QueuesRound(RuleRound):
         self._shares = shares
         self._usage = UsageOver(self._queues.usage(shares.tree))
         self._start = start
-        self._heads: dict[str, Gang | None] = {}
-        """The first gang of each fifo queue that waits behind none and was refused."""
+        self._heads: dict[tuple[str, bool], Gang | None] = {}
+        """The first gang of each fifo queue, with and without chips, that waits behind none and was refused."""
 
     def admit(self, entry: Entry) -> Refusal | None:
         """A gang waits while its queue does not let it in; one that starts anew on places of its own continues."""
         gang = entry.gang
         if self._queues.held_places(gang.uid):
             return None
-        head = self._head(gang.queue)
+        head = self._head(gang)
         if head is not None and head.order < gang.order:
             return _behind(gang, head)
         found = placement_refusal(self._shares, self._usage, Ask(gang.queue, charge_of_gang(gang), gang.namespace))
@@ -113,30 +113,30 @@ class QueuesRound(RuleRound):
             self._usage.charge(gang.queue, held, namespace=gang.namespace, times=-1)
 
     def _wait(self, gang: Gang) -> None:
-        head = self._head(gang.queue)
+        head = self._head(gang)
         if self._is_fifo(gang.queue) and (head is None or gang.order < head.order):
-            self._heads[gang.queue] = gang
+            self._heads[gang.queue, gang.is_plain] = gang
 
     def _is_fifo(self, queue: str) -> bool:
         known = self._shares.tree.queues.get(queue)
         return known is not None and known.is_fifo
 
-    def _head(self, queue: str) -> Gang | None:
-        """The first gang of a fifo queue that waits without being tried in this round; None for another queue."""
-        if queue not in self._heads:
-            self._heads[queue] = min(self._waiting(queue), key=lambda gang: gang.order, default=None)
-        return self._heads[queue]
+    def _head(self, gang: Gang) -> Gang | None:
+        """The first gang of a fifo queue, of the lane of a gang of it, that waits without being tried in this round."""
+        key = gang.queue, gang.is_plain
+        if key not in self._heads:
+            waiting = self._waiting(*key) if self._is_fifo(gang.queue) else ()
+            self._heads[key] = min(waiting, key=lambda one: one.order, default=None)
+        return self._heads[key]
 
-    def _waiting(self, queue: str) -> Iterator[Gang]:
-        """Gangs of a fifo queue that were refused before, and wait behind none."""
-        if not self._is_fifo(queue):
-            return
+    def _waiting(self, queue: str, is_plain: bool) -> Iterator[Gang]:  # noqa: FBT001  # a key
+        """Gangs of a queue that were refused before, and wait behind none."""
         tried, gangs = {gang.uid for gang in self._start.opening.gangs}, self._start.state.fold.gangs
         for gang in self._start.queue.gangs():
-            record = gangs.get(gang.uid)
-            code = record.refusal.code if record is not None and record.refusal is not None else "behind"
-            if gang.queue == queue and not gang.fresh and gang.uid not in tried and code not in _ASIDE:
-                yield gang
+            if (gang.queue, gang.is_plain) == (queue, is_plain) and not gang.fresh and gang.uid not in tried:
+                record = gangs.get(gang.uid)
+                if record is not None and record.refusal is not None and record.refusal.code not in _ASIDE:
+                    yield gang
 
 
 def _behind(gang: Gang, head: Gang) -> Refusal:
