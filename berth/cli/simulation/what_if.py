@@ -15,6 +15,7 @@ from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.plan_run import run_plan
+from berth.cli.simulation.queue_changes import with_queues
 from berth.cli.simulation.results import give, results_of
 from berth.core.simulation.cluster_changes import (
     UnknownNodeError,
@@ -46,10 +47,12 @@ class Change:
         set: A setting of decisions, such as queue_policy=easy; may be given several times.
         nodes: +16 adds nodes of the most frequent kind, +16:module910bx8 such of a product, +16:a2-7 such like a node,
             -8 removes the last eight by name; or names of nodes to remove, separated by commas.
+        queue: A field of a queue, such as research.capability=128; may be given several times.
     """
 
     set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
     nodes: Annotated[str, Parameter(show_default=False, allow_leading_hyphen=True)] = ""
+    queue: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
 
 
 @Parameter(name="*")
@@ -77,9 +80,10 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
     wishes, places = change or Change(), given or Given()
 
     async def work() -> None:
-        if not wishes.set and not wishes.nodes:
+        if not wishes.set and not wishes.nodes and not wishes.queue:
             raise CommandError(
-                "name a change: --set key=value, --nodes +16, --nodes +16:PRODUCT, --nodes -8 or --nodes NAMES",
+                "name a change: --set key=value, --nodes +16, --nodes +16:PRODUCT, --nodes -8, --nodes NAMES or --queue"
+                " NAME.FIELD=VALUE",
                 code=WRONG_USE,
             )
         if places.out is not None:
@@ -87,7 +91,9 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
         with working(f"reading {file.name}"):
             logged = workload_of(file)
         settings = settings_with(logged.settings, wishes.set)
-        facts = _changed(logged, wishes.nodes)
+        if wishes.queue and not settings.queues:
+            raise CommandError("--queue: queues do nothing in this cell, expected --set queues=2 too", code=WRONG_USE)
+        facts = with_queues(_changed(logged, wishes.nodes), wishes.queue, cell=logged.cell)
         result = settings_text(logged.settings)
         words = {"recording": file.name, "jobs": str(len(logged.workload.jobs)), "nodes": _counted(logged.facts)}
         control = SimulationPlan(
@@ -103,7 +109,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             control,
             facts=facts,
             settings=settings,
-            title="; ".join([*wishes.set, *([f"nodes {wishes.nodes}"] if wishes.nodes else [])]),
+            title="; ".join([*wishes.set, *([f"nodes {wishes.nodes}"] if wishes.nodes else []), *wishes.queue]),
             words=words | {"nodes": _counted(facts)} | settings_text(settings),
         )
         with working(f"reading {file.name}"):

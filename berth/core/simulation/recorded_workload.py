@@ -1,8 +1,8 @@
 """Workload of a recording: the jobs of a cell and the facts of its nodes, for another run of the same period.
 
 A job arrives when it was accepted, and runs as long as it held its chips the last time. Facts of nodes, health, leaf
-switches and pods of other schedulers keep their times. Times begin at the begin of the recording; older jobs and facts
-are at 0.
+switches, queues and pods of other schedulers keep their times. Times begin at the begin of the recording; older jobs
+and facts are at 0.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,12 @@ from berth.schemas.envelope import decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodsSeen, TopologySeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.recording import Entry, RecordingHead
 from berth.schemas.rules import StatedRule
 from berth.schemas.workload import PlannedJob, Workload
 
-_CLUSTER: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
+_CLUSTER: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND, QueueSeen.KIND})
 
 
 class LoggedWorkload(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ class LoggedWorkload(msgspec.Struct, frozen=True):
 
     workload: Workload
     facts: list[TimedFact]
-    """Facts of nodes, health, topology and pods of other schedulers, by moment."""
+    """Facts of nodes, health, topology, queues and pods of other schedulers, by moment."""
     settings: Settings
     """Settings of its last epoch."""
     more_rules: list[StatedRule]

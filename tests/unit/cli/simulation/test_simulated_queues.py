@@ -54,3 +54,46 @@ def test_wrong_queues_are_named_and_nothing_is_simulated(tmp_path: Path, capsys:
     assert simulate("--trace", trace, "--queues", queues) == WRONG_USE
     printed = capsys.readouterr()
     assert (printed.out, "spec.capability" in printed.err) == ("", True)
+
+
+@pytest.fixture
+def recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    trace, queues, file = (tmp_path / name for name in ("queued.csv", "queues.yaml", "queued.rec"))
+    trace.write_text(QUEUED, "utf-8")
+    queues.write_text(TREE, "utf-8")
+    assert simulate("--trace", trace, "--cluster", "nodes=2,leaf=2", "--queues", queues, "--record", file) == OK
+    capsys.readouterr()
+    return file
+
+
+def test_a_recording_has_its_queues_and_is_decided_again_with_them(recording: Path) -> None:
+    assert call(["replay", str(recording)]) == OK
+
+
+@pytest.mark.parametrize(
+    ("change", "waits_s"),
+    [("big.capability=16", 0), ("big.capability={huawei.com/Ascend910: 16}", 0), ("big.capability=8", 99)],
+)
+def test_what_if_a_queue_had_another_limit(
+    recording: Path, capsys: pytest.CaptureFixture[str], change: str, waits_s: int
+) -> None:
+    assert call(["what-if", str(recording), "--queue", change, "--json"]) == OK
+    figures = msgspec.json.decode(capsys.readouterr().out)["figures"]
+    waits = [{one["name"]: one["wait"]["max_ms"] for one in column["queues"]} for column in figures]
+    assert [one["big"] for one in waits] == [99_000, 99_000, waits_s * 1_000]
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("big", "--queue is big, expected NAME.FIELD=VALUE such as research.capability=128"),
+        ("big.size=3", "--queue is big.size=3, expected NAME.FIELD=VALUE"),
+        ("big.weight=0", "--queue big.weight=0: is 0, expected a whole number from 1 to 65535"),
+        ("big.state=Ajar", "--queue big.state=Ajar: is 'Ajar', expected one of Closed"),
+    ],
+)
+def test_a_wrong_change_of_a_queue_says_what_would_be_right(
+    recording: Path, capsys: pytest.CaptureFixture[str], change: str, error: str
+) -> None:
+    assert call(["what-if", str(recording), "--queue", change]) == WRONG_USE
+    assert error in capsys.readouterr().err
