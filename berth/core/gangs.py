@@ -70,6 +70,8 @@ class Gang(msgspec.Struct, gc=False):
     """Queue to which it is charged; empty where queues do nothing."""
     line: str = ""
     """Queue whose turn it waits for; empty where queues order nothing."""
+    charge: Mapping[str, int] = {}
+    """What it counts for in its queue, by dimension; empty where queues do nothing."""
 
     @property
     def wait_key(self) -> WaitKey:

@@ -155,7 +155,7 @@ def answers_of(line: Line, chosen: Differences) -> dict[str, Any]:
         found[field] = {name: whole(_sums(sums, name, line["total"])) for name in names}
     found["limit"] = {name: _limit(shares.limits[name], line["total"]) for name in names}
     found["deserved"] = {name: _deserved(fair or shares.entitlements, tree, name, line["total"]) for name in names}
-    found["share"] = {name: share_of(stands, standing, name) for name in names if name != ROOT}
+    found["share"] = {name: _share(stands, standing, name) for name in names if name != ROOT}
     found["order"] = [name for name in leaves_in_order(stands, standing) if name in names]
     found |= _admissions(shares, jobs)
     found["allocatable"] = _placements(line, shares, usage["allocated"], demand)
@@ -322,6 +322,11 @@ def _differ(line: Line, field: str, expected: Line, got: Line) -> tuple[tuple[st
         ]
         return differ(field, [], far)
     return differ(field, expected, got)
+
+
+def _share(shares: Shares, usage: Usage, name: str) -> Fraction | None:
+    found = share_of(shares, usage, name)
+    return None if found is None else Fraction(found.numerator, found.denominator)
 
 
 def _is_close(expected: float, share: Fraction) -> bool:

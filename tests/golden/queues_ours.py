@@ -4,11 +4,10 @@ What it says of victims (``candidates``, ``allowed``, ``fits_alone``, ``best``) 
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
 from berth.core.queues.charges import Holding, Usage
-from berth.core.queues.order import borrowed_of, leaves_in_order, share_of
+from berth.core.queues.order import Ratio, borrowed_of, leaves_in_order, share_of
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.tree import tree_of
 from berth.schemas.ledger import Settings
@@ -47,8 +46,8 @@ def compare_queues_ours(line: Line, _settings: Settings) -> Answer:
 
 
 def _fraction(parts: Sequence[int] | None) -> object:
-    """A share of a line as a fraction; what is none stays as it is."""
-    return Fraction(*parts) if parts and len(parts) == len(("numerator", "denominator")) else parts
+    """A share of a line as a ratio; what is none stays as it is."""
+    return Ratio(*parts) if parts and len(parts) == len(("numerator", "denominator")) else parts
 
 
 def _holding(gang: Line) -> Holding:

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.queues.admission import Ask, placement_refusal
 from berth.core.queues.amounts import in_order
 from berth.core.queues.charges import Usage, charge_of_placement
-from berth.core.scheduling.rules.queues import QUEUES, charge_of_gang
+from berth.core.scheduling.quotas import refused_now
+from berth.core.scheduling.rules.queues import QUEUES
 from berth.core.state.queues.queue_index import QueueIndex
 from berth.schemas.ledger import Settings
 from berth.schemas.queues.facts import QueueSeen
@@ -98,8 +98,7 @@ class Queued(Team):
             if record is None or record.refusal is None or record.refusal.rule != QUEUES:
                 continue
             assert shares is not None, f"{gang.name} sleeps where no queues are"
-            ask = Ask(gang.queue, charge_of_gang(gang), gang.namespace)
-            found = placement_refusal(shares, state.queues.usage(shares.tree), ask)
+            found = refused_now(state, gang)
             assert found is not None, f"{gang.name} of {gang.queue} sleeps and may start"
 
 

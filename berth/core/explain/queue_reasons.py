@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from berth.core.gangs import Gang
-from berth.core.queues.admission import Ask, placement_refusal
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.rules.queues import charge_of_gang, refusal_of
+from berth.core.scheduling.quotas import refused_now
+from berth.core.scheduling.rules.queues import refusal_of
 from berth.core.state.cell import State
 from berth.schemas.queues.queue import KEY_SIGN
 from berth.schemas.refusal import Refusal
@@ -23,11 +23,7 @@ class _Asks(NamedTuple):
 
 def queue_refusal(state: State, gang: Gang) -> Refusal | None:
     """What its queue says of a gang now; None if it lets it in, or queues do nothing."""
-    shares = state.queues.shares()
-    if shares is None:
-        return None
-    usage = state.queues.usage(shares.tree)
-    found = placement_refusal(shares, usage, Ask(gang.queue, charge_of_gang(gang), gang.namespace))
+    found = refused_now(state, gang)
     return None if found is None else refusal_of(gang, found)
 
 
@@ -53,7 +49,7 @@ class QueueReasons:
             self._found.clear()
         asks = self._asks.get(gang.uid)
         if asks is None:
-            charge = tuple(charge_of_gang(gang).items())
+            charge = tuple(gang.charge.items())
             asks = self._asks[gang.uid] = _Asks(gang.queue, gang.namespace, gang.form, gang.pods, charge)
         if asks not in self._found:
             self._found[asks] = queue_refusal(state, gang)

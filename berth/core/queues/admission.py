@@ -32,7 +32,7 @@ class Ask(msgspec.Struct, frozen=True):
     """
 
     queue: str
-    minimum: Amounts
+    minimum: Mapping[str, int]
     namespace: str = ""
     priority: int = 0
     may_displace: bool = False
@@ -155,15 +155,20 @@ def _short(
 ) -> QueueRefusal | None:
     """The first queue from the gang's up that has no room for it, by the first dimension that is short there."""
     for step in shares.tree.paths[ask.queue]:
+        limits, own_limits = shares.limits[step], shares.tree.queues[step].per_namespace
+        if not limits and not own_limits:
+            continue
         found: list[QueueRefusal] = []
         for dimension in in_order(ask.minimum):
+            if dimension not in limits and dimension not in own_limits:
+                continue
             aside = leaving(step, dimension)
-            refusal = _over(shares.limits[step], step, dimension, held(step, dimension) + aside, ask)
+            refusal = _over(limits, step, dimension, held(step, dimension) + aside, ask)
             if refusal is not None:
                 found.append(msgspec.structs.replace(refusal, leaving=aside))
                 continue
             own = of_namespace(step, ask.namespace, dimension)
-            refusal = _over(shares.tree.queues[step].per_namespace, step, dimension, own, ask)
+            refusal = _over(own_limits, step, dimension, own, ask)
             if refusal is not None:
                 found.append(msgspec.structs.replace(refusal, namespace=ask.namespace))
         if found:

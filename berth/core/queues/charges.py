@@ -1,14 +1,17 @@
 """What gangs count for, and what queues hold: sums over charges, taken along the tree."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from berth.core.copies import copied
 from berth.core.queues.amounts import add, ordered
 from berth.core.queues.tree import Tree
 from berth.schemas.placement import Placement, Run, Share
 from berth.schemas.queues.queue import CHIP, CPU, MEMORY, Amounts
+
+K = TypeVar("K")
 
 
 class PodRequest(NamedTuple):
@@ -142,6 +145,8 @@ class Usage:
         self._held: dict[str, Amounts] = {}
         self._leaving: dict[str, Amounts] = {}
         self._by_namespace: dict[tuple[str, str], Amounts] = {}
+        self._own: set[int] | None = None
+        """Sums (``id``) of a copy that are its own."""
         for gang in gangs:
             self.charge(gang.queue, gang.charge, namespace=gang.namespace, is_leaving=gang.is_leaving)
 
@@ -157,11 +162,26 @@ class Usage:
             is_leaving: Whether the gang was told to leave.
             times: 1, or -1 to take a charge back.
         """
-        sums = self._leaving if is_leaving else self._held
+        table = self._leaving if is_leaving else self._held
         for step in self.tree.charged(queue):
-            _count(sums.setdefault(step, {}), charge, times)
+            _count(self._sums(table, step), charge, times)
             if step in self.tree.queues and self.tree.queues[step].per_namespace:
-                _count(self._by_namespace.setdefault((step, namespace), {}), charge, times)
+                _count(self._sums(self._by_namespace, (step, namespace)), charge, times)
+
+    def fork(self) -> "Usage":
+        """A copy that is changed alone."""
+        tables = self._held.copy(), self._leaving.copy(), self._by_namespace.copy()
+        return copied(self, _held=tables[0], _leaving=tables[1], _by_namespace=tables[2], _own=set())
+
+    def _sums(self, table: dict[K, Amounts], key: K) -> Amounts:
+        """Sums of a key, which may be changed."""
+        if self._own is None:
+            return table.setdefault(key, {})
+        sums = table.get(key)
+        if sums is None or id(sums) not in self._own:
+            sums = table[key] = dict(sums or {})
+            self._own.add(id(sums))
+        return sums
 
     def held(self, queue: str, dimension: str) -> int:
         """What a queue holds of a dimension, without gangs that are leaving."""
@@ -174,30 +194,6 @@ class Usage:
     def of_namespace(self, queue: str, namespace: str, dimension: str) -> int:
         """What gangs of a namespace hold in a queue that limits namespaces, leaving ones included."""
         return self._by_namespace.get((queue, namespace), {}).get(dimension, 0)
-
-
-class UsageOver(Usage):
-    """What queues hold besides what others hold, which stays as it is.
-
-    Args:
-        base: What the others hold.
-    """
-
-    def __init__(self, base: Usage) -> None:
-        super().__init__(base.tree)
-        self._base = base
-
-    def held(self, queue: str, dimension: str) -> int:
-        """As :meth:`Usage.held`, of both."""
-        return self._base.held(queue, dimension) + super().held(queue, dimension)
-
-    def leaving(self, queue: str, dimension: str) -> int:
-        """As :meth:`Usage.leaving`, of both."""
-        return self._base.leaving(queue, dimension) + super().leaving(queue, dimension)
-
-    def of_namespace(self, queue: str, namespace: str, dimension: str) -> int:
-        """As :meth:`Usage.of_namespace`, of both."""
-        return self._base.of_namespace(queue, namespace, dimension) + super().of_namespace(queue, namespace, dimension)
 
 
 def _count(sums: Amounts, charge: Mapping[str, int], times: int) -> None:

@@ -1,38 +1,76 @@
-"""Order between queues: which leaf queue has the next turn, by how the branches of the tree stand. Exact fractions."""
+"""Order between queues: which leaf queue has the next turn, by how the branches of the tree stand."""
 
-from collections.abc import Container
-from fractions import Fraction
-from functools import cmp_to_key
+import functools
+from collections.abc import Container, Iterable
+from typing import Final
 
 from berth.core.queues.charges import Usage
 from berth.core.queues.shares import Shares
 from berth.schemas.queues.queue import ROOT
 
-Standing = tuple[bool, Fraction, bool]
+
+@functools.total_ordering
+class Ratio:
+    """A fraction that is compared exactly: by its nearest number, and only of equal ones by its terms.
+
+    Args:
+        numerator: Numerator.
+        denominator: Denominator, above 0.
+    """
+
+    __slots__ = ("denominator", "numerator", "value")
+
+    def __init__(self, numerator: int, denominator: int) -> None:
+        self.numerator, self.denominator = numerator, denominator
+        self.value = numerator / denominator
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ratio):
+            return NotImplemented
+        return self.value == other.value and self._over(other) == 0
+
+    def __lt__(self, other: "Ratio") -> bool:
+        return self.value < other.value or (self.value == other.value and self._over(other) < 0)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def _over(self, other: "Ratio") -> int:
+        return self.numerator * other.denominator - other.numerator * self.denominator
+
+
+Standing = tuple[bool, Ratio, bool]
 """Whether a queue borrows; its share, or what it borrows over its weight; whether it is entitled to nothing."""
 Rank = tuple[int, Standing, int, str]
 """Priority, higher first; how the queue stands; age; name."""
+_NOTHING: Final = Ratio(0, 1)
+_WHOLE: Final = Ratio(1, 1)
 
 
-def share_of(shares: Shares, usage: Usage, name: str) -> Fraction | None:
+def share_of(shares: Shares, usage: Usage, name: str) -> Ratio | None:
     """Largest part that a queue holds of its entitlement in any dimension; None if it is entitled to nothing."""
-    parts = [
-        Fraction(usage.held(name, dimension), entitled)
-        for dimension, entitled in shares.entitlements[name].items()
-        if entitled
-    ]
-    return max(parts, default=None)
+    parts = ((usage.held(name, one), entitled) for one, entitled in shares.entitlements[name].items() if entitled)
+    return _largest(parts)
 
 
-def borrowed_of(shares: Shares, usage: Usage, name: str) -> Fraction:
+def borrowed_of(shares: Shares, usage: Usage, name: str) -> Ratio:
     """Largest part of the capacity that a queue holds beyond its entitlement in any dimension, over its weight."""
     weight = max(1, shares.tree.queues[name].weight)
-    parts = [
-        Fraction(max(0, usage.held(name, dimension) - entitled), shares.capacity[dimension] * weight)
-        for dimension, entitled in shares.entitlements[name].items()
-        if shares.capacity[dimension]
-    ]
-    return max(parts, default=Fraction())
+    parts = (
+        (max(0, usage.held(name, one) - entitled), shares.capacity[one] * weight)
+        for one, entitled in shares.entitlements[name].items()
+        if shares.capacity[one]
+    )
+    return _largest(parts) or _NOTHING
+
+
+def _largest(parts: Iterable[tuple[int, int]]) -> Ratio | None:
+    """The largest of some fractions; None without one."""
+    top, below = 0, 0
+    for numerator, denominator in parts:
+        if not below or numerator * below > top * denominator:
+            top, below = numerator, denominator
+    return Ratio(top, below) if below else None
 
 
 def standing_of(shares: Shares, usage: Usage, name: str) -> Standing:
@@ -43,8 +81,8 @@ def standing_of(shares: Shares, usage: Usage, name: str) -> Standing:
     """
     share = share_of(shares, usage, name)
     if not shares.tree.differs.borrowers_by_weight:
-        return (False, Fraction(1), True) if share is None else (False, share, False)
-    if share is None or share >= 1:
+        return (False, _WHOLE, True) if share is None else (False, share, False)
+    if share is None or share.numerator >= share.denominator:
         return (True, borrowed_of(shares, usage, name), False)
     return (False, share, False)
 
@@ -106,4 +144,4 @@ def _by_leaf(shares: Shares, usage: Usage) -> list[str]:
         before = (-first.priority, mine, first.created, one) < (-second.priority, theirs, second.created, other)
         return -1 if before else 1
 
-    return sorted(tree.leaves(), key=cmp_to_key(compare))
+    return sorted(tree.leaves(), key=functools.cmp_to_key(compare))

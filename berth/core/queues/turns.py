@@ -4,7 +4,7 @@ import heapq
 import itertools
 from collections.abc import Iterable, Mapping
 
-from berth.core.queues.charges import Usage, UsageOver
+from berth.core.queues.charges import Usage
 from berth.core.queues.order import Rank, next_leaf, rank_of
 from berth.core.queues.shares import Shares
 from berth.schemas.queues.queue import ROOT
@@ -20,7 +20,7 @@ class LeafTurns:
 
     def __init__(self, shares: Shares, usage: Usage) -> None:
         self._shares = shares
-        self._usage = UsageOver(usage)
+        self._usage = usage.fork()
         self._below: dict[str, list[tuple[Rank, str]]] = {}
         """Heaps of the children of queues that have a gang to take, themselves or below."""
         self._others: list[str] = []
@@ -28,7 +28,7 @@ class LeafTurns:
         self._open: set[str] = set()
 
     def open(self, queues: Iterable[str]) -> None:
-        """Begin with queues that have a gang to take."""
+        """Begin with queues that may have a gang to take."""
         tree = self._shares.tree
         leaves = [name for name in queues if name in tree.paths and name not in tree.children]
         self._open = set(leaves)

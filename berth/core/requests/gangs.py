@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.gangs import Gang, QueueOrder
+from berth.core.queues.charges import charge_of_runs
 from berth.core.requests.job_validation import ValidJob, shapes_of, validate
 from berth.core.topologies.registry import topology_of
 from berth.schemas.facts import JobSeen
@@ -125,5 +126,8 @@ def gang_of(
         is_fragile=is_fragile(request),
         queue=charged_queue(request, settings),
         line=request.queue if has_turns(settings) else "",
+        charge=charge_of_runs(runs, request.resource, valid.share)
+        if settings.queues and isinstance(valid, ValidJob)
+        else {},
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + claims * _BYTES_A_CLAIM + _BYTES_A_GANG,
     )

@@ -10,6 +10,7 @@ import msgspec
 from berth.core.changes import Changes
 from berth.core.gangs import Gang, WaitKey
 from berth.core.state.waiting_dump import SleeperDump
+from berth.schemas.queues.queue import KEY_SIGN
 
 Entry = tuple[tuple[int, int, str], Gang]
 ORDER: Final = operator.itemgetter(0)
@@ -127,8 +128,12 @@ class HeldGangs:
 
     def __init__(self) -> None:
         self._held: dict[str, Hold] = {}
-        self._by_key = 0
-        """How many have keys."""
+        self._under: dict[str, dict[str, None]] = {}
+        """Gangs (uid) that each key releases."""
+        self._by_news: dict[str, None] = {}
+        """Gangs that any news releases."""
+        self._timed: dict[str, None] = {}
+        """Gangs that are held until a moment at most."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -140,14 +145,25 @@ class HeldGangs:
         """Hold a gang."""
         self.pop(uid)
         self._held[uid] = hold
-        self._by_key += bool(hold.keys)
+        for key in hold.keys:
+            self._under.setdefault(key, {})[uid] = None
+        if not hold.keys:
+            self._by_news[uid] = None
+        if hold.retry_at_ms:
+            self._timed[uid] = None
         hold.members.held[uid] = None
 
     def pop(self, uid: str) -> Hold | None:
         """Hold a gang no longer; returns how it was held."""
         hold = self._held.pop(uid, None)
         if hold is not None:
-            self._by_key -= bool(hold.keys)
+            for key in hold.keys:
+                gangs = self._under[key]
+                del gangs[uid]
+                if not gangs:
+                    del self._under[key]
+            self._by_news.pop(uid, None)
+            self._timed.pop(uid, None)
             del hold.members.held[uid]
         return hold
 
@@ -159,40 +175,42 @@ class HeldGangs:
             is_news: Gangs without keys are released, as all of them are once one is due.
             time_ms: The moment.
         """
-        due = {uid: hold.keys for uid, hold in self._held.items() if 0 < hold.retry_at_ms <= time_ms}
-        is_news = is_news or not all(due.values())
-        if not (is_news or due or (woken and self._by_key)):
-            return []
-        released = [
-            one
-            for one in self.dump()
-            if one.uid in due or (any(key in woken for key in one.keys) if one.keys else is_news)
-        ]
+        due = [uid for uid in self._timed if self._held[uid].retry_at_ms <= time_ms]
+        is_news = is_news or any(uid in self._by_news for uid in due)
+        found = {*due, *(uid for key in woken for uid in self._under.get(key, ()))}
+        if is_news:
+            found.update(self._by_news)
+        released = [self._dumped(uid) for uid in sorted(found)]
         for one in released:
             self.pop(one.uid)
         return released
 
     def may_release(self, changes: Changes) -> bool:
         """Whether changes release gangs, besides those that wake classes."""
-        if changes.queue_unblocked and len(self._held) > self._by_key:
+        if self._by_news and (changes.queue_unblocked or has_queues(changes)):
             return True
-        if not (changes.woken and self._by_key):
-            return False
-        return any(key in changes.woken for hold in self._held.values() for key in hold.keys)
+        return any(key in self._under for key in changes.woken)
 
     def dump(self) -> list[SleeperDump]:
         """Gangs and how they are held, in order of uid."""
-        return [
-            SleeperDump(uid, hold.retry_at_ms, keys=hold.keys)
-            for uid, hold in ((uid, self._held[uid]) for uid in sorted(self._held))
-        ]
+        return [self._dumped(uid) for uid in sorted(self._held)]
+
+    def _dumped(self, uid: str) -> SleeperDump:
+        hold = self._held[uid]
+        return SleeperDump(uid, hold.retry_at_ms, keys=hold.keys)
 
     def for_room(self) -> Iterator[Gang]:
         """Gangs with chips that any news releases."""
-        for uid, hold in self._held.items():
-            if not (hold.keys or hold.members.is_plain):
-                yield hold.members.gangs[uid]
+        for uid in self._by_news:
+            members = self._held[uid].members
+            if not members.is_plain:
+                yield members.gangs[uid]
 
     def moments(self) -> Iterator[int]:
         """When to try again although nothing has released a gang; 0 for never."""
-        return (hold.retry_at_ms for hold in self._held.values())
+        return (self._held[uid].retry_at_ms for uid in self._timed)
+
+
+def has_queues(changes: Changes) -> bool:
+    """Whether queues are declared otherwise, or hold less."""
+    return any(key.startswith(KEY_SIGN) for key in changes.woken)

@@ -5,6 +5,7 @@ entry would cost each round more than its decisions; a bound of the first entry,
 for all lines that are not reached.
 """
 
+import functools
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -47,8 +48,8 @@ def by_name(
     lines: list[tuple[Order, int, L]],
     entries_of: Callable[[L], Iterable[tuple[Order, G]]],
     name_of: Callable[[L], str],
-) -> dict[str, Iterator[tuple[Order, G]]]:
-    """As :func:`merged`, the lines of each name alone.
+) -> dict[str, Callable[[], Iterator[tuple[Order, G]]]]:
+    """What opens the lines of each name: as :func:`merged`, of these alone.
 
     Args:
         lines: As there; the list stays.
@@ -58,4 +59,4 @@ def by_name(
     found: dict[str, list[tuple[Order, int, L]]] = {}
     for line in lines:
         found.setdefault(name_of(line[2]), []).append(line)
-    return {name: merged(some, entries_of) for name, some in found.items()}
+    return {name: functools.partial(merged, some, entries_of) for name, some in found.items()}

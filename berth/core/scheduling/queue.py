@@ -4,8 +4,8 @@ A request class that was refused sleeps: its gangs are not scored again until so
 the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so
 a replay sleeps and wakes alike.
 
-Gangs that a rule refuses are held one by one, because they differ within a class: in run time, or in
-whom they belong to. In strict order a gang behind the first one that sleeps is not taken, except for its first verdict.
+Gangs that a rule refuses are held one by one: in a class they differ in run time, or in whom they belong to. In strict
+order a gang behind the first one that sleeps is not taken, except for its first verdict.
 
 Gangs without chips have a lane of their own, which is never strict: they wait behind no gang with chips, and none of
 these waits behind them. A round takes from both lanes.
@@ -57,8 +57,6 @@ class Queue:
         """Whether a round could decide something."""
         if self.is_strict:
             return bool(self.asleep_with_fresh) or self._is_strict_awake() or self._is_plain_awake()
-        if not self._held:
-            return bool(self.awake or self.asleep_with_fresh)
         classes = self._classes
         awake = any(len(classes[key].held) < len(classes[key].gangs) for key in self.awake)
         return awake or bool(self.asleep_with_fresh)
@@ -191,7 +189,9 @@ class Queue:
         lines = [
             (members.line[0][0], number, members)  # a bound: the first entries may be of gangs that left
             for number, key in enumerate(self.tried())
-            if (members := classes[key]).is_plain == plain and (accepts is None or accepts(key.request_class))
+            if (members := classes[key]).is_plain == plain
+            and len(members.held) < len(members.gangs)
+            and (accepts is None or accepts(key.request_class))
         ]
 
         def entries_of(members: GangClass) -> Iterable[Entry]:

@@ -22,6 +22,7 @@ from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
 from berth.core.scheduling.fault_watch import FaultWatch
+from berth.core.scheduling.gang_class import has_queues
 from berth.core.scheduling.heavy_gangs import gangs_of_round, with_asks, without
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
@@ -125,7 +126,10 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a turn could decide something."""
-        return self.queue.has_work or (self.queue.is_holding and any(map(self.queue.may_release, self._pending)))
+        queue = self.queue
+        is_released = queue.is_holding and any(map(queue.may_release, self._pending))
+        is_strict = queue.is_strict and any(map(has_queues, self._pending))  # the head may block others no longer
+        return queue.has_work or is_released or (is_strict and queue.head() is not None)
 
     def begin(self, changes: Changes, *, resumes: bool = False) -> None:
         """Begin an epoch: all waiting gangs are tried again, under its settings.

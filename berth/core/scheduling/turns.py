@@ -1,6 +1,6 @@
 """Turns of queues: gangs of many queues in one order, that changes with each gang that is taken."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from berth.core.gangs import Gang, QueueOrder
@@ -12,7 +12,7 @@ class Turns(Protocol):
     """Who has the next turn."""
 
     def open(self, lines: Iterable[str]) -> None:
-        """Begin with lines, all of which have a gang to take."""
+        """Begin with lines, which may have a gang to take."""
 
     def next(self) -> str | None:
         """The line that has the next turn; None without an open one."""
@@ -24,20 +24,27 @@ class Turns(Protocol):
         """Note that the line that has its turn has no further gang."""
 
 
-def in_turns(lines: Mapping[str, Iterator[Entry]], turns: Turns) -> Iterator[Entry]:
+def in_turns(lines: Mapping[str, Callable[[], Iterator[Entry]]], turns: Turns) -> Iterator[Entry]:
     """Gangs of all lines, each line in its own order, as they have their turns.
 
     Args:
-        lines: Entries of each line in order.
+        lines: Opens each line, for its entries in order.
         turns: Who has the next turn.
     """
-    heads = {line: first for line, entries in lines.items() if (first := next(entries, None)) is not None}
-    turns.open(heads)
+    opened: dict[str, Iterator[Entry]] = {}
+    heads: dict[str, Entry] = {}
+    turns.open(lines)
     while (line := turns.next()) is not None:
-        entry = heads[line]
+        entries = opened.get(line)
+        if entries is None:  # of thousands of lines a round reaches some hundreds
+            entries = opened[line] = iter(lines[line]())
+        entry = heads.pop(line, None) or next(entries, None)
+        if entry is None:
+            turns.close(line)
+            continue
         yield entry
         turns.took(line, entry[1])
-        following = next(lines[line], None)
+        following = next(entries, None)
         if following is None:
             turns.close(line)
         else:

@@ -11,8 +11,9 @@ from berth.core.gangs import ClassKey, WaitKey
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.scheduling.constraint_wakeups import ConstraintsEased, is_eased
-from berth.core.scheduling.gang_class import Sleep
+from berth.core.scheduling.gang_class import Sleep, has_queues
 from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.quotas import refused_now
 from berth.core.scheduling.wake_rules import may_fit
 from berth.core.state.cell import State
 from berth.core.state.waiting_dump import SleeperDump
@@ -71,6 +72,7 @@ class Wakeups:
             or changes.capacity_lost
             or changes.nodes_changed
             or is_eased(changes)
+            or has_queues(changes)
         )
         released: Sequence[SleeperDump] = ()
         if queue.is_holding:
@@ -85,7 +87,9 @@ class Wakeups:
             self._queue.hold_again(one)
 
     def _wake_heads(self) -> list[tuple[WaitKey, Sleep]]:
-        """In strict order, wake the first gang if it needs more than the cluster has: once refused, it blocks no other.
+        """In strict order, wake the first gang if it needs more than the cluster has, or its queue does not let it in.
+
+        Once refused for that, it blocks no other.
 
         A gang that is tried again when its time has come is left until then: while shards are missing its size cannot
         be refused. Without a change, too, the head may have changed: by time alone.
@@ -93,7 +97,8 @@ class Wakeups:
         woken: list[tuple[WaitKey, Sleep]] = []
         while self._queue.is_strict and (head := self._queue.head()) is not None:
             is_timed = self._queue.sleep_of(head.wait_key).retry_at_ms > 0
-            if is_timed or not self._is_larger_than_cluster(head.request_class):
+            is_quiet = is_timed or not self._is_larger_than_cluster(head.request_class)
+            if is_quiet and refused_now(self._state, head) is None:
                 break
             woken += self._queue.wake(functools.partial(operator.eq, head.wait_key), time_ms=0)
         return woken

@@ -27,6 +27,7 @@ from berth.core.scheduling.reservations import (
     next_end_ms,
 )
 from berth.core.scheduling.rules.port import AfterRecord, RoundStart, Rule
+from berth.core.scheduling.rules.queues import QueuesRound
 from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
@@ -145,6 +146,7 @@ class BackfillRound(RuleRound):
         self._at_ms = start.opening.at_ms
         self._waiting = waiting
         self._next = next(waiting, None)
+        self._queues = next((one for one in start.before if isinstance(one, QueuesRound)), None)
         self._times: AvailabilityProfile | None = None
         self._reservations: list[Reservation] = []
         self._tried: tuple[_Tried, ...] = ()
@@ -275,8 +277,12 @@ class BackfillRound(RuleRound):
         return len(self._reservations) < self._terms.depth and len(self._tried) < _TRIES_MAX
 
     def _may_reserve(self, gang: Gang) -> bool:
-        """Whether a gang may get a reservation: a heavy one may not, for to plan it takes longer than to decide it."""
-        return is_large(gang, self._terms.chips) and not is_heavy(gang.request_class, len(self._state.table))
+        """Whether a gang may get a reservation.
+
+        A heavy one may not, for to plan it takes longer than to decide it, and none that its queue does not let in.
+        """
+        may = is_large(gang, self._terms.chips) and not is_heavy(gang.request_class, len(self._state.table))
+        return may and (self._queues is None or self._queues.lets_in(gang))
 
     def _reserve_deep(self, gang: Gang) -> None:
         if self._terms.is_deep:

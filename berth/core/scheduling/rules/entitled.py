@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth.core.gangs import Gang
-from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.rules import Entry, RuleRound
 from berth.core.queues.amounts import judged
-from berth.core.queues.charges import UsageOver
 from berth.core.queues.shares import Shares
 from berth.core.scheduling.rules.backfill import Backfill, BackfillRound, Memory, Terms
 from berth.core.scheduling.rules.port import RoundStart
-from berth.core.scheduling.rules.queues import charge_of_gang
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Refusal
 
@@ -55,7 +52,7 @@ class EntitledRound(BackfillRound):
     def __init__(self, name: str, start: RoundStart, waiting: Iterator[Gang], memory: Memory, shares: Shares) -> None:
         super().__init__(name, start, waiting, _TERMS, memory)
         self._shares = shares
-        self._usage = UsageOver(start.state.queues.usage(shares.tree))
+        self._usage = start.state.queues.usage(shares.tree).fork()
 
     def admit(self, entry: Entry) -> Refusal | None:
         """A borrower is refused if it runs at least as long as one of its class that was refused."""
@@ -71,17 +68,17 @@ class EntitledRound(BackfillRound):
     def started(self, gang: Gang, placement: Placement) -> None:
         """It counts from now on."""
         super().started(gang, placement)
-        self._usage.charge(gang.queue, charge_of_gang(gang), namespace=gang.namespace)
+        self._usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
 
     def _may_reserve(self, gang: Gang) -> bool:
-        return self._is_entitled(gang) and not is_heavy(gang.request_class, len(self._state.table))
+        return self._is_entitled(gang) and super()._may_reserve(gang)
 
     def _is_entitled(self, gang: Gang) -> bool:
         """Whether its queue, and each above but the root, stays within its entitlement with the gang."""
         path = self._shares.tree.paths.get(gang.queue)
         if path is None:
             return False
-        charge = charge_of_gang(gang)
+        charge = gang.charge
         return all(
             self._usage.held(step, dimension) + charge[dimension] <= self._shares.entitlements[step].get(dimension, 0)
             for step in path[:-1]

@@ -12,7 +12,7 @@ import msgspec
 from berth.core.gangs import Gang
 from berth.core.placement.rules import Entry, RuleRound
 from berth.core.queues.admission import Ask, placement_refusal
-from berth.core.queues.charges import UsageOver, charge_of_placement, charge_of_runs
+from berth.core.queues.charges import charge_of_placement
 from berth.core.queues.shares import Shares
 from berth.core.queues.turns import LeafTurns
 from berth.core.queues.wake_keys import keys_of_amounts, keys_of_gang
@@ -23,7 +23,7 @@ from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
 from berth.core.state.ledger import GangRecord, Holding
 from berth.schemas.placement import Placement
-from berth.schemas.queues.queue import DEFAULT, Amounts
+from berth.schemas.queues.queue import DEFAULT
 from berth.schemas.refusal import QueueRefusal, Refusal
 from berth.schemas.rules import Queues as Terms
 
@@ -80,7 +80,7 @@ class QueuesRound(RuleRound):
     def __init__(self, start: RoundStart, shares: Shares) -> None:
         self._queues = start.state.queues
         self._shares = shares
-        self._usage = UsageOver(self._queues.usage(shares.tree))
+        self._usage = self._queues.usage(shares.tree).fork()
         self._start = start
         self._heads: dict[tuple[str, bool], Gang | None] = {}
         """The first gang of each fifo queue, with and without chips, that waits behind none and was refused."""
@@ -93,7 +93,7 @@ class QueuesRound(RuleRound):
         head = self._head(gang)
         if head is not None and head.order < gang.order:
             return _behind(gang, head)
-        found = placement_refusal(self._shares, self._usage, Ask(gang.queue, charge_of_gang(gang), gang.namespace))
+        found = self._refusal(gang)
         if found is None:
             return None
         self._wait(gang)
@@ -107,10 +107,17 @@ class QueuesRound(RuleRound):
 
     def started(self, gang: Gang, placement: Placement) -> None:  # noqa: ARG002  # the port has it
         """It counts from now on, in place of what was held for it."""
-        self._usage.charge(gang.queue, charge_of_gang(gang), namespace=gang.namespace)
+        self._usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
         held = self._queues.held_places(gang.uid)
         if held:
             self._usage.charge(gang.queue, held, namespace=gang.namespace, times=-1)
+
+    def lets_in(self, gang: Gang) -> bool:
+        """Whether its queue lets a gang in, with what was placed so far."""
+        return bool(self._queues.held_places(gang.uid)) or self._refusal(gang) is None
+
+    def _refusal(self, gang: Gang) -> QueueRefusal | None:
+        return placement_refusal(self._shares, self._usage, Ask(gang.queue, gang.charge, gang.namespace))
 
     def _wait(self, gang: Gang) -> None:
         head = self._head(gang)
@@ -164,12 +171,7 @@ class QueueTurns:
 
     def took(self, line: str, gang: Gang) -> None:
         """Count a gang as if it were placed."""
-        self._turns.took(line, charge_of_gang(gang))
-
-
-def charge_of_gang(gang: Gang) -> Amounts:
-    """What a gang counts for once it is placed."""
-    return charge_of_runs(gang.runs, gang.resource, gang.share)
+        self._turns.took(line, gang.charge)
 
 
 def refusal_of(gang: Gang, found: QueueRefusal) -> Refusal:

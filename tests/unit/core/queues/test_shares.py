@@ -1,13 +1,11 @@
 """Limits, entitlements, splits and the order between queues, by hand."""
 
-from fractions import Fraction
-
 import pytest
 
 from berth.core.queues.amounts import number_of
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.fair import fair_shares
-from berth.core.queues.order import borrowed_of, leaves_in_order, next_leaf, share_of
+from berth.core.queues.order import Ratio, borrowed_of, leaves_in_order, next_leaf, share_of
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.split import Entry, split
 from berth.core.queues.tree import tree_of
@@ -101,11 +99,11 @@ def usage_of(found: Shares, **held: int) -> Usage:
 def test_share_and_borrowed_are_exact() -> None:
     found = shares(Queue("a", weight=3), Queue("b"))
     usage = usage_of(found, a=4, b=6)
-    assert share_of(found, usage, "a") == Fraction(1, 3)
-    assert share_of(found, usage, "b") == Fraction(3, 2)
+    assert share_of(found, usage, "a") == Ratio(1, 3)
+    assert share_of(found, usage, "b") == Ratio(3, 2)
     assert share_of(found, usage, DEFAULT) is None
-    assert borrowed_of(found, usage, "b") == Fraction(2, 16)
-    assert borrowed_of(found, usage_of(found, a=14), "a") == Fraction(2, 16 * 3)
+    assert borrowed_of(found, usage, "b") == Ratio(2, 16)
+    assert borrowed_of(found, usage_of(found, a=14), "a") == Ratio(2, 16 * 3)
 
 
 def test_entitled_queues_come_before_borrowers() -> None:
@@ -137,7 +135,7 @@ def test_the_next_turn_is_of_a_leaf_with_gangs_that_are_awake() -> None:
 def test_leaving_gangs_do_not_count_in_a_share() -> None:
     found = shares(Queue("a"))
     usage = Usage(found.tree, [Holding("g", "a", chips(8), is_leaving=True)])
-    assert share_of(found, usage, "a") == 0
+    assert share_of(found, usage, "a") == Ratio(0, 1)
     assert usage.leaving(ROOT, NPU) == 8 * CHIP
 
 
@@ -162,3 +160,10 @@ def test_fair_shares_are_among_those_that_ask() -> None:
 )
 def test_amounts_are_written_exactly(dimension: str, amount: int, text: str) -> None:
     assert number_of(dimension, amount) == text
+
+
+def test_ratios_are_compared_exactly_where_their_nearest_numbers_are_equal() -> None:
+    large = 1 << 60
+    assert Ratio(large, large + 1) < Ratio(large + 1, large + 2)
+    assert Ratio(large, large + 1) != Ratio(large + 1, large + 2)
+    assert Ratio(1, 3) == Ratio(large, 3 * large)
