@@ -6,6 +6,7 @@ import msgspec
 
 from berth.core.state.cell import State
 from berth.core.verification.findings import RESTORE, Checked, Finding, needs_repair
+from berth.core.verification.queue_check import over_limits
 from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -69,12 +70,14 @@ async def check_cell(
     if needs_repair(findings):
         checked += [Checked(part, 0, _BLOCKED) for part in parts]
     else:
-        feeds = Feeds(bus, clock, State())
+        state = State()
+        feeds = Feeds(bus, clock, state)
         try:
             await feeds.start()
             statuses: StatusCheck = await check_statuses(bus, clock, feeds, wait=wait)
             findings += statuses.findings
             checked += statuses.checked
+            findings += over_limits(state, stream=StreamName.LEDGER)
             if api is not None:
                 of_pods, pods = await check_pods(bus, clock, api, feeds, marks=marks, wait=wait)
                 findings += of_pods
