@@ -115,6 +115,10 @@ class Topology(Generic[IndexT]):
         """Why no node with some labels takes a pod."""
         return NodeReason.FITS
 
+    def is_helped_by_loss(self, refusal: Refusal) -> bool | None:  # noqa: ARG002
+        """Whether fewer free nodes may help a gang with a refusal; None if the refusal is not of its plan."""
+        return None
+
     def lack_words(self, refusal: Refusal) -> str:  # noqa: ARG002  # topologies have it; so below
         """What a gang lacks by a refusal of one of its codes, as a sentence without a full stop; empty if unknown."""
         return ""

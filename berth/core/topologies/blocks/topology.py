@@ -1,6 +1,7 @@
 """What topologies whose gangs are split into blocks answer alike."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.explanation import seats_of
@@ -13,6 +14,9 @@ from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, Refusal
+
+_FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
+"""Rules of plans that fewer free nodes may help."""
 
 
 class BlockTopology(Topology[IndexT]):
@@ -38,6 +42,10 @@ class BlockTopology(Topology[IndexT]):
         """Jobs of a service are near one another, and MindIE jobs near those that they name."""
         blocks = blocks_of(demand)
         return blocks is not None and bool(blocks.service or blocks.near)
+
+    def is_helped_by_loss(self, refusal: Refusal) -> bool | None:
+        """The reference gives up where a SuperPoD has more free nodes than its size, and leaves a plan unfinished."""
+        return refusal.blocks.rule in _FEWER_NODES_HELP if refusal.blocks is not None else None
 
     def lack_words(self, refusal: Refusal) -> str:
         """What is missing for the plan of a gang."""

@@ -70,6 +70,10 @@ class Levels(BlockTopology[LevelMap]):
         """Trees during a round."""
         return LevelRound(ground, index)
 
+    def is_helped_by_loss(self, refusal: Refusal) -> bool | None:
+        """The plan takes only nodes with exactly so many chips."""
+        return True if refusal.blocks is not None else None
+
     def class_reason(self, demand: Demand, labels: Mapping[str, str], settings: Settings) -> NodeReason:
         """A node whose labels name no group at some level has none."""
         found = is_in_tree(levels_of(settings.resource_levels), dict(labels), len(demand.sizes))
