@@ -89,9 +89,9 @@ class Switches(Topology[LeafIndex]):
             return [None] * placement.pods()
         return [Seat(leaf=part.leaves[leaf - 1]) if leaf else None for leaf in unpack(part.leaf_index, 2)]
 
-    def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:  # noqa: ARG002  # the port has it
+    def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:
         """Leaf switch of a rank."""
-        return (f" below {seat.leaf}", "leaf plan") if seat.leaf else None
+        return (f" below {seat.leaf}", "leaf plan") if seat.leaf and layouts.switch is not None else None
 
 
 def _label(asked: Asked) -> str:
