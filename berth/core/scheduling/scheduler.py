@@ -28,15 +28,7 @@ from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import held_back
 from berth.core.scheduling.rules.port import TurnStart
 from berth.core.scheduling.rules.registry import built
-from berth.core.scheduling.turn import (
-    Choice,
-    MissingShards,
-    Opened,
-    Opening,
-    Recorded,
-    Turn,
-    opening_of,
-)
+from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
 from berth.core.scheduling.verdicts import Decided, Decisions, round_of
 from berth.core.scheduling.waiting_dumps import changes_of, waiting_dump
 from berth.core.scheduling.wakeups import Wakeups, Woken

@@ -72,6 +72,19 @@ class Topology(Generic[IndexT]):
     codes: tuple[Code, ...] = ()
     keeps_groups: bool = False
 
+    def settings_error(self, settings: Settings) -> str:  # noqa: ARG002  # topologies have it; so below
+        """What is wrong with its settings; empty for nothing."""
+        return ""
+
+    def for_some(self, annotations: Mapping[str, str], pods: int) -> dict[str, str]:  # noqa: ARG002
+        """Annotations that differ for some pods of a gang whose pods come in turn: sizes that are parts of its own.
+
+        Args:
+            annotations: Those of the gang.
+            pods: How many pods with chips wait at the same time, at least one.
+        """
+        return {}
+
     def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
         """Refusal of a job before its product form is chosen."""
         return None

@@ -36,7 +36,12 @@ def register(topology: Topology[Any]) -> None:
         _BY_CODE.setdefault(code, []).insert(0, topology)  # the first topology answers for what no other one knows
 
 
-for _topology in (Switches(), Superpods(), Racks(), Levels()):
+for _topology in (
+    Switches(),
+    Superpods(),
+    Racks(),
+    Levels(),
+):
     register(_topology)
 
 

@@ -1,6 +1,7 @@
 """Trees of levels as a topology: what a job says of them, and which nodes are in one."""
 
 from collections.abc import Mapping
+from math import gcd
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.demand import LEVELS, Blocks
@@ -13,6 +14,7 @@ from berth.core.topologies.levels.model import (
     check_sizes,
     is_in_tree,
     levels_of,
+    read_level_config,
     read_sizes,
 )
 from berth.core.topologies.levels.round import LevelRound
@@ -32,6 +34,23 @@ class Levels(BlockTopology[LevelMap]):
     variants = (LEVELS,)
     lacks = LEVEL_LACKS
     keys = (AFFINITY_CONFIG,)
+
+    def settings_error(self, settings: Settings) -> str:
+        """What is wrong with the levels of the trees."""
+        try:
+            read_level_config(settings.resource_levels)
+        except LevelError as error:
+            return f"resource_levels: {error}"
+        return ""
+
+    def for_some(self, annotations: Mapping[str, str], pods: int) -> dict[str, str]:
+        """Levels of which no whole group waits at the same time."""
+        try:
+            sizes = read_sizes(annotations.get(AFFINITY_CONFIG, ""))
+        except LevelError:
+            return {}  # the verdict names what is wrong
+        levels = (f"level{number}={gcd(size, pods)}" for number, size in enumerate(sizes, start=1))
+        return {AFFINITY_CONFIG: ",".join(levels)}
 
     def demand(
         self,
