@@ -5,8 +5,10 @@ from math import gcd
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.demand import LEVELS, Blocks
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.blocks.request import of_part
 from berth.core.topologies.blocks.topology import BlockTopology
+from berth.core.topologies.leaving import Together
 from berth.core.topologies.levels.level_map import LevelMap
 from berth.core.topologies.levels.model import (
     AFFINITY_CONFIG,
@@ -24,6 +26,7 @@ from berth.core.topologies.port import Asked
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, Refusal
 
 
@@ -88,6 +91,11 @@ class Levels(BlockTopology[LevelMap]):
     def begin(self, ground: Ground, index: LevelMap) -> LevelRound:
         """Trees during a round."""
         return LevelRound(ground, index)
+
+    def together(self, demand: Demand, placement: Placement) -> Together:
+        """The levels, where all pods have chips."""
+        has_levels = block_of(placement) is not None and all(run.chips for run in placement.runs)
+        return Together(levels=demand.sizes if has_levels else ())
 
     def is_helped_by_loss(self, refusal: Refusal) -> bool | None:
         """The plan takes only nodes with exactly so many chips."""
