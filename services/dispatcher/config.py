@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from berth.core.topologies.levels.model import LevelError, read_level_config
+from berth.core.topologies.registry import TOPOLOGIES
 from berth.runtime.config import SHARDS_MAX, ServiceConfig
 from berth.schemas.ledger import Settings
 
@@ -75,11 +75,10 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ValueError(
                 f"reserve_nodes is {self.reserve_nodes}: expected fewer than super_pod_size, which is {self.super_pod_size}"
             )
-        if self.resource_levels:
-            try:
-                read_level_config(self.resource_levels)
-            except LevelError as error:
-                raise ValueError(f"resource_levels: {error}") from error
+        settings = self.to_settings()
+        for topology in TOPOLOGIES:
+            if error := topology.settings_error(settings):
+                raise ValueError(error)
 
     def to_settings(self) -> Settings:
         """As an epoch record carries them."""

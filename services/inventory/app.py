@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.topologies.switches.occupancy.leaf_table import check_topology
+from berth.core.topologies.registry import TOPOLOGIES
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
@@ -174,7 +174,8 @@ def _switches(found: list[TopologySeen], log: Logger) -> TopologySeen | None:
     for fact in found:
         if fact.kind == SWITCHES:
             try:
-                check_topology(fact)
+                for topology in TOPOLOGIES:
+                    topology.check_fact(fact)
             except DecodeError as error:
                 log.warning("fact about leaf switches unusable", reason=error.reason)
             else:

@@ -197,7 +197,7 @@ QUESTIONS: Final = (
     "EASY reservation",
     "rules of the queue",
     "shared leaf states",
-    "topologies: demands, places, groups",
+    "topologies: demands, places, groups, plans",
     "`huawei.com/Ascend910` annotation",
     "tentative placements and what-if",
     "retry of waiting classes",

@@ -33,8 +33,7 @@ from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
-from berth.core.topologies.blocks.demand import blocks_of
-from berth.core.topologies.blocks.placed import BlockPart, block_of
+from berth.core.topologies.registry import topology_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import BackupPod
@@ -43,8 +42,6 @@ from berth.schemas.refusal import Refusal
 
 SETTLE_MS: Final = 1_000
 """Time after the begin of an epoch in which nodes that are gone or not ready make no pod faulty."""
-_RACK: Final = "rack"
-_INDEX_BYTES: Final = 2
 _RANK_BYTES: Final = 4
 _PENDING: Final = PodPhase.PENDING
 _OF_NODES: Final = frozenset({PodFaultKind.NODE_UNHEALTHY, PodFaultKind.CARD_UNHEALTHY, PodFaultKind.SUB_HEALTH})
@@ -376,24 +373,13 @@ class _View:
         count = placement.pods()
         marks = marks_of(self._seen) if self._seen is not None else {}
         has_master = is_master(PodView(0, "", marks=marks.get(0, {})))
-        part = block_of(placement)
-        if job.request is None or part is None:
+        if job.request is None or not placement.groups:
             return GangShape(count, has_master=has_master)
         gang = gang_of(job, job.request, attempt=self._holding.attempt, settings=self._state.fold.settings)
-        blocks = blocks_of(gang.demand)
-        if blocks is None:
+        if gang.demand is None:
             return GangShape(count, has_master=has_master)
-        if blocks.levels:
-            levels = blocks.levels if all(run.chips for run in placement.runs) else ()
-            return GangShape(count, levels=levels, has_master=has_master)
-        is_rack = blocks.variant == _RACK
-        return GangShape(
-            count,
-            rank_block=blocks.rack_size if is_rack else 0,
-            superpods=_superpods(part, count),
-            has_master=has_master,
-            is_rack=is_rack,
-        )
+        together = topology_of(gang.demand).together(gang.demand, placement)
+        return GangShape(count, has_master=has_master, **together._asdict())
 
     def _seen_ms(self, found: JobDiagnosis) -> int:
         """When the newest fault was known."""
@@ -419,12 +405,6 @@ def places_of(holding: Holding) -> dict[int, PodShare]:
             shares = dict(zip(move.ranks, pods_of_placement(move.placement), strict=True))
             found.update((rank, shares[rank]) for rank in move.placed)
     return found
-
-
-def _superpods(part: BlockPart, count: int) -> tuple[int, ...]:
-    """Logical SuperPoD of each rank; -1 for none."""
-    index = unpack(part.block_index, _INDEX_BYTES) or [0] * count
-    return tuple(part.blocks[number - 1] if number else -1 for number in index)
 
 
 def _first(one_ms: int, other_ms: int) -> int:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.requests.fault_rules import FaultRules
-from berth.core.topologies.levels.model import Sizes
-from berth.core.topologies.levels.rescheduling import ranks_given_up
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import Scope
 
@@ -29,7 +27,7 @@ class GangShape(NamedTuple):
     pods: int
     rank_block: int = 0
     superpods: Sequence[int] = ()
-    levels: Sizes = ()
+    levels: tuple[int, ...] = ()
     has_master: bool = True
     is_rack: bool = False
 
@@ -66,6 +64,20 @@ def ladder(rules: FaultRules, shape: GangShape, settings: Settings) -> list[Rung
     if shape.levels:
         rungs.append(Rung("level", settings.escalate_superpod_ms))
     return [*rungs, Rung("job", settings.escalate_job_ms)]
+
+
+def ranks_given_up(sizes: Sequence[int], replicas: int, lost: Sequence[int], steps: int) -> list[int]:
+    """Ranks whose pods end: those that share a group ``steps`` levels above a lost pod, ascending.
+
+    Args:
+        sizes: Number of pods that share a group, level 1 first.
+        replicas: Number of pods of the gang.
+        lost: Lost ranks.
+        steps: 0 means only the lost ranks; more than the number of levels means the whole gang.
+    """
+    size = (1, *sizes, replicas)[min(steps, len(sizes) + 1)]
+    parts = sorted({rank // size for rank in lost})
+    return [rank for part in parts for rank in range(part * size, min((part + 1) * size, replicas))]
 
 
 def block_of(shape: GangShape, scope: Scope, ranks: Iterable[int]) -> tuple[int, ...]:

@@ -11,15 +11,12 @@ from berth.core.errors import guarded
 from berth.core.gangs import ClassKey, placing_order
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
-from berth.core.topologies.blocks.demand import LEVELS
+from berth.core.topologies.registry import topology_of
 from berth.schemas.refusal import Code, Refusal
 
 NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal", "late"})
 """Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block
 others."""
-_FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
-"""Rules of plans of blocks that fewer free nodes may help: the reference gives up where a SuperPoD has more of them
-than its declared size, and leaves a plan unfinished."""
 
 
 def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
@@ -38,10 +35,10 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
     if refusal.pods_need > 1 and any(shape.profile is not None for shape, _ in request_class):
         # Each pod goes to its best node, and what it leaves to the next one depends on which that is.
         return True
-    lack = refusal.blocks
-    if lack is not None:
-        has_levels = any(shape.demand is not None and shape.demand.topology == LEVELS for shape, _ in request_class)
-        return has_levels or lack.rule in _FEWER_NODES_HELP
+    demand = next((shape.demand for shape, _ in request_class if shape.demand is not None), None)
+    helped = topology_of(demand).is_helped_by_loss(refusal)
+    if helped is not None:
+        return helped
     parts = [request_class[index] for index in placing_order(request_class)]
     pods = 0
     for shape, count in parts:

@@ -29,11 +29,11 @@ from berth.core.state.pod_facts import PodFacts
 from berth.core.state.queues.queue_index import QueueIndex
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.topologies.planning import Index
-from berth.core.topologies.registry import indexes_of
+from berth.core.topologies.registry import TOPOLOGIES, indexes_of
 from berth.core.topologies.switches import demand as leaf_demand
 from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, leaf_table
 from berth.schemas.chain import Link, state_digest
 from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from berth.schemas.facts import (
@@ -344,8 +344,8 @@ class State:
     def _topology(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, TopologySeen)
         check_subject(self._subject, "topology", fact.kind)
-        if fact.kind == SWITCHES:
-            check_topology(fact)
+        for topology in TOPOLOGIES:
+            topology.check_fact(fact)
         known = self.topologies.get(fact.kind)
         self.topologies[fact.kind] = fact
         layout = (fact.leaves, fact.level, fact.places)

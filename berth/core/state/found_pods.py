@@ -9,15 +9,13 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.picking import ids_of
-from berth.core.cluster.node_groups import group_key
 from berth.core.cluster.node_table import NodeTable
 from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.mounted_chips import Claim
 from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
-from berth.core.topologies.blocks.placed import BlockPart, block_of
-from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
-from berth.core.topologies.switches.placed import SwitchPart, switch_of
+from berth.core.topologies.port import FoundPods
+from berth.core.topologies.registry import TOPOLOGIES, family_of
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
@@ -79,14 +77,15 @@ def placement_of_pods(
             runs.append(Run(1, 0))
         taken += bytes(ids)
     nodes = [names[index] for index in unpack(fact.node_index, 4)]
-    parts = (_switch_of(fact, runs), _block_of(table, fact, nodes, runs))
+    found = FoundPods(table, fact, nodes, runs)
+    groups = [topology.adopted(found) for topology in TOPOLOGIES]
     return Placement(
         nodes=pack_names(names),
         node_index=fact.node_index,
         runs=runs,
         chips=bytes(taken),
         resource=fact.resource,
-        groups=[part.groups for part in parts if part is not None],
+        groups=[part for part in groups if part is not None],
     )
 
 
@@ -286,68 +285,26 @@ def _rows_of(fact: PodsSeen, rows: Sequence[int]) -> PodsSeen:
     )
 
 
-def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
-    """States of leaf switches from the annotations of adopted pods; None without any.
-
-    Pods whose job alone bears the label, not they, have the states all the same.
-    """
-    given = fact.leaf_states or bytes(len(runs))
-    states = bytes(state if run.chips else 0 for run, state in zip(runs, given, strict=True))
-    label = fact.tor_affinity if fact.tor_affinity in {NORMAL, LARGE} else ""
-    pods = sum(1 for run in runs if run.chips)
-    if not pods or not (label or any(states)):
-        return None
-    return SwitchPart(label, pods, states=states)
-
-
-def _block_of(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
-    """Blocks and inference service from the annotations of adopted pods; None without any.
-
-    The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its
-    variant and the size of a block, stays open.
-    """
-    numbers = unpack(fact.blocks, _INDEX_BYTES) or [0] * len(runs)
-    numbers = [number if run.chips else 0 for run, number in zip(runs, numbers, strict=True)]
-    if not any(run.chips for run in runs) or not (fact.service or any(numbers)):
-        return None
-    rows = [table.row_of.get(node, -1) if number else -1 for node, number in zip(nodes, numbers, strict=True)]
-    homes = [table.superpod_at(row) for row in rows]
-    blocks = sorted({number - 1 for number in numbers if number})
-    block_at = {block: place for place, block in enumerate(blocks, start=1)}
-    superpods = sorted({home for home in homes if home}, key=group_key)
-    superpod_at = {home: place for place, home in enumerate(superpods, start=1)}
-    return BlockPart(
-        variant="",
-        size=0,
-        blocks=blocks,
-        phases=[""] * len(blocks),
-        superpods=superpods,
-        block_index=pack([block_at.get(number - 1, 0) for number in numbers], _INDEX_BYTES),
-        superpod_index=pack([superpod_at.get(home, 0) for home in homes], _INDEX_BYTES),
-        service=fact.service,
-    )
-
-
 def properties_of(
     pods: Sequence[PodShare], placement: Placement
-) -> tuple[str, str, list[tuple[str, int, int, int, int, int]]]:
-    """Properties of adopted pods: switch label, inference service, and those of each pod; empty ones are left out.
+) -> tuple[dict[str, str], list[tuple[str, int, int, int, list[tuple[str, int, int]]]]]:
+    """Properties of adopted pods: labels of topologies, and those of each pod; empty ones are left out.
 
-    Their SuperPoDs are not among them: nodes define these, now and later.
+    Their groups are not among them: nodes define these, now and later.
     """
-    switch, block = switch_of(placement), block_of(placement)
-    states = (switch.states if switch is not None else b"") or bytes(len(pods))
-    blocks = _blocks_of(block, len(pods))
+    groups = [(family_of(part.topology), part) for part in placement.groups]
+    parts = [(family, part.states, part.parts, unpack(part.part_index, _INDEX_BYTES)) for family, part in groups]
+
+    def seats(rank: int) -> list[tuple[str, int, int]]:
+        found = [
+            (family, states[rank] if states else 0, numbers[index[rank] - 1] if index and index[rank] else -1)
+            for family, states, numbers, index in parts
+        ]
+        return [seat for seat in found if seat[1:] != (0, -1)]
+
     rows = [
-        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, *((state, block_id) if pod.mask else (0, -1)))
-        for pod, state, block_id in zip(pods, states, blocks, strict=True)
+        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, seats(rank) if pod.mask else [])
+        for rank, pod in enumerate(pods)
         if pod.mask or pod.cpu_milli or pod.memory_mib
     ]
-    return (switch.tor_affinity if switch is not None else "", block.service if block is not None else "", rows)
-
-
-def _blocks_of(part: BlockPart | None, count: int) -> list[int]:
-    """Block of each rank; -1 without one."""
-    if part is None or not part.block_index:
-        return [-1] * count
-    return [part.blocks[index - 1] if index else -1 for index in unpack(part.block_index, _INDEX_BYTES)]
+    return {family: part.label for family, part in groups if part.label}, rows

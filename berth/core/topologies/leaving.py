@@ -41,6 +41,22 @@ class LeavingPods(NamedTuple):
     have_ended: bool = False
 
 
+class Together(NamedTuple):
+    """Which planned pods of a placed gang belong together.
+
+    Attributes:
+        rank_block: Ranks of a block of an Atlas 950 job; 0 or 1 without.
+        superpods: Logical SuperPoD of each rank, -1 for none; empty without.
+        levels: Number of pods that share a group, level 1 first; empty without.
+        is_rack: It is an Atlas 950 job: process recovery goes up to its blocks of ranks.
+    """
+
+    rank_block: int = 0
+    superpods: Sequence[int] = ()
+    levels: tuple[int, ...] = ()
+    is_rack: bool = False
+
+
 class OwnPlaces:
     """Places that the pods of a gang have, and those to which leaving ones can return.
 

@@ -7,12 +7,14 @@ from typing import Generic, NamedTuple, TypeVar
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
+from berth.core.topologies.leaving import Together
 from berth.core.topologies.planning import Ground, Index, TopologyRound
 from berth.products.model import Form
+from berth.schemas.facts import PodsSeen, TopologySeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
-from berth.schemas.placement import Placement
+from berth.schemas.placement import Groups, Placement, Run
 from berth.schemas.refusal import Code, NodeReason, Refusal
 
 
@@ -30,6 +32,22 @@ class Asked(NamedTuple):
     chip_pods: int
     gang_pods: int
     minimum: int | None
+
+
+class FoundPods(NamedTuple):
+    """Pods that another scheduler placed.
+
+    Attributes:
+        table: The nodes.
+        fact: The pods.
+        nodes: Node of each of them.
+        runs: What each of them has.
+    """
+
+    table: NodeTable
+    fact: PodsSeen
+    nodes: Sequence[str]
+    runs: Sequence[Run]
 
 
 class Places:
@@ -52,6 +70,7 @@ class Topology(Generic[IndexT]):
 
     Attributes:
         name: Name in demands.
+        family: Name that groups have where only annotations of pods are known, which do not tell some topologies apart.
         index_name: Name of what it keeps of the nodes; topologies with the same one share it.
         keys: Labels and annotations of a job that it reads.
         label_values: Labels with a fixed set of values; with any other value a job is invalid.
@@ -64,6 +83,7 @@ class Topology(Generic[IndexT]):
 
     name: str = ""
     index_name: str = ""
+    family: str = ""
     keys: tuple[str, ...] = ()
     label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0
@@ -71,6 +91,19 @@ class Topology(Generic[IndexT]):
     heeds_fewer_nodes: bool = False
     codes: tuple[Code, ...] = ()
     keeps_groups: bool = False
+
+    def settings_error(self, settings: Settings) -> str:  # noqa: ARG002  # topologies have it; so below
+        """What is wrong with its settings; empty for nothing."""
+        return ""
+
+    def for_some(self, annotations: Mapping[str, str], pods: int) -> dict[str, str]:  # noqa: ARG002
+        """Annotations that differ for some pods of a gang whose pods come in turn: sizes that are parts of its own.
+
+        Args:
+            annotations: Those of the gang.
+            pods: How many pods with chips wait at the same time, at least one.
+        """
+        return {}
 
     def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
         """Refusal of a job before its product form is chosen."""
@@ -114,6 +147,25 @@ class Topology(Generic[IndexT]):
     ) -> NodeReason:
         """Why no node with some labels takes a pod."""
         return NodeReason.FITS
+
+    def is_helped_by_loss(self, refusal: Refusal) -> bool | None:  # noqa: ARG002
+        """Whether fewer free nodes may help a gang with a refusal; None if the refusal is not of its plan."""
+        return None
+
+    def together(self, demand: Demand, placement: Placement) -> Together:  # noqa: ARG002
+        """Which planned pods of a placed gang belong together."""
+        return Together()
+
+    def adopted(self, found: FoundPods) -> Groups | None:  # noqa: ARG002
+        """Groups of pods that another scheduler placed, by their annotations; None without any."""
+        return None
+
+    def check_fact(self, fact: TopologySeen) -> None:
+        """See that a fact about its nodes is valid.
+
+        Raises:
+            DecodeError: It is not.
+        """
 
     def lack_words(self, refusal: Refusal) -> str:  # noqa: ARG002  # topologies have it; so below
         """What a gang lacks by a refusal of one of its codes, as a sentence without a full stop; empty if unknown."""

@@ -1,7 +1,6 @@
 """All topologies, in the order in which a job is asked for its demand: the first one counts."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any, Final
 
 from berth.core.cluster.node_table import NodeTable
@@ -16,16 +15,34 @@ from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, Refusal
 
-TOPOLOGIES: Final[tuple[Topology[Any], ...]] = (Switches(), Superpods(), Racks(), Levels())
-_BY_NAME: Final[Mapping[str, Topology[Any]]] = MappingProxyType({topology.name: topology for topology in TOPOLOGIES})
-_BY_CODE: Final[Mapping[Code, Sequence[Topology[Any]]]] = MappingProxyType(
-    {
-        code: tuple(topology for topology in reversed(TOPOLOGIES) if code in topology.codes)
-        for code in dict.fromkeys(code for topology in TOPOLOGIES for code in topology.codes)
-    }
-)
+TOPOLOGIES: Final[list[Topology[Any]]] = []
+_BY_NAME: Final[dict[str, Topology[Any]]] = {}
+_BY_CODE: Final[dict[Code, list[Topology[Any]]]] = {}
 _NONE: Final[Topology[Any]] = Topology()
 """Of pods that demand none: all of its answers are neutral."""
+
+
+def register(topology: Topology[Any]) -> None:
+    """Add a topology, after all others.
+
+    Raises:
+        ValueError: Another topology has its name.
+    """
+    if topology.name in _BY_NAME:
+        raise ValueError(f"topology {topology.name} is registered twice")
+    TOPOLOGIES.append(topology)
+    _BY_NAME[topology.name] = topology
+    for code in topology.codes:
+        _BY_CODE.setdefault(code, []).insert(0, topology)  # the first topology answers for what no other one knows
+
+
+for _topology in (
+    Switches(),
+    Superpods(),
+    Racks(),
+    Levels(),
+):
+    register(_topology)
 
 
 def topology_of(demand: Demand | None) -> Topology[Any]:
@@ -35,6 +52,11 @@ def topology_of(demand: Demand | None) -> Topology[Any]:
         KeyError: There is none of this name.
     """
     return _NONE if demand is None else _BY_NAME[demand.topology]
+
+
+def family_of(name: str) -> str:
+    """Family of the topology with a name, as :attr:`Topology.family`."""
+    return _BY_NAME[name].family
 
 
 def lack_words(refusal: Refusal) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from berth.core.requests.key_spelling import is_read, misspelled
 from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK
-from berth.core.topologies.levels.model import AFFINITY_CONFIG, LevelError, read_sizes
+from berth.core.topologies.registry import TOPOLOGIES
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import PodAsk, near_of
@@ -108,13 +108,8 @@ def _smaller_blocks(annotations: Mapping[str, str], members: Sequence[Member]) -
         given = whole_number(annotations.get(key, ""))
         if given and chips and (size := gcd(given, sum(chips))) % chips[0] == 0:
             found[key] = str(size)
-    if chips and AFFINITY_CONFIG in annotations:
-        try:
-            sizes = read_sizes(annotations[AFFINITY_CONFIG])
-        except LevelError:
-            return found  # the verdict names what is wrong
-        levels = (f"level{number}={gcd(size, len(chips))}" for number, size in enumerate(sizes, start=1))
-        found[AFFINITY_CONFIG] = ",".join(levels)
+    for topology in TOPOLOGIES if chips else ():
+        found |= topology.for_some(annotations, len(chips))
     return found
 
 

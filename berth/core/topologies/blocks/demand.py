@@ -106,8 +106,3 @@ def blocks_of_gang(gang: Gang) -> Blocks:
     if blocks is None:
         raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
     return blocks
-
-
-def family_of(topology: str) -> str:
-    """Topology whose name groups have where only annotations of pods are known: these do not tell blocks apart."""
-    return SUPERPODS if topology in {RACKS, LEVELS} else topology

@@ -51,7 +51,7 @@ class Places(NamedTuple):
 def seats_of(placement: Placement) -> list[Seat | None]:
     """Position of each rank, of which the SuperPoD is empty only for adopted pods; None for a rank without a block."""
     part = block_of(placement)
-    if part is None:
+    if part is None or not part.block_index:
         return [None] * placement.pods()
     return [
         Seat(superpod=part.superpods[superpod - 1] if superpod else "", block=part.blocks[block - 1]) if block else None

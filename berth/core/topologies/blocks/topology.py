@@ -1,18 +1,24 @@
 """What topologies whose gangs are split into blocks answer alike."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
-from berth.core.topologies.blocks.demand import blocks_of
+from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
 from berth.core.topologies.blocks.explanation import seats_of
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.blocks.request import requested_blocks
 from berth.core.topologies.blocks.text import LACKS, placed_lines, seat_words, waiting_lines
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
+from berth.core.topologies.leaving import Together
 from berth.core.topologies.port import Asked, IndexT, Topology
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, Refusal
+
+_FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
+"""Rules of plans that fewer free nodes may help."""
 
 
 class BlockTopology(Topology[IndexT]):
@@ -24,6 +30,7 @@ class BlockTopology(Topology[IndexT]):
     """
 
     variants: Collection[str] = ()
+    family = SUPERPODS
     lacks: Mapping[str, Callable[[BlockLack], str]] = LACKS
     codes = ("no-blocks",)
     record_bytes_a_pod = 2 + 2
@@ -38,6 +45,16 @@ class BlockTopology(Topology[IndexT]):
         """Jobs of a service are near one another, and MindIE jobs near those that they name."""
         blocks = blocks_of(demand)
         return blocks is not None and bool(blocks.service or blocks.near)
+
+    def together(self, demand: Demand, placement: Placement) -> Together:  # noqa: ARG002  # the port has it
+        """The blocks of the placement."""
+        if block_of(placement) is None:
+            return Together()
+        return Together(superpods=tuple(seat.block if seat is not None else -1 for seat in seats_of(placement)))
+
+    def is_helped_by_loss(self, refusal: Refusal) -> bool | None:
+        """The reference gives up where a SuperPoD has more free nodes than its size, and leaves a plan unfinished."""
+        return refusal.blocks.rule in _FEWER_NODES_HELP if refusal.blocks is not None else None
 
     def lack_words(self, refusal: Refusal) -> str:
         """What is missing for the plan of a gang."""

@@ -72,20 +72,6 @@ def steps_of(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool
     return max(sessions, 0) // SESSIONS_A_STEP
 
 
-def ranks_given_up(sizes: Sizes, replicas: int, lost: Sequence[int], steps: int) -> list[int]:
-    """Ranks whose pods end: those that share a group ``steps`` levels above a lost pod, ascending.
-
-    Args:
-        sizes: Number of pods that share a group, level 1 first.
-        replicas: Number of pods of the gang.
-        lost: Lost ranks.
-        steps: 0 means only the lost ranks; more than the number of levels means the whole gang.
-    """
-    size = (1, *sizes, replicas)[min(steps, len(sizes) + 1)]
-    parts = sorted({rank // size for rank in lost})
-    return [rank for part in parts for rank in range(part * size, min((part + 1) * size, replicas))]
-
-
 def neighbours(tree: Tree, row: int) -> Rows:
     """Rows of the other nodes in the group of level 1 of a node, for a backup of its pod; empty for an unknown node."""
     at = np.flatnonzero(tree.rows == row)

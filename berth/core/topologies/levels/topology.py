@@ -1,11 +1,14 @@
 """Trees of levels as a topology: what a job says of them, and which nodes are in one."""
 
 from collections.abc import Mapping
+from math import gcd
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.demand import LEVELS, Blocks
+from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.blocks.request import of_part
 from berth.core.topologies.blocks.topology import BlockTopology
+from berth.core.topologies.leaving import Together
 from berth.core.topologies.levels.level_map import LevelMap
 from berth.core.topologies.levels.model import (
     AFFINITY_CONFIG,
@@ -13,6 +16,7 @@ from berth.core.topologies.levels.model import (
     check_sizes,
     is_in_tree,
     levels_of,
+    read_level_config,
     read_sizes,
 )
 from berth.core.topologies.levels.round import LevelRound
@@ -22,6 +26,7 @@ from berth.core.topologies.port import Asked
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, Refusal
 
 
@@ -32,6 +37,23 @@ class Levels(BlockTopology[LevelMap]):
     variants = (LEVELS,)
     lacks = LEVEL_LACKS
     keys = (AFFINITY_CONFIG,)
+
+    def settings_error(self, settings: Settings) -> str:
+        """What is wrong with the levels of the trees."""
+        try:
+            read_level_config(settings.resource_levels)
+        except LevelError as error:
+            return f"resource_levels: {error}"
+        return ""
+
+    def for_some(self, annotations: Mapping[str, str], pods: int) -> dict[str, str]:
+        """Levels of which no whole group waits at the same time."""
+        try:
+            sizes = read_sizes(annotations.get(AFFINITY_CONFIG, ""))
+        except LevelError:
+            return {}  # the verdict names what is wrong
+        levels = (f"level{number}={gcd(size, pods)}" for number, size in enumerate(sizes, start=1))
+        return {AFFINITY_CONFIG: ",".join(levels)}
 
     def demand(
         self,
@@ -69,6 +91,15 @@ class Levels(BlockTopology[LevelMap]):
     def begin(self, ground: Ground, index: LevelMap) -> LevelRound:
         """Trees during a round."""
         return LevelRound(ground, index)
+
+    def together(self, demand: Demand, placement: Placement) -> Together:
+        """The levels, where all pods have chips."""
+        has_levels = block_of(placement) is not None and all(run.chips for run in placement.runs)
+        return Together(levels=demand.sizes if has_levels else ())
+
+    def is_helped_by_loss(self, refusal: Refusal) -> bool | None:
+        """The plan takes only nodes with exactly so many chips."""
+        return True if refusal.blocks is not None else None
 
     def class_reason(self, demand: Demand, labels: Mapping[str, str], settings: Settings) -> NodeReason:
         """A node whose labels name no group at some level has none."""

@@ -7,10 +7,13 @@ from berth.core.topologies.blocks.request import SERVICE_LABEL
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
+from berth.core.topologies.leaving import Together
 from berth.core.topologies.planning import Ground
 from berth.core.topologies.port import Places
 from berth.core.topologies.racks.round import RackRound
 from berth.core.topologies.racks.text import RACK_LACKS
+from berth.schemas.offers import Demand
+from berth.schemas.placement import Placement
 
 
 class Racks(BlockTopology[SuperpodMap]):
@@ -21,6 +24,11 @@ class Racks(BlockTopology[SuperpodMap]):
     keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, RA_BLOCK, UB_MEMORY)
     variants = ("rack",)
     lacks = RACK_LACKS
+
+    def together(self, demand: Demand, placement: Placement) -> Together:
+        """The blocks of the placement, and their parts in one rack."""
+        found = super().together(demand, placement)
+        return found._replace(rank_block=demand.sizes[0], is_rack=True) if found.superpods else found
 
     def places(self) -> Places:
         """A node without a SuperPoD, or without a rack that has a number, has none."""

@@ -1,6 +1,7 @@
 """SuperPoDs as a topology: what a job says of them, and which nodes are in one."""
 
 from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.blocks.adopted import adopted_part
 from berth.core.topologies.blocks.demand import SUPERPODS
 from berth.core.topologies.blocks.place_rows import SuperpodPlaces
 from berth.core.topologies.blocks.request import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
@@ -9,8 +10,9 @@ from berth.core.topologies.blocks.text import lacking_blocks
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import SP_BLOCK, SUPER_POD_AFFINITY
 from berth.core.topologies.planning import Ground
-from berth.core.topologies.port import Places
+from berth.core.topologies.port import FoundPods, Places
 from berth.core.topologies.superpods.round import SuperpodRound
+from berth.schemas.placement import Groups
 from berth.schemas.refusal import Refusal
 
 
@@ -21,6 +23,11 @@ class Superpods(BlockTopology[SuperpodMap]):
     keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, SP_FIT, *MINDIE_LABELS)
     variants = ("a3", "850")
     keeps_groups = True
+
+    def adopted(self, found: FoundPods) -> Groups | None:
+        """Blocks and inference service of pods in SuperPoDs, racks or groups of levels, by annotations."""
+        part = adopted_part(found.table, found.fact, found.nodes, found.runs)
+        return part.groups if part is not None else None
 
     def lack_words(self, refusal: Refusal) -> str:
         """What is missing for the plan of a gang: blocks, by a rule of a later release."""

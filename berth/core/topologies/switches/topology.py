@@ -3,22 +3,26 @@
 from collections.abc import Sequence
 from typing import Final
 
+from berth.core.cluster.node_packing import SWITCHES as KIND
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.planning import Ground
-from berth.core.topologies.port import Asked, Topology
+from berth.core.topologies.port import Asked, FoundPods, Topology
+from berth.core.topologies.switches.adopted import adopted_part
 from berth.core.topologies.switches.demand import SWITCHES, leaf_demand
 from berth.core.topologies.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.occupancy.leaf_table import check_topology
 from berth.core.topologies.switches.placed import switch_of
 from berth.core.topologies.switches.rounds.switch_round import SwitchRound
 from berth.core.topologies.switches.text import UNKNOWN, lack_words, near_words, placed_lines
 from berth.products.model import MIN_AVAILABLE, Form
 from berth.schemas.columns import unpack
+from berth.schemas.facts import TopologySeen
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
-from berth.schemas.placement import Placement
+from berth.schemas.placement import Groups, Placement
 from berth.schemas.refusal import Refusal
 
 _WHOLE: Final = f"pods of the job: with label {TOR_AFFINITY} all of them start together"
@@ -27,7 +31,7 @@ _WHOLE: Final = f"pods of the job: with label {TOR_AFFINITY} all of them start t
 class Switches(Topology[LeafIndex]):
     """Leaf (ToR) switches."""
 
-    name = index_name = SWITCHES
+    name = index_name = family = SWITCHES
     keys = (TOR_AFFINITY,)
     label_values = {TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE)}
     record_bytes_a_pod = 2 + 1
@@ -68,6 +72,16 @@ class Switches(Topology[LeafIndex]):
         label = _label(asked)
         return leaf_demand(label, gang_pods=asked.gang_pods) if label else None
 
+    def adopted(self, found: FoundPods) -> Groups | None:
+        """States of leaf switches, by annotations."""
+        part = adopted_part(found.fact, found.runs)
+        return part.groups if part is not None else None
+
+    def check_fact(self, fact: TopologySeen) -> None:
+        """See that a fact about leaf switches is valid."""
+        if fact.kind == KIND:
+            check_topology(fact)
+
     def lack_words(self, refusal: Refusal) -> str:
         """What is missing for the plan of a gang."""
         if refusal.code == "no-topology":
@@ -89,9 +103,9 @@ class Switches(Topology[LeafIndex]):
             return [None] * placement.pods()
         return [Seat(leaf=part.leaves[leaf - 1]) if leaf else None for leaf in unpack(part.leaf_index, 2)]
 
-    def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:  # noqa: ARG002  # the port has it
+    def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:
         """Leaf switch of a rank."""
-        return (f" below {seat.leaf}", "leaf plan") if seat.leaf else None
+        return (f" below {seat.leaf}", "leaf plan") if seat.leaf and layouts.switch is not None else None
 
 
 def _label(asked: Asked) -> str:

@@ -12,7 +12,7 @@ import pytest
 from berth.core.faults.diagnosis import diagnose
 from berth.core.faults.escalation import NOTHING, Escalation, Progress, Wanted, escalate
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
-from berth.core.faults.scopes import GangShape
+from berth.core.faults.scopes import GangShape, ranks_given_up
 from berth.core.requests.fault_rules import FaultRules, rules_of
 from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Settings
@@ -477,3 +477,10 @@ def test_plan_before_delete_healthy_pods_leave_for_places_only() -> None:
 def test_plan_before_delete_is_off_under_parity() -> None:
     both = msgspec.structs.replace(PLANNED, reference_parity=True)
     assert found(labelled(), broken(3), settings=both) == found(labelled(), broken(3), settings=SETTINGS)
+
+
+def test_ranks_that_end_at_a_stage() -> None:
+    assert ranks_given_up((2, 4), 8, [5], 0) == [5]
+    assert ranks_given_up((2, 4), 8, [5, 0], 1) == [0, 1, 4, 5]
+    assert ranks_given_up((2, 4), 8, [5], 2) == [4, 5, 6, 7]
+    assert ranks_given_up((2, 4), 8, [5], 9) == list(range(8))

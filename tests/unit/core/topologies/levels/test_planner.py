@@ -24,7 +24,6 @@ from berth.core.topologies.levels.rescheduling import (
     STEPS_MAX,
     LevelRecovery,
     neighbours,
-    ranks_given_up,
     recover_levels,
     steps_of,
 )
@@ -334,13 +333,6 @@ def test_steps_by_which_a_lost_part_may_grow(sessions: int, steps: int) -> None:
     assert steps_of(sessions, only_pods=False, by_pods=True, master_lost=True) == STEPS_MAX
     assert steps_of(sessions, only_pods=False, by_pods=False, master_lost=False) == STEPS_MAX
     assert steps_of(sessions, only_pods=True, by_pods=False, master_lost=True) == 0
-
-
-def test_ranks_that_end_at_a_stage() -> None:
-    assert ranks_given_up((2, 4), 8, [5], 0) == [5]
-    assert ranks_given_up((2, 4), 8, [5, 0], 1) == [0, 1, 4, 5]
-    assert ranks_given_up((2, 4), 8, [5], 2) == [4, 5, 6, 7]
-    assert ranks_given_up((2, 4), 8, [5], 9) == list(range(8))
 
 
 def test_a_backup_goes_below_the_same_group_of_level_one() -> None:
