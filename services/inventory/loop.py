@@ -276,7 +276,12 @@ class Loop:
     # What is published.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Publish changes until ``stop`` is set, once all objects are listed; the next run publishes the rest."""
+        """Publish changes until ``stop`` is set, once all objects are listed; the next run publishes the rest.
+
+        Raises:
+            ConfigError: Queues are declared twice.
+        """
+        self.policies.see_one_source()
         for outcome in self._restored_outcomes:
             self.pods.note_bound(outcome)
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
@@ -305,6 +310,7 @@ class Loop:
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
         published = published and await self._publish_constraints(now_ms, must=must)
         published = published and await self._publish_groups(now_ms)
+        published = published and await self.policies.publish_queues(self._queue, self._bus.subjects, now_ms)
         published = published and await self._publish_ledger(now_ms)
         published = await self._outlet.publish(self._queue) and published
         if self._report_pace.may_run():
