@@ -80,18 +80,19 @@ class Loop:
         self._metrics = instruments.metrics
         self._changed = asyncio.Event()
         self.nodes = Nodes()
-        self.constraints = ConstraintFacts(self._changed.set)
         settle_ms = round(config.settle_s * _MS)
+        self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
+        self.constraints = ConstraintFacts(self._changed.set, self.gangs.queues.set_namespaces)
         self.pods = Pods(
             self.nodes,
             self.constraints.usage,
+            self.gangs.queues.of_row,
             await_job_ms=round(config.stranger_s * _MS),
             naming_ms=round(_PERIODS * config.plugin_period_s * _MS),
             settle_ms=settle_ms,
         )
         self.steering = SteeringGroups()
         self.ledger, self.marks = LedgerMarks(), CountedMarks(marks, self.pods.row)
-        self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
         self._lookups = PodLookups(
