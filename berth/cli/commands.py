@@ -127,17 +127,40 @@ COMMANDS: Final = (
     Command(
         "queues",
         "queues.show:show_queues",
-        "Show queues of a file as a tree: state, entitlement, limit, what is kept free, and who may use them.",
+        "Show queues of a cell, or of a file, as a tree: entitlement, limit, what they hold and borrow, and who waits.",
         (
+            Command(
+                "list",
+                "queues.show:list_queues",
+                "List the queues of a cell as a tree: entitlement, limit, what they hold and borrow, and who waits.",
+            ),
             Command(
                 "show",
                 "queues.show:show_queues",
-                "Show queues of a file as a tree: state, entitlement, limit, what is kept free, and who may use them.",
+                "Show queues of a cell, or of a file, as a tree: entitlement, limit, what they hold and borrow, and who waits.",
             ),
             Command(
                 "check",
                 "queues.check:check_queues",
-                "Check queues of a file: what is wrong with them, and which a namespace may use. Nothing is changed.",
+                "Check queues of a cell, or of a file: what is wrong with them, and which a namespace may use.",
+            ),
+            Command(
+                "apply",
+                "queues.declare:apply",
+                "Declare the queues of a file in a cell; other queues stay as they are. Nothing is changed if any is"
+                " wrong.",
+            ),
+            Command(
+                "delete",
+                "queues.declare:delete",
+                "Declare queues of a cell no longer: what runs there runs on, charged to root; what waits there starts"
+                " in none.",
+            ),
+            Command("open", "queues.declare:open_", "Open queues of a cell that are closed."),
+            Command(
+                "close",
+                "queues.declare:close",
+                "Close queues of a cell: no job starts there or in queues below; what runs there runs on.",
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Queues of files, for commands that need no cell."""
+"""Queues of files."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.queues.tree import Tree, tree_of
-from berth.formats.queues.reader import read_queues
+from berth.formats.queues.reader import QueueReading, read_queues
 
 
 class QueueFile(NamedTuple):
@@ -23,8 +23,8 @@ class QueueFile(NamedTuple):
     skipped: list[str]
 
 
-def read_file(file: str) -> QueueFile:
-    """Queues of a file.
+def reading_of(file: str) -> QueueReading:
+    """What a file declares, and all that is wrong with it.
 
     Args:
         file: A path, or - for stdin.
@@ -38,12 +38,28 @@ def read_file(file: str) -> QueueFile:
         raise CommandError(f"{file} cannot be read: {error.strerror or error}", code=WRONG_USE) from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{file} is no text in UTF-8: byte {error.start} is wrong", code=WRONG_USE) from error
-    reading = read_queues(text)
+    return read_queues(text)
+
+
+def read_file(file: str) -> QueueFile:
+    """Queues of a file as a tree.
+
+    Args:
+        file: A path, or - for stdin.
+
+    Raises:
+        CommandError: It cannot be read.
+    """
+    reading = reading_of(file)
     tree = tree_of(reading.queues)
     faults = [f"{file}: {error}" for error in reading.errors]
-    faults += [
+    return QueueFile(tree, faults + invalid_lines(tree), reading.skipped)
+
+
+def invalid_lines(tree: Tree) -> list[str]:
+    """Which queues are not valid, a sentence each; not those with wrong fields, which a reading tells one by one."""
+    return [
         f"queue {name} is not valid: {reason}"
         for name, reason in tree.broken.items()
-        if reason != "; ".join(tree.queues[name].wrong)  # of which the reading has an error each
+        if reason != "; ".join(tree.queues[name].wrong)
     ]
-    return QueueFile(tree, faults, reading.skipped)

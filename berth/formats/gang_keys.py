@@ -4,6 +4,8 @@ from typing import Final
 
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 """Annotation of Volcano: pods that must start together; ``MIN_AVAILABLE`` of the products takes precedence."""
+QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+"""Annotation of Volcano: the queue of the pods."""
 DESIRED_REPLICAS: Final = ("deployment.kubernetes.io/desired-replicas", "rollout.argoproj.io/desired-replicas")
 """Annotations of a ReplicaSet: replicas that its Deployment, or its Rollout of Argo, wants.
 

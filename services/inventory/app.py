@@ -37,6 +37,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
 from berth.schemas.units import UnixMs
@@ -149,6 +150,7 @@ async def _restore(
         loop.restore_members(members, jobs.get((members.namespace, members.job)))
     for replacements in _read(await _of_kind(bus, "replacement"), ReplacementsSeen, log):
         loop.gangs.restore_replacements(replacements)
+    loop.policies.restore_queues(_read(await _of_kind(bus, "queue"), QueueSeen, log))
     for ledger in _read(await bus.read(StreamName.LATEST, filters=(subjects.fact_ledger,)), LedgerSeen, log):
         loop.ledger.restore(ledger)
     log.info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
@@ -189,7 +191,7 @@ def _follow_facts(bus: Bus, intake: "_Intake", facts: StreamState) -> Follower:
         on_message=intake.take_fact,
         on_gap=intake.take_gap,
         start_seq=facts.last_seq + 1,
-        filters=tuple(bus.subjects.facts(kind) for kind in ("job", "outcome", "health")),
+        filters=tuple(bus.subjects.facts(kind) for kind in ("job", "outcome", "health", "queue")),
         created=facts.created,
     )
 
@@ -244,7 +246,7 @@ async def _serve(
     always += loop.constraints.reflections(
         api, has_capacities=await _serves(api, config, CAPACITIES, stop, instruments.log)
     )
-    groups_known, devices_known, classes_known = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    groups_known, devices_known, classes_known, queues_known = (asyncio.Event() for _ in range(4))
     policies = loop.policies
     classes = _Taking(policies.replace_classes, policies.change_classes)
     queues = _Taking(policies.replace_queues, policies.change_queues)
@@ -257,12 +259,12 @@ async def _serve(
         )
         allowed = partial(_reflect_if_allowed, api, config, instruments.log)
         tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
-        tasks.append(group.create_task(allowed(QUEUES, Queue, queues), name="reflect queues"))
+        tasks.append(group.create_task(allowed(QUEUES, Queue, queues, queues_known), name="reflect queues"))
         tasks.append(group.create_task(loop.owner_watches.run(allowed), name="reflect owners"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")
-        events = [groups_known, devices_known, classes_known, *(one.synced for one in always)]
+        events = [groups_known, devices_known, classes_known, queues_known, *(one.synced for one in always)]
         if await all_set(events, stop):
             instruments.readiness.ready()
             instruments.log.info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))
@@ -351,13 +353,15 @@ class _Intake:
         """Statuses up to this sequence may be older than others that were taken and lost since."""
 
     def take_fact(self, stored: Stored) -> None:
-        """Take a verdict on a job, an outcome, or how nodes are."""
+        """Take a verdict on a job, an outcome, how nodes are, or a queue."""
         try:
             match open_envelope(stored.data).kind:
                 case JobSeen.KIND:
                     self._loop.note_job(decode(stored.data, JobSeen))
                 case HealthSeen.KIND:
                     self._loop.note_health(decode(stored.data, HealthSeen))
+                case QueueSeen.KIND:
+                    self._loop.policies.note_queue(decode(stored.data, QueueSeen))
                 case _:
                     self._loop.note_outcome(decode(stored.data, OutcomeSeen))
         except (DecodeError, ValueError, IndexError) as error:

@@ -18,6 +18,9 @@ class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_f
     marks_file: Path | None = None
     """Keys that prove the marks of pods, as ``berth keys marks`` makes them; the binder has the same. Without it the
     marks count as they are: whoever may write pods may write them."""
+    queues: bool = False
+    """Whether Queues of Volcano are the queues of the cell. Set it together with ``decisions.queues`` of the
+    dispatcher; without it persons declare queues (``berth queues apply``)."""
     settle_s: Annotated[float, Meta(ge=0, le=60)] = 0.2
     """How long a gang that is not known to be complete waits for more pods, and the least time between two facts about
     a large gang or about nodes."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from berth.formats.kubernetes.storage_objects import (
     CsiDriver,
@@ -18,29 +18,16 @@ from berth.schemas.subjects import Subjects
 from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.services.inventory.namespace_queues import NamespaceQueues
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.storage.collection import Storage
-from berth.services.inventory.storage.object_facts import StorageFact
+from berth.services.inventory.storage.object_facts import StorageFact, Taker
 from berth.services.inventory.usage.collection import Usage
 
-T_contra = TypeVar("T_contra", contravariant=True)
 T = TypeVar("T")
 STORAGE: Final = "/apis/storage.k8s.io/v1"
 CAPACITIES: Final = ("storage.k8s.io/v1", "csistoragecapacities")
 """A kind that servers before 1.24 do not have; without it there are no capacities."""
-
-
-class Taker(Protocol[T_contra]):
-    """Who takes the objects of a kind."""
-
-    def replace(self, objects: Iterable[T_contra]) -> None:
-        """Take all objects."""
-
-    def put(self, found: T_contra) -> None:
-        """Take the current state of an object."""
-
-    def drop(self, found: T_contra) -> None:
-        """Take that an object is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +55,14 @@ class ConstraintFacts:
 
     Args:
         changed: Called when there may be something to publish.
+        take_queues: Takes the queue of each namespace that names one.
     """
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[], None], take_queues: Callable[[Mapping[str, str]], None]) -> None:
         self.usage = Usage()
         self.storage = Storage()
         self._changed = changed
+        self._namespaces = NamespaceQueues(self.storage.namespaces, take_queues)
 
     def restore(self, usage: Iterable[UsageSeen], storage: Iterable[StorageFact]) -> None:
         """Restore the facts that earlier runs published last."""
@@ -88,7 +77,7 @@ class ConstraintFacts:
 
         storage = self.storage
         found = [
-            of("/api/v1/namespaces", Namespace, storage.namespaces),
+            of("/api/v1/namespaces", Namespace, self._namespaces),
             of("/api/v1/persistentvolumeclaims", PersistentVolumeClaim, storage.claims),
             of("/api/v1/persistentvolumes", PersistentVolume, storage.volumes),
             of(f"{STORAGE}/storageclasses", StorageClass, storage.classes),

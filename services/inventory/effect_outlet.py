@@ -78,7 +78,7 @@ class EffectOutlet:
         """How often each thing could not be done: few things, whatever names tenants choose."""
         self.waiting = AdmissionReasons()
         self.owner_watches = OwnerWatches(gangs, on_change)
-        self.policies = JobPolicies(gangs, on_change, self._make_queue)
+        self.policies = JobPolicies(gangs, on_change, self._make_queue, log, applies_queues=config.queues)
 
     def perform(self, effect: effects.Effect) -> None:
         """Perform an effect; those of its namespace before it come first."""

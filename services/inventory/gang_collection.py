@@ -5,8 +5,7 @@ changed are processed, in the order of their keys. After a restart, requests are
 
 Longer than 400 lines because every observation of the cluster and the bus has its step.
 
-Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
-"Resolution of the gang".
+Source: docs/reference/kubernetes.md, "Volcano PodGroups" to "Resolution of the gang".
 """
 
 import heapq
@@ -30,6 +29,7 @@ from berth.services.inventory.gangs.gang_index import GangIndex
 from berth.services.inventory.gangs.identity import controller_uid, is_of_one, see_group, why_over
 from berth.services.inventory.gangs.lookups import ObjectKey
 from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
+from berth.services.inventory.gangs.queues import JobQueues
 from berth.services.inventory.gangs.replacements import attach
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
@@ -52,12 +52,13 @@ class Gangs:
         self._settings = settings
         self._schedulers = frozenset(settings.scheduler_names)
         self._asks = PodAsks()
-        self._resolver = Resolver(settings)
+        self._podgroups: dict[Name, PodGroup] = {}
+        self.queues = JobQueues(self._podgroups, lambda: list(self._gangs), self._touch)
+        self._resolver = Resolver(settings, self.queues)
         self._index = GangIndex(self._touch, self._resolver.names)
         self._gangs = self._index.gangs
         self._settling = Settling(settle_ms, self._gangs.get, self._completeness)
         self._due: list[tuple[int, GangKey]] = []
-        self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
         self._conditions = NativeConditions()
         self._foreign: dict[str, tuple[GangKey, str]] = {}
@@ -108,8 +109,7 @@ class Gangs:
 
     def drop_pod(self, uid: str) -> None:
         """Take the deletion of a pod."""
-        found = self._foreign.pop(uid, None)
-        if found is not None:
+        if (found := self._foreign.pop(uid, None)) is not None:
             group, scheduler = found
             self._foreign_pods[group][scheduler] -= 1
             if not self._foreign_pods[group].total():

@@ -1,12 +1,18 @@
 """PriorityClasses and queues, and what is said of jobs that are accepted otherwise than their objects state."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from berth.formats.kubernetes.policies import PriorityClass, Queue
+from berth.runtime.config import ConfigError
 from berth.runtime.kube.port import Change
+from berth.runtime.logs import Logger
 from berth.schemas.intake import JobRequest
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.subjects import Subjects
+from berth.schemas.units import UnixMs
 from berth.services.inventory.gang_collection import Gangs
+from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED, Queues, amounts
 from berth.services.inventory.publishing.warnings import RequestWarnings
 
@@ -18,15 +24,27 @@ class JobPolicies:
         gangs: The gangs.
         on_change: Called when something changed.
         make_queue: Makes a queue of Volcano that is missing.
+        log: Logger of the process.
+        applies_queues: Queues of Volcano are those of the cell.
     """
 
-    def __init__(self, gangs: Gangs, on_change: Callable[[], None], make_queue: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        gangs: Gangs,
+        on_change: Callable[[], None],
+        make_queue: Callable[[str], None],
+        log: Logger,
+        *,
+        applies_queues: bool,
+    ) -> None:
         self.warnings = RequestWarnings()
         self._gangs = gangs
         self._on_change = on_change
         self._make_queue = make_queue
+        self._log = log
+        self._conflict = ""
         self._classes: dict[str, PriorityClass] = {}
-        self._queues = Queues()
+        self._queues = Queues(are_applied=applies_queues)
         self._requested: dict[str, Counter[str]] | None = None
         """What open jobs request, by queue; None while it is not counted in this turn."""
 
@@ -45,6 +63,41 @@ class JobPolicies:
                 self._classes[one.metadata.name] = one
         self._gangs.set_priority_classes(list(self._classes.values()))
         self._on_change()
+
+    def restore_queues(self, found: Iterable[QueueSeen]) -> None:
+        """Restore the queues that are declared, by earlier runs or by persons."""
+        for seen in found:
+            self._queues.note_published(seen)
+
+    def note_queue(self, seen: QueueSeen) -> None:
+        """Take a queue that is declared; those that this run publishes are known."""
+        if seen.source != "kubernetes":
+            self._queues.note_published(seen)
+            self._on_change()
+
+    def see_one_source(self) -> None:
+        """See that queues are declared in one way.
+
+        Raises:
+            ConfigError: They are declared in two.
+        """
+        conflict = self._queues.conflict()
+        if conflict:
+            raise ConfigError(field="queues", value="true", expected=f"one source of queues: {conflict}")
+
+    async def publish_queues(self, queue: PublishQueue, subjects: Subjects, at_ms: UnixMs) -> bool:
+        """Publish changes of queues; returns whether all were stored."""
+        if not self._queues.is_changed:
+            return True
+        before, self._conflict = self._conflict, self._queues.conflict()
+        if self._conflict not in {"", before}:
+            self._log.error("queues are not published", reason=self._conflict)
+        facts = self._queues.due(at_ms)
+        messages = [OutboundMessage(subjects.fact_queue(fact.queue.name), fact) for fact in facts]
+        settled = len(await queue.store(messages))
+        for fact in facts[:settled]:
+            self._queues.note_published(fact)
+        return settled == len(facts)
 
     def replace_queues(self, queues: list[Queue]) -> None:
         """Take all queues of Volcano."""

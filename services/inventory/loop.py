@@ -80,18 +80,19 @@ class Loop:
         self._metrics = instruments.metrics
         self._changed = asyncio.Event()
         self.nodes = Nodes()
-        self.constraints = ConstraintFacts(self._changed.set)
         settle_ms = round(config.settle_s * _MS)
+        self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
+        self.constraints = ConstraintFacts(self._changed.set, self.gangs.queues.set_namespaces)
         self.pods = Pods(
             self.nodes,
             self.constraints.usage,
+            self.gangs.queues.of_row,
             await_job_ms=round(config.stranger_s * _MS),
             naming_ms=round(_PERIODS * config.plugin_period_s * _MS),
             settle_ms=settle_ms,
         )
         self.steering = SteeringGroups()
         self.ledger, self.marks = LedgerMarks(), CountedMarks(marks, self.pods.row)
-        self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
         self._lookups = PodLookups(
@@ -276,7 +277,12 @@ class Loop:
     # What is published.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Publish changes until ``stop`` is set, once all objects are listed; the next run publishes the rest."""
+        """Publish changes until ``stop`` is set, once all objects are listed; the next run publishes the rest.
+
+        Raises:
+            ConfigError: Queues are declared twice.
+        """
+        self.policies.see_one_source()
         for outcome in self._restored_outcomes:
             self.pods.note_bound(outcome)
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
@@ -305,6 +311,7 @@ class Loop:
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
         published = published and await self._publish_constraints(now_ms, must=must)
         published = published and await self._publish_groups(now_ms)
+        published = published and await self.policies.publish_queues(self._queue, self._bus.subjects, now_ms)
         published = published and await self._publish_ledger(now_ms)
         published = await self._outlet.publish(self._queue) and published
         if self._report_pace.may_run():

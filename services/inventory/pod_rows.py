@@ -11,7 +11,7 @@ import msgspec
 from berth.formats.ascend.block_annotations import INFER_SERVICE, block_of
 from berth.formats.ascend.device_list import ASCEND_REAL
 from berth.formats.ascend.fault_marks import pod_marks, steering_labels
-from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, STEP, TOR_AFFINITY
+from berth.formats.ascend.pod_annotations import CONSUMED, GROUP_NAME, PREDICATE_TIME, STEP, TOR_AFFINITY
 from berth.formats.ascend.switch_annotations import state_of
 from berth.formats.kubernetes.bound_pods import RankIdentity, identity_of, named_chips, number_in, quoted
 from berth.formats.kubernetes.events import Involved
@@ -19,6 +19,7 @@ from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.resized_pods import counted_spec
+from berth.formats.queues.queue_names import queue_named
 from berth.schemas.facts import PodPhase, PodRejection
 from berth.schemas.pod_constraints import PodConstraints
 
@@ -58,6 +59,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         step: Step of the recovery for which Berth bound it; 0 without.
         rejection: Whether its kubelet has rejected it.
         owner: Uid of its controller, or its own without one.
+        group: Name of its Volcano PodGroup; empty without.
+        queue: Queue that its annotations name; empty without.
     """
 
     namespace: str
@@ -87,6 +90,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
     step: int = 0
     rejection: PodRejection = PodRejection.NONE
     owner: str = ""
+    group: str = ""
+    queue: str = ""
 
     @property
     def is_live(self) -> bool:
@@ -141,6 +146,8 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
         step=step,
         rejection=rejection_of(pod),
         owner=meta.controller.uid if meta.controller is not None else meta.uid,
+        group=meta.annotation(GROUP_NAME),
+        queue=queue_named(meta.annotations),
     )
 
 

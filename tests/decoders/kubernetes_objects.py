@@ -44,6 +44,7 @@ from berth.formats.kubernetes.storage_objects import (
 )
 from berth.formats.kubernetes.workloads import base_name, group_of, group_owner, membership, natural, task_order
 from berth.formats.quantities import QuantityError
+from berth.formats.queues.queue_objects import queue_of_object
 from berth.runtime.errors import ShellError
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON
@@ -213,12 +214,8 @@ def read_device_map(data: bytes) -> None:
 
 
 def read_a_queue(data: bytes) -> None:
-    """Capability of a queue."""
-    for name, value in (object_of(data, Queue).spec.capability or {}).items():
-        try:
-            amount_of(name, value)
-        except QuantityError as error:
-            str(error).encode()
+    """A queue."""
+    encodable(queue_of_object(object_of(data, Queue)))
 
 
 def read_plain(kind: type[T], data: bytes) -> None:

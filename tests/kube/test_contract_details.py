@@ -12,7 +12,7 @@ LONG: Final = {"berth/run-for": "600s"}
 GROUP: Final = "scheduling.k8s.io/group-name"
 CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 QUEUES: Final = "/apis/scheduling.volcano.sh/v1beta1/queues"
-ALL_THE_SAME: Final = "Berth has no quotas, the job is scheduled all the same"
+ALL_THE_SAME: Final = "the cell does not apply queues of Volcano, the job is scheduled all the same"
 SOON_S: Final = 6.0
 """Far below ``vanished_s``; what is waited for takes a fraction of a second."""
 TOPOLOGY: Final = """

@@ -167,7 +167,7 @@ pod_steps = st.lists(
 
 def started(reader: PodReader, truth: dict[int, PodPhase]) -> Pods:
     """A run that begins with what was said and with what is there."""
-    pods = Pods(Nodes(), Usage(), await_job_ms=1000)
+    pods = Pods(Nodes(), Usage(), lambda row: row.queue, await_job_ms=1000)
     for job in ("j", "k"):
         request = JobRequest("team", job, f"uid-{job}", "huawei.com/Ascend910", [Task("t", 3, 1)])
         pods.note_job(JobSeen("team", job, f"uid-{job}", "accepted", 1, request=request))

@@ -10,6 +10,7 @@ from berth.services.dispatcher.ledger_guard import LedgerGuard
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.uses import Use
 from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.pods.foreign import QueueOf
 from berth.services.inventory.usage.collection import Usage
 from tests.sim.run import Lived, live
 from tests.sim.story import Story
@@ -55,10 +56,8 @@ def test_an_inventory_that_does_not_wait_for_pods_of_unknown_jobs_is_found(monke
 
     made = Pods.__init__
 
-    def init(
-        self: Pods, nodes: Nodes, usage: Usage, *, await_job_ms: int, naming_ms: int = 0, settle_ms: int = 0
-    ) -> None:
-        made(self, nodes, usage, await_job_ms=await_job_ms, naming_ms=naming_ms, settle_ms=settle_ms)
+    def init(self: Pods, nodes: Nodes, usage: Usage, queues: QueueOf, **times: int) -> None:
+        made(self, nodes, usage, queues, **times)
         self.awaiting_job = Unseen()
 
     monkeypatch.setattr(Pods, "__init__", init)

@@ -34,10 +34,11 @@ from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName, Subjects
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.constraint_facts import STORAGE, Taker
+from berth.services.inventory.constraint_facts import STORAGE
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
+from berth.services.inventory.storage.object_facts import Taker
 from tests.support.clock import ManualClock
 from tests.support.constraint_world import Seen
 from tests.support.fake_bus import FakeBus

@@ -12,6 +12,7 @@ from berth.schemas.chain import FIRST, chained
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import DecodeError, body_of, open_envelope, sealed
 from berth.schemas.message import Message
+from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.rules import StatedRule
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -101,6 +102,8 @@ def mark(cell: Cell) -> None:
             subject = stored.subject
             if isinstance(message, JobStatus):
                 subject = cell.user.subjects.status(message.namespace, message.name)
+            elif isinstance(message, QueueSeen):
+                subject = cell.user.subjects.fact_queue(message.queue.name)
             messages[sequence] = stored._replace(data=sealed(message).encode(), subject=subject)
         at = stream(cell, name)
         at.newest = {stored.subject: sequence for sequence, stored in messages.items()}

@@ -5,12 +5,15 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from berth.cli.cell import run
-from berth.cli.output import FAILED, OK, complain, emit, print_result, warn
-from berth.cli.queue_files import read_file
+from berth.cli.cell import Common, connected, run
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, print_result, warn
+from berth.cli.queue_files import QueueFile, read_file
+from berth.cli.queues.cell_queues import queues_of
 from berth.core.queues.tree import State, Tree
 from berth.core.queues.validity import warnings_of
 from berth.core.text import pluralize
+from berth.runtime.clock import SystemClock
+from berth.runtime.history import state_now
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -29,38 +32,61 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def check_queues(
-    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    file: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     namespace: str = "",
     /,
     *,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    common: Common | None = None,
 ) -> int:
-    """Check queues of a file: what is wrong with them, and which a namespace may use. Nothing is changed.
+    """Check queues of a cell, or of a file: what is wrong with them, and which a namespace may use.
+
+    Nothing is changed.
 
     Args:
-        file: Queues of Volcano or of Berth in YAML or JSON, such as from kubectl get queues -o yaml; - for stdin.
+        file: Queues of Volcano or of Berth in YAML or JSON, such as from kubectl get queues -o yaml; - for stdin. One
+            word without a dot and a slash is a namespace: the queues are those of the cell then, as without any word.
         namespace: Say which queues jobs of this namespace may use.
-        json: Print JSON instead of text.
+        common: Cell and form of the output.
     """
+    options = common or Common()
 
     async def work() -> int:
-        found = read_file(file)
-        usable = _usable(found.tree, namespace) if namespace else []
+        if is_file(file):
+            found, about = read_file(file), namespace
+        elif namespace:
+            raise CommandError(
+                f"{file} is no name of a file that has a dot or a slash; write ./{file}, or one namespace alone",
+                code=WRONG_USE,
+            )
+        else:
+            found, about = await _of_cell(options), file
+        usable = _usable(found.tree, about) if about else []
         checked = Checked(
             queues=len(found.tree.declared),
             faults=found.faults,
             warnings=_warnings(found.tree, found.skipped),
-            namespace=namespace,
+            namespace=about,
             usable=usable,
             closed=[name for name in usable if found.tree.states[name] is not State.OPEN],
         )
-        if json:
+        if options.json:
             emit(checked)
         else:
             _show(checked, found.tree)
         return FAILED if checked.faults else OK
 
     return run(work)
+
+
+def is_file(word: str) -> bool:
+    """Whether a word names a file, or stdin; names of namespaces have no dot and no slash."""
+    return word == "-" or "." in word or "/" in word
+
+
+async def _of_cell(options: Common) -> QueueFile:
+    async with connected(options) as bus:
+        tree = queues_of(await state_now(bus, SystemClock())).tree
+    return QueueFile(tree, [f"queue {name} is not valid: {reason}" for name, reason in tree.broken.items()], [])
 
 
 def _warnings(tree: Tree, skipped: list[str]) -> list[str]:

@@ -26,6 +26,7 @@ class State(IntEnum):
 
 _STATES: Final[Mapping[str, State]] = {"": State.OPEN, "Open": State.OPEN, "Closing": State.CLOSING}
 """Whatever else is declared is closed."""
+_OPEN: Final = frozenset({"", "Open"})
 
 
 class Tree(NamedTuple):
@@ -89,9 +90,18 @@ class Tree(NamedTuple):
 
 
 def is_tree(queues: Iterable[Queue]) -> bool:
-    """Whether queues are in force: not if there are none but root and ``default`` without amounts."""
+    """Whether queues are in force: not if there are none but root and ``default``, open and without amounts.
+
+    Every cluster has these two where Volcano was.
+    """
     return any(
-        queue.name not in {ROOT, DEFAULT} or queue.capability or queue.guarantee or queue.deserved or queue.state
+        queue.name not in {ROOT, DEFAULT}
+        or queue.capability
+        or queue.guarantee
+        or queue.deserved
+        or queue.per_namespace
+        or queue.namespaces is not None
+        or queue.state not in _OPEN
         for queue in queues
     )
 

@@ -19,9 +19,9 @@ from berth.core.gangs import Gang
 from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State
+from berth.core.state.held_jobs import leaf_job
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.steps import take_step
-from berth.core.state.leaf_occupancy import leaf_job
 from berth.core.state.ledger import Holding, PodShare, chips_in, owned_by, pods_of
 from berth.schemas.placement import Placement, Run
 from berth.schemas.recovery import Recovery

@@ -8,9 +8,9 @@ from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
 from berth.core.copies import copied
 from berth.core.parity import Differences
+from berth.core.state.held_jobs import leaf_job
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import rows_of
-from berth.core.state.leaf_occupancy import leaf_job
 from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, owned_by
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable

@@ -3,6 +3,8 @@
 Source: Kubernetes, scheduling.k8s.io/v1; Volcano, scheduling.volcano.sh/v1beta1.
 """
 
+from typing import Any
+
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.whole_numbers import Int32
 
@@ -16,23 +18,9 @@ class PriorityClass(Lean, frozen=True):
     """It is the class of pods that name none."""
 
 
-class QueueSpec(Lean, frozen=True):
-    """Spec of a queue; its weight and its guarantees are not read."""
-
-    capability: dict[str, str | int | float] | None = None
-    """Most resources that its jobs may have; a resource that is missing has no limit."""
-
-
-class QueueStatus(Lean, frozen=True):
-    """Status of a queue."""
-
-    state: str = ""
-    """``Open``, ``Closed``, ``Closing`` or ``Unknown``."""
-
-
 class Queue(Lean, frozen=True):
-    """A queue of Volcano."""
+    """A queue of Volcano; its parts are read by :mod:`berth.formats.queues`, which tells what is wrong with each."""
 
     metadata: Meta = Meta()
-    spec: QueueSpec = QueueSpec()
-    status: QueueStatus = QueueStatus()
+    spec: Any = None
+    status: Any = None

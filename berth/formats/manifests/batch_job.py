@@ -5,7 +5,7 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the
 
 from typing import Final
 
-from berth.formats.gang_keys import GROUP_MIN_MEMBER, REPLICAS_MAX
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, QUEUE_NAME, REPLICAS_MAX
 from berth.formats.kubernetes.workloads import COMPLETION_INDEX
 from berth.formats.manifests.gang_request import Metadata, PodGroup, gang_request, read_metadata, read_replicas
 from berth.formats.manifests.pod_template import PodTemplate, read_template
@@ -15,7 +15,6 @@ from berth.schemas.intake import JobRequest
 
 API_VERSION: Final = "batch/v1"
 KIND: Final = "Job"
-QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 TASK: Final = "worker"
 """Name of the only task."""
 

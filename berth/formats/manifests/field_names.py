@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from berth.formats.gang_keys import GROUP_MIN_MEMBER, REPLICA_TYPES
-from berth.formats.manifests.batch_job import QUEUE_NAME
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, QUEUE_NAME, REPLICA_TYPES
 from berth.formats.manifests.pod_template import request_for
 from berth.formats.yaml_tree import DocumentError, Tree
 from berth.products.model import ANNOTATION_POLICY, MIN_AVAILABLE

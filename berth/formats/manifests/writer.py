@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import convert
 from msgspec.structs import replace
 
-from berth.formats.gang_keys import REPLICA_TYPES
+from berth.formats.gang_keys import QUEUE_NAME, REPLICA_TYPES
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pod_terms import REQUIRED
@@ -174,7 +174,7 @@ def _annotations(request: JobRequest) -> dict[str, str]:
 
 
 def _queue_note(request: JobRequest) -> dict[str, str]:
-    return {batch_job.QUEUE_NAME: request.queue}
+    return {QUEUE_NAME: request.queue}
 
 
 def _template(request: JobRequest, task: Task, scheduler: str, image: str, *, container: str) -> Tree:

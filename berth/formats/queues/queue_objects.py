@@ -26,7 +26,8 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.formats.queues.fields import Fields
+from berth.formats.kubernetes import policies
+from berth.formats.queues.fields import Fields, QueueError
 from berth.formats.yaml_tree import Tree
 from berth.schemas.queues.queue import PRIORITY_MAX, STATES, WEIGHT_MAX, Queue
 
@@ -73,6 +74,17 @@ def read_queue(place: Tree, fields: Fields, *, is_own: bool) -> Queue:
     queue = _own(queue, spec, fields) if is_own else _volcano(queue, place, metadata, spec, fields)
     wrong = [f"{error.path}: is {error.value}, expected {error.expected}" for error in fields.errors]
     return msgspec.structs.replace(queue, wrong=wrong, notes=list(fields.notes))
+
+
+def queue_of_object(found: policies.Queue) -> Queue | None:
+    """A queue of the API server; None if its name is none."""
+    meta = found.metadata
+    metadata = {"name": meta.name, "annotations": meta.annotations, "creationTimestamp": meta.creation_timestamp}
+    parts = {"metadata": metadata, "spec": found.spec, "status": found.status}
+    try:
+        return read_queue(Tree(parts, "", 0, QueueError), Fields(), is_own=False)
+    except QueueError:
+        return None
 
 
 def _mapping(place: Tree, key: str) -> Tree | None:

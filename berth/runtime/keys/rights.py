@@ -66,7 +66,7 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
 _EVERY_SERVICE: Final = Rights(("$JS.API.STREAM.INFO.*",), ("$SRV.>",))
 _INVENTORY_FACTS: Final = (
     *("node.>", "topology.>", "pod.>", "member.>", "group.>", "ledger", "replacement.>", "usage.>", "namespace.>"),
-    *("claim.>", "volume.>", "storage.>"),
+    *("claim.>", "volume.>", "storage.>", "queue.>"),
 )
 _SERVICES: Final[dict[str, Rights]] = {
     "inventory": Rights((*(f"fact.{kind}" for kind in _INVENTORY_FACTS), "intake.>"), ()),
@@ -120,6 +120,7 @@ _PERSON: Final = Rights(
         "intake.>",
         "fact.drain.>",
         "fact.approval.>",
+        "fact.queue.>",
     ),
     (),
 )

@@ -18,7 +18,6 @@ from berth.core.topologies.registry import TOPOLOGIES
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import PodAsk, near_of
-from berth.formats.manifests.batch_job import QUEUE_NAME
 from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, joined_labels, run_for_ms, task_of
 from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
@@ -33,7 +32,6 @@ BESIDE: Final = "berth/beside"
 """Annotation of a request without chips: name of the request with the pods with chips of its gang."""
 ENQUEUE_TIME: Final = "huawei.com/schedule_enqueue_time"
 DEQUEUE_FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
-_VOLCANO_QUEUE: Final = "volcano.sh/queue-name"
 _NOT_COPIED: Final = frozenset({ENQUEUE_TIME, DEQUEUE_FREQUENCY, GANG_PODS, BESIDE})
 """Annotations of a PodGroup that change and do not affect placement, or are those of requests."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -46,6 +44,7 @@ def request_of(
     *,
     group: PodGroup | None,
     facts: OwnerFacts | None,
+    queue: str,
     priority: int,
     beside: str = "",
     avoided: Sequence[str] = (),
@@ -57,7 +56,8 @@ def request_of(
         members: The pods in order of rank; at least one; their chips are of one kind.
         group: Volcano PodGroup of the gang, if there is one.
         facts: Facts of its owner, if the owner was looked up.
-        priority: Priority of the gang.
+        queue: Its queue.
+        priority: Its priority.
         beside: Name of the request near whose pods these are placed; empty without.
         avoided: Nodes that are used only if it is not placed otherwise, sorted.
     """
@@ -83,7 +83,7 @@ def request_of(
         labels=gang_labels(members, group, facts),
         annotations=annotations,
         node_selector=selector,
-        queue=queue_of(group, facts, members),
+        queue=queue,
         priority=priority,
         min_available=len(members),
         run_ms=run_for_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
@@ -202,22 +202,6 @@ def _firsts(members: Sequence[Member]) -> list[Member]:
     for member in members:
         found.setdefault(member.place.task, member)
     return list(found.values())
-
-
-def queue_of(group: PodGroup | None, facts: OwnerFacts | None, members: Sequence[Member]) -> str:
-    """Queue of a request for some pods: that of the PodGroup, otherwise of the owner, otherwise of the first pod.
-
-    Args:
-        group: Volcano PodGroup of the gang, if there is one.
-        facts: Facts of its owner, if the owner was looked up.
-        members: The pods in order of rank; at least one.
-    """
-    if group is not None and group.spec.queue:
-        return group.spec.queue
-    layers = [facts.annotations] if facts is not None else []
-    layers.append(members[0].pod.metadata.annotations or {})
-    names = (layer.get(key, "") for layer in layers for key in (QUEUE_NAME, _VOLCANO_QUEUE))
-    return next((name for name in names if name), "") or (facts.queue if facts is not None else "") or "default"
 
 
 def _tasks(members: Sequence[Member], shared: Mapping[str, str]) -> list[Task]:

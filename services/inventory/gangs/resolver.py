@@ -18,13 +18,7 @@ from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group
 from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
 from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
 from berth.schemas.status import JobStatus
-from berth.services.inventory.effects import (
-    Effect,
-    PublishCancel,
-    PublishMembers,
-    PublishReplacements,
-    PublishRequest,
-)
+from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishReplacements, PublishRequest
 from berth.services.inventory.gangs.ages import changed_precedence, give_age, is_below, lost_ranks, see_size
 from berth.services.inventory.gangs.backups import see_backups
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
@@ -44,6 +38,7 @@ from berth.services.inventory.gangs.owner_reads import (
 )
 from berth.services.inventory.gangs.plan import Plan, minimum_now, plan, stated_priority
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
+from berth.services.inventory.gangs.queues import JobQueues
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
 from berth.services.inventory.gangs.request_lifecycle import (
@@ -59,7 +54,7 @@ from berth.services.inventory.gangs.request_lifecycle import (
     too_large,
     unassigned,
 )
-from berth.services.inventory.gangs.requests import queue_of, request_of, requested_gang_pods
+from berth.services.inventory.gangs.requests import request_of, requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.gangs.warnings import (
     CONSTRAINT_IGNORED,
@@ -86,8 +81,9 @@ class _Holder:
 class Resolver:
     """Turns pods into requests, and tracks the names that are in use."""
 
-    def __init__(self, settings: GangSettings) -> None:
+    def __init__(self, settings: GangSettings, queues: JobQueues) -> None:
         self._settings = settings
+        self._queues = queues
         self.priorities = Priorities()
         self.lookups = Lookups(again_ms=round(settings.look_again_s * 1000))
         self.names: dict[Name, GangKey] = {}
@@ -233,7 +229,7 @@ class Resolver:
         if group is not None or stated is not None:
             back += reprioritised(gang, lambda members: self.priorities.of(members, group, stated))
         if not context.is_unread and (gang.look is None or (context.facts or context.turns) is not None):
-            back += requeued(gang, lambda members: queue_of(group, context.facts, members))
+            back += requeued(gang, lambda members: self._queues.of(group, context.facts, members))
         return back
 
     def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> GangContext:
@@ -339,6 +335,7 @@ class Resolver:
             members,
             group=context.group,
             facts=context.facts,
+            queue=self._queues.of(context.group, context.facts, members),
             priority=self.priorities.of(members, context.group, stated_priority(context)),
             beside=request_with_chips(gang, part),
             avoided=part.request.avoided if part.request is not None else sorted(gang.rejecting),

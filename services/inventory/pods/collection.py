@@ -24,7 +24,7 @@ from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods,
 from berth.services.inventory.pods.chips import PodChips
 from berth.services.inventory.pods.chips_twice import ChipsTwice
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
-from berth.services.inventory.pods.foreign import Foreign
+from berth.services.inventory.pods.foreign import Foreign, QueueOf
 from berth.services.inventory.usage.collection import Usage
 
 JobKey: TypeAlias = tuple[str, str]
@@ -39,6 +39,7 @@ class Pods:
     Args:
         nodes: Nodes; they resolve chip ids, and the CPU and memory of pods are subtracted from them.
         usage: Gets all pods, for the facts that constraints depend on.
+        queues: Queue of a pod that another scheduler placed.
         await_job_ms: Time for which a pod whose annotations name an unknown job waits for the job, before its chips are
             adopted.
         naming_ms: Time in which the device plug-in names the chips of a pod that was bound.
@@ -46,7 +47,7 @@ class Pods:
     """
 
     def __init__(
-        self, nodes: Nodes, usage: Usage, *, await_job_ms: int, naming_ms: int = 0, settle_ms: int = 0
+        self, nodes: Nodes, usage: Usage, queues: QueueOf, *, await_job_ms: int, naming_ms: int = 0, settle_ms: int = 0
     ) -> None:
         self._nodes, self._usage = nodes, usage
         self._await_job_ms, self._settle_ms = await_job_ms, settle_ms
@@ -63,7 +64,7 @@ class Pods:
         self._offered: dict[JobKey, None] = {}
         self._states: dict[str, tuple[PodRow, Naming, RankState]] = {}
         """State of pods by uid, with what it was made of: a fact about a large gang has few new ones."""
-        self._foreign = Foreign(self._rank_state)
+        self._foreign = Foreign(self._rank_state, queues)
         self.twice = ChipsTwice()
         self.reasons: dict[str, str] = {}
 

@@ -91,6 +91,7 @@ def pods_fact(
     *,
     foreign: bool = False,
     job: tuple[str, str] = ("", ""),
+    queue: str = "",
     at_ms: UnixMs,
 ) -> PodsSeen:
     """Fact about pods.
@@ -102,6 +103,7 @@ def pods_fact(
         common: Values that they share.
         foreign: Another scheduler placed them.
         job: Name and uid of the job of which a foreign pod may be; empty without.
+        queue: Queue of a foreign pod; empty without.
         at_ms: The time.
     """
     ranks = sorted(by_rank)
@@ -140,6 +142,7 @@ def pods_fact(
         job_uid=job[1],
         rejections=rejections if any(rejections) else b"",
         owner=common.owner if any(rejections) else "",
+        queue=queue,
     )
 
 

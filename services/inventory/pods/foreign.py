@@ -13,16 +13,21 @@ PREFIX: Final = "pod/"
 NAME_KEPT_MS: Final = 600_000
 """How long the name of a deleted pod stays reserved for its uid: readers may not have released its chips yet."""
 
+QueueOf = Callable[[PodRow], str]
+"""Queue of a pod; empty if nothing names one."""
+
 
 class Foreign:
     """Foreign pods, and the facts published about them.
 
     Args:
         rank_state: State of a pod, with the chips that its node has.
+        queue_of: Queue of a pod.
     """
 
-    def __init__(self, rank_state: Callable[[PodRow], RankState]) -> None:
+    def __init__(self, rank_state: Callable[[PodRow], RankState], queue_of: QueueOf) -> None:
         self._rank_state = rank_state
+        self._queue_of = queue_of
         self._rows: dict[str, tuple[PodRow, tuple[str, str]]] = {}
         """Pods, with name and uid of the job of which they may be; empty without."""
         self._published: dict[str, PodsSeen] = {}
@@ -102,6 +107,7 @@ class Foreign:
             common_fields({0: row}, None),
             foreign=True,
             job=job,
+            queue=self._queue_of(row),
             at_ms=now_ms,
         )
 

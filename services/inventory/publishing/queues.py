@@ -1,45 +1,108 @@
-"""Queues of Volcano, and what Berth does not enforce of them. Pure."""
+"""Queues of Volcano: facts about them where the cell applies them, and elsewhere what Berth does not enforce. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from berth.formats.kubernetes.pods import amount_of
-from berth.formats.kubernetes.policies import Queue
-from berth.formats.quantities import QuantityError
-from berth.formats.shortened import shortened
+from berth.core.queues.amounts import number_of
+from berth.core.queues.tree import is_tree
+from berth.formats.kubernetes import policies
+from berth.formats.queues.queue_objects import queue_of_object
 from berth.runtime.kube.port import Change
+from berth.schemas.facts import is_repeat
 from berth.schemas.intake import JobRequest
-from berth.schemas.queues.queue import DEFAULT, ROOT
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, MEMORY, ROOT, Queue
+from berth.schemas.units import UnixMs
 
 QUEUE_IGNORED: Final = "QueueIgnored"
 """Reason of the Event about a job whose queue would hold it back under Volcano."""
-_NO_QUOTAS: Final = "Berth has no quotas, the job is scheduled all the same"
+_NOT_APPLIED: Final = "the cell does not apply queues of Volcano, the job is scheduled all the same"
+_NAMES_SHOWN: Final = 5
 
 
 class Queues:
-    """All queues; nothing is said of them before they are listed, or where the server has none."""
+    """All queues; nothing is said of them before they are listed, or where the server has none.
 
-    def __init__(self) -> None:
+    Args:
+        are_applied: They are the queues of the cell, and published as facts.
+    """
+
+    def __init__(self, *, are_applied: bool) -> None:
+        self._are_applied = are_applied
         self._queues: dict[str, Queue] | None = None
+        self._published: dict[str, QueueSeen] = {}
+        self._declared: dict[str, None] = {}
+        """Queues that persons declared with ``berth queues apply``."""
+        self.is_changed = False
+        """Facts may be due."""
 
-    def replace(self, queues: Sequence[Queue]) -> None:
+    def note_published(self, fact: QueueSeen) -> None:
+        """Take a fact that is stored: of this run or an earlier one, or of a person.
+
+        Args:
+            fact: The newest fact about its queue.
+        """
+        name = fact.queue.name
+        self._declared.pop(name, None)
+        if fact.source == "kubernetes" and not fact.gone:
+            self._published[name] = fact
+        else:
+            self._published.pop(name, None)
+            if not fact.gone:
+                self._declared[name] = None
+        self.is_changed = True
+
+    def replace(self, objects: Sequence[policies.Queue]) -> None:
         """Take all queues."""
-        self._queues = {queue.metadata.name: queue for queue in queues}
+        self._queues = {found.name: found for one in objects if (found := queue_of_object(one)) is not None}
+        self.is_changed = True
 
-    def change(self, changes: Sequence[tuple[Change, Queue]]) -> None:
+    def change(self, changes: Sequence[tuple[Change, policies.Queue]]) -> None:
         """Take changes of queues."""
         queues = self._queues if self._queues is not None else {}
-        for change, queue in changes:
-            if change == "DELETED":
-                queues.pop(queue.metadata.name, None)
-            else:
-                queues[queue.metadata.name] = queue
+        for change, one in changes:
+            queues.pop(one.metadata.name, None)
+            found = queue_of_object(one) if change != "DELETED" else None
+            if found is not None:
+                queues[found.name] = found
         self._queues = queues
+        self.is_changed = True
 
     def missing(self) -> list[str]:
         """Queues that Volcano's scheduler makes when it starts, and that do not exist; none before they are listed."""
         return [name for name in (ROOT, DEFAULT) if self._queues is not None and name not in self._queues]
+
+    def conflict(self) -> str:
+        """Why queues of the API server are not published, as a sentence: persons declare queues too; empty if not."""
+        wanted = self._wanted()
+        if not self._declared or not wanted:
+            return ""
+        return (
+            f"{_some(self._declared)} are declared by berth queues apply, and {_some(wanted)} by Queues of Volcano;"
+            " delete the former with berth queues delete, or the latter with kubectl delete"
+        )
+
+    def due(self, at_ms: UnixMs) -> list[QueueSeen]:
+        """Facts that differ from the published ones, in the order of names; none while queues are declared twice."""
+        if self._queues is None and self._are_applied:
+            return []
+        wanted = self._wanted()
+        facts = [
+            QueueSeen(Queue(name), "kubernetes", gone=True, at_ms=at_ms)
+            for name in sorted(self._published)
+            if name not in wanted
+        ]
+        if not self._declared:
+            seen = (QueueSeen(wanted[name], "kubernetes", at_ms=at_ms) for name in sorted(wanted))
+            facts += [fact for fact in seen if not is_repeat(self._published.get(fact.queue.name), fact)]
+        self.is_changed = bool(facts)
+        return facts
+
+    def _wanted(self) -> Mapping[str, Queue]:
+        """Queues of which there is a fact; none where there are only those without amounts that Volcano makes."""
+        queues = self._queues or {}
+        return queues if self._are_applied and is_tree(queues.values()) else {}
 
     def warning(self, name: str, requested: Callable[[], Counter[str]]) -> str:
         """Why the queue of a job would hold it back under Volcano, as a sentence; empty when it would not.
@@ -48,24 +111,22 @@ class Queues:
             name: The queue.
             requested: Returns what all jobs of the queue request, as :func:`amounts` has it.
         """
-        if self._queues is None:
+        if self._queues is None or self._are_applied:
             return ""
         queue = self._queues.get(name)
         if queue is None:
-            return "" if name == DEFAULT else f"queue {name} does not exist: {_NO_QUOTAS}"
-        if queue.status.state in {"Closed", "Closing"}:
-            return f"queue {name} is {queue.status.state.lower()}: {_NO_QUOTAS}"
-        for resource, written in sorted((queue.spec.capability or {}).items()):
-            try:
-                most = amount_of(resource, written)
-            except QuantityError as error:
-                return f"queue {name}: spec.capability.{resource} is {shortened(written)}, expected {error.expected}"
+            return "" if name == DEFAULT else f"queue {name} does not exist: {_NOT_APPLIED}"
+        if queue.state in {"Closed", "Closing"}:
+            return f"queue {name} is {queue.state.lower()}: {_NOT_APPLIED}"
+        wrong = next((text for text in queue.wrong if text.startswith("spec.capability")), "")
+        if wrong:
+            return f"queue {name}: {wrong}"
+        for resource, most in queue.capability.items():
             amount = requested()[resource]
             if amount > most:
-                unit = {"cpu": "m", "memory": " MiB"}.get(resource, "")
                 return (
-                    f"queue {name} is over its capability, its jobs request {amount}{unit} of {most}{unit} {resource}:"
-                    f" {_NO_QUOTAS}"
+                    f"queue {name} is over its capability, its jobs request {number_of(resource, amount)} of"
+                    f" {number_of(resource, most)} {resource}: {_NOT_APPLIED}"
                 )
         return ""
 
@@ -84,13 +145,19 @@ def new_queue(name: str) -> dict[str, object]:
 
 
 def amounts(requests: Iterable[JobRequest]) -> dict[str, Counter[str]]:
-    """What jobs request, by queue: chips by resource name, ``cpu`` in thousandths, ``memory`` in MiB."""
+    """What jobs request, by queue, in the amounts of queues."""
     found: dict[str, Counter[str]] = {}
     for request in requests:
         amount = found.setdefault(request.queue, Counter())
         for task in request.tasks:
-            amount["cpu"] += task.replicas * task.cpu_milli
-            amount["memory"] += task.replicas * task.memory_mib
+            amount[CPU] += task.replicas * task.cpu_milli
+            amount[MEMORY] += task.replicas * task.memory_mib
             if task.chips:
-                amount[request.resource] += task.replicas * task.chips
+                amount[request.resource] += task.replicas * task.chips * CHIP
     return found
+
+
+def _some(names: Iterable[str]) -> str:
+    known = sorted(names)
+    more = f" and {len(known) - _NAMES_SHOWN} more" if len(known) > _NAMES_SHOWN else ""
+    return f"{', '.join(known[:_NAMES_SHOWN])}{more}"

@@ -26,6 +26,20 @@ class Named(Protocol):
 
 
 T = TypeVar("T", bound=Named)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Taker(Protocol[T_contra]):
+    """Who takes the objects of a kind."""
+
+    def replace(self, objects: Iterable[T_contra]) -> None:
+        """Take all objects."""
+
+    def put(self, found: T_contra) -> None:
+        """Take the current state of an object."""
+
+    def drop(self, found: T_contra) -> None:
+        """Take that an object is gone."""
 
 
 class ObjectTable(Generic[T]):

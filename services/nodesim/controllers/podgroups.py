@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME
+from berth.formats.gang_keys import QUEUE_NAME
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.kubernetes.paths import api_path, sub_path
@@ -29,7 +30,6 @@ from berth.services.nodesim.controllers.gang_children import (
 from berth.services.nodesim.kube_writes import KubeWrites, OwnObjects
 
 MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
-QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 _PLURALS: Final = {"ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "Job": "jobs", "DaemonSet": "daemonsets"}
 
 

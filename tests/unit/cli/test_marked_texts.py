@@ -25,6 +25,8 @@ from berth.schemas.facts import NodeHealth
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.ledger import facts_known
 from berth.schemas.nodes import NodeCondition
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import Queue
 from berth.schemas.recording import Entry
 from berth.schemas.status import DeadLetter, JobStatus
 from berth.schemas.subjects import StreamName
@@ -64,7 +66,10 @@ READERS = {
     "page": ["page {file} --out {folder}/page.html --force"],
     "backup": ["backup {folder}/{mark}/backup"],
     "restore": ["restore {file}"],
-    "queues": ["queues {queues}", "queues check {queues}"],
+    "queues": [
+        *("queues {queues}", "queues check {queues}", "queues", "queues check {mark}", "queues apply {queues}"),
+        *("queues delete {mark}", "queues open {mark}", "queues close {mark}"),
+    ],
     "dead": ["dead list --all", "dead show intake:6", "dead replay intake:6 --yes", "dead purge {mark} --yes"],
     "fsck": ["fsck"],
     "repair": ["repair --yes"],
@@ -76,7 +81,7 @@ READERS = {
 """Words of each command that reads what others wrote."""
 FIXED = {"up", "demo", "keys", "token", "completion", "streams"}
 """Commands that read nothing that others wrote."""
-WITHOUT_CELL = {"queues", "replay", "page", "what-if", "simulate", "check-config", "restore"}
+WITHOUT_CELL = {"replay", "page", "what-if", "simulate", "check-config", "restore"}
 MANIFEST = {
     "apiVersion": "berth/v1",
     "kind": "Job",
@@ -89,6 +94,8 @@ async def a_marked_cell() -> Cell:
     cell = await a_cell()
     subjects = cell.user.subjects
     cell.server.store(subjects.fact_drain("node", "a"), encode(DrainSeen("node", "a", 1, 0, "by", "why")), None, None)
+    team = QueueSeen(Queue("team", parent="nobody", namespaces=["nlp"]), by="ops")
+    cell.server.store(subjects.fact_queue("team"), encode(team), None, None)
     sick = NodeCondition("a", 1, 2, 4, NodeHealth.OK, reason="broken", updated_ms=1)
     cell.server.store(subjects.fact_health("superpod-7"), encode(pack_health("superpod-7", [sick])), None, None)
     for message in samples().values():  # facts and statuses of every kind, whether or not they suit the cell

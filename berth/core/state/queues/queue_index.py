@@ -93,10 +93,16 @@ class QueueIndex:
         tree = self.tree()
         if tree is None:
             return None
-        capacity = self._capacity()
+        capacity = self.capacity()
         if self._shares is None or self._shares.capacity != capacity:
             self._shares = shares_of(tree, capacity)
         return self._shares
+
+    def capacity(self) -> Amounts:
+        """What the nodes have that are ready."""
+        totals = totals_of(self._table)
+        chips = {resource: count * CHIP for resource, count in totals.chips.items()}
+        return ordered({CPU: totals.cpu_milli, MEMORY: totals.memory_mib} | chips)
 
     def usage(self, tree: Tree) -> Usage:
         """What each queue holds; callers do not change it.
@@ -125,12 +131,6 @@ class QueueIndex:
     def note(self, key: tuple[str, int]) -> None:
         """Bring the sums in line with what an attempt holds."""
         self._note([key])
-
-    def _capacity(self) -> Amounts:
-        """What the nodes have that are ready."""
-        totals = totals_of(self._table)
-        chips = {resource: count * CHIP for resource, count in totals.chips.items()}
-        return ordered({CPU: totals.cpu_milli, MEMORY: totals.memory_mib} | chips)
 
     def _note(self, keys: Iterable[_Key]) -> None:
         usage = self._usage

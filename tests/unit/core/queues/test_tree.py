@@ -128,6 +128,10 @@ def test_branches_are_the_paths_below_the_fork() -> None:
 
 def test_root_and_default_without_amounts_are_no_tree() -> None:
     assert not is_tree([Queue(ROOT), Queue(DEFAULT)])
+    assert not is_tree([Queue(ROOT, state="Open"), Queue(DEFAULT, state="Open")])  # as every Volcano makes them
+    assert is_tree([Queue(DEFAULT, state="Closed")])
+    assert is_tree([Queue(DEFAULT, namespaces=["nlp"])])
+    assert is_tree([Queue(DEFAULT, per_namespace={"cpu": 1})])
     assert is_tree([Queue(ROOT), Queue(DEFAULT, capability={"cpu": 1})])
     assert is_tree([Queue("a")])
 

@@ -5,8 +5,7 @@ import pytest
 
 from berth.core.requests.key_spelling import _OTHERS, KEY_MAX, KEYS_MAX, misspelled, near_key, spelling_warnings
 from berth.formats.ascend.pod_annotations import DISTRIBUTED_JOB
-from berth.formats.gang_keys import GROUP_MIN_MEMBER
-from berth.formats.manifests.batch_job import QUEUE_NAME
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, QUEUE_NAME
 from berth.formats.manifests.gang_request import LIFTED, PRIORITY_CLASS, RUN_FOR
 from tests.support.cells import a_job
 

@@ -79,7 +79,7 @@ class World:
     def __init__(self, node: Node) -> None:
         self.nodes = Nodes()
         self.nodes.put(node)
-        self.pods = Pods(self.nodes, Usage(), await_job_ms=1000)
+        self.pods = Pods(self.nodes, Usage(), lambda row: row.queue, await_job_ms=1000)
         self.pods.note_job(
             JobSeen("ns", "j", "u", "accepted", 1, request=JobRequest("ns", "j", "u", NPU, [Task("t", 1, 2)]))
         )

@@ -49,7 +49,7 @@ class Cell:
 
     def __init__(self, said: TopologySeen | None = None, nodes: list[NodesSeen] | None = None) -> None:
         self.nodes = Nodes()
-        self.pods = Pods(self.nodes, Usage(), await_job_ms=0)
+        self.pods = Pods(self.nodes, Usage(), lambda row: row.queue, await_job_ms=0)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.facts: list[TopologySeen] = []
         self.node_facts: dict[str, NodesSeen] = {}

@@ -102,7 +102,7 @@ class World:
     def __init__(self, restored: list[PodsSeen] | None = None) -> None:
         self.nodes = Nodes()
         self.nodes.replace([a_node("n1"), a_node("n2")])
-        self.pods = Pods(self.nodes, Usage(), await_job_ms=1000)
+        self.pods = Pods(self.nodes, Usage(), lambda row: row.queue, await_job_ms=1000)
         self.now_ms = 0
         for seen in restored or []:
             self.pods.restore(seen)
@@ -131,6 +131,12 @@ def rows(fact: PodsSeen) -> dict[int, tuple[str, PodPhase, int]]:
     names = unpack_names(fact.nodes)
     columns = zip(unpack(fact.rank, 4), unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True)
     return {rank: (names[index], PodPhase(phase), chips) for rank, index, phase, chips in columns}
+
+
+def test_a_pod_of_another_scheduler_says_its_queue() -> None:
+    world = World()
+    world.put(a_pod("a", chips="Ascend910-0", annotations={"scheduling.volcano.sh/queue-name": "gold"}))
+    assert [(fact.foreign, fact.queue) for fact in world.facts()] == [(True, "gold")]
 
 
 def test_a_pod_that_is_not_bound_is_no_row() -> None:

@@ -16,7 +16,7 @@ REAL = "huawei.com/AscendReal"
 
 def a_world() -> World:
     world = World()
-    world.pods = Pods(world.nodes, Usage(), await_job_ms=1000, naming_ms=NAMING_MS)
+    world.pods = Pods(world.nodes, Usage(), lambda row: row.queue, await_job_ms=1000, naming_ms=NAMING_MS)
     return world
 
 
@@ -171,7 +171,7 @@ def test_of_a_pod_of_a_job_no_more_chips_are_told_than_it_asks_for() -> None:
 
 def test_chips_that_change_are_told_at_once() -> None:
     world = a_world()
-    world.pods = Pods(world.nodes, Usage(), await_job_ms=1000, settle_ms=1000)
+    world.pods = Pods(world.nodes, Usage(), lambda row: row.queue, await_job_ms=1000, settle_ms=1000)
     world.pods.note_job(accepted("j", "u", 2_000))
     world.put(a_pod("p0", job=("j", "u", 1, 0), chips="Ascend910-0"))
     world.put(*(a_pod(f"p{rank}", job=("j", "u", 1, rank), asked=0) for rank in range(1, 2_000)))
