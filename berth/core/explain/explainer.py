@@ -222,7 +222,7 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
     explanation.sentence, explanation.code = Namer(snapshot.scorer).sentence(refusal, gang), refusal.code
     explanation.field, explanation.value, explanation.expected = refusal.field, refusal.value, refusal.expected
     explanation.ahead, explanation.start_ms = refusal.ahead, refusal.start_ms
-    if refusal.code in {INTERNAL, LATE, RULE}:
+    if refusal.code in {INTERNAL, LATE, RULE} or refusal.queue is not None:
         return  # to plan it again would end with the same error, or take as long; room is not what a rule is about
     index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
     shape = gang.request_class[index][0]

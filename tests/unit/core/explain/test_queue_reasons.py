@@ -1,6 +1,8 @@
 """What a queue says of a gang that waits: the tree and the numbers of now, whatever the record has."""
 
 from berth.core.explain.current_reasons import CurrentReasons
+from berth.core.explain.explainer import explain_now
+from berth.schemas.ledger import Verdict
 from berth.schemas.queues.queue import Queue
 from tests.support.queue_cells import NPU, Shared, limits
 
@@ -38,3 +40,17 @@ def test_what_is_wrong_with_the_queue_is_told_as_it_is_now() -> None:
     assert told(cell, reasons, "a0") == "queue a is Closed (its parent lab is Closed)"
     cell.queue(Queue("lab"))
     assert told(cell, reasons, "a0") == "there is room for it now, and it is tried in one of the next rounds"
+
+
+def test_an_explanation_does_not_say_that_room_on_nodes_would_help() -> None:
+    cell = Shared(4, Queue("a", capability=limits(8)))
+    cell.submitted("a0", "a")
+    cell.submitted("a1", "a")
+    cell.round()
+    state = cell.seat.state
+    record = state.fold.gangs["uid-a1"]
+    verdict = Verdict(record.namespace, record.name, record.uid, 1, None, record.refusal)
+    found = explain_now(state, verdict, ledger_seq=state.fold.head, at_ms=10)
+    assert found is not None
+    assert found.sentence == f"queue a holds 8 of 8 {NPU}; the job asks for 8"
+    assert found.unblocking is None
