@@ -5,7 +5,8 @@ changed are processed, in the order of their keys. After a restart, requests are
 
 Longer than 400 lines because every observation of the cluster and the bus has its step.
 
-Source: docs/reference/kubernetes.md, "Volcano PodGroups" to "Resolution of the gang".
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
+"Resolution of the gang".
 """
 
 import heapq

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from berth.formats.kubernetes.storage_objects import Namespace
-from berth.formats.queues.queue_names import queue_named
+from berth.formats.manifests.queue_names import queue_named
 from berth.services.inventory.storage.object_facts import Taker
 
 

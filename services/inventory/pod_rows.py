@@ -19,7 +19,7 @@ from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.resized_pods import counted_spec
-from berth.formats.queues.queue_names import queue_named
+from berth.formats.manifests.queue_names import queue_named
 from berth.schemas.facts import PodPhase, PodRejection
 from berth.schemas.pod_constraints import PodConstraints
 

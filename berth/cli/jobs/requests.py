@@ -94,8 +94,13 @@ class Read(NamedTuple):
     skipped: list[str]
 
 
-def read_requests(files: tuple[str, ...]) -> Read:
-    """Content of all files."""
+def read_requests(files: tuple[str, ...], queue: str = "") -> Read:
+    """Content of all files.
+
+    Args:
+        files: Paths; - for stdin.
+        queue: Queue of all jobs, whatever they name; empty: what they name.
+    """
     found = Read([], [], [])
     requests, faults, skipped = found
     now_ms = SystemClock().now_ms()
@@ -113,6 +118,8 @@ def read_requests(files: tuple[str, ...]) -> Read:
         faults += [_manifest_fault(file, error) for error in reading.errors]
         skipped += [f"{file}: {one.sentence}" for one in reading.skipped]
         for job, name_of in zip(reading.jobs, reading.names, strict=True):
+            if queue:
+                job = msgspec.structs.replace(job, queue=queue)  # noqa: PLW2901  # the job as it is sent
             sent = Request(stamped(job, now_ms=now_ms), file, name_of)
             if sent.key in names:
                 expected = f"another name: {names[sent.key]} has a job of this name, too"

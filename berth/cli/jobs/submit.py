@@ -32,6 +32,7 @@ from berth.cli.output import (
 from berth.cli.progress import Progress
 from berth.core.requests.job_validation import validate
 from berth.core.requests.key_spelling import spelling_warnings
+from berth.formats.yaml_tree import is_dns_name
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
@@ -71,6 +72,7 @@ def submit(
     *files: Annotated[str, Parameter(allow_leading_hyphen=True)],
     wait: Annotated[bool, Parameter(negative=())] = False,
     timeout: Annotated[str, Parameter(show_default=False)] = "",
+    queue: str = "",
     common: Common | None = None,
 ) -> int:
     """Send job requests and print the verdicts. Nothing is sent if any of them is invalid.
@@ -81,6 +83,7 @@ def submit(
         wait: Wait until each job is placed or cannot be placed.
         timeout: Longest time to wait: seconds, or a duration such as 5m. Default: 10 s for the verdicts, no limit with
             --wait.
+        queue: Queue of all jobs of the files, whatever queue they name.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -88,9 +91,11 @@ def submit(
     async def work() -> int:
         if not files:
             raise CommandError("no file is named; give one, or - for stdin", code=WRONG_USE)
+        if queue and not is_dns_name(queue):
+            raise CommandError(f"--queue is {queue!r}, expected the name of a queue", code=WRONG_USE)
         limit_s = option_s("--timeout", timeout) if timeout else None
         with interruptible():
-            requests, faults, skipped = read_requests(files)
+            requests, faults, skipped = read_requests(files, queue)
         warn(skipped)
         warn(
             f"{sent.file}: {'/'.join(sent.key)}: {words}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.workloads import GangKey
-from berth.formats.queues.queue_names import queue_named
+from berth.formats.manifests.queue_names import queue_named
 from berth.schemas.queues.queue import DEFAULT
 from berth.services.inventory.gangs.model import Member
 from berth.services.inventory.pod_rows import PodRow

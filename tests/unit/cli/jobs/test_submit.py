@@ -122,3 +122,14 @@ def test_waiting_ends_with_what_became_of_the_job(
     words: str, status: dict[str, Any], code: int, out: str, err: str, submit: Berth
 ) -> None:
     assert submit(*words.split(), **status) == (code, out, err)
+
+
+def test_an_option_names_the_queue_of_all_jobs(submit: Berth, server: FakeServer) -> None:
+    code, _, err = submit("--queue", "research", phase="placed", placement=PLACE)
+    assert code == 0, err
+    (stored,) = server.stream(Subjects("cell").stream(StreamName.INTAKE)).messages.values()
+    assert decode(stored.data, JobRequest).queue == "research"
+
+
+def test_a_queue_whose_name_is_none_is_wrong_use(submit: Berth) -> None:
+    assert submit("--queue", "No_Queue")[::2] == (2, "error: --queue is 'No_Queue', expected the name of a queue\n")
