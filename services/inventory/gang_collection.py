@@ -36,7 +36,7 @@ from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.gangs.settling import Settling
-from berth.services.inventory.podgroups.collection import Capacity, Groups
+from berth.services.inventory.podgroups.collection import Groups
 from berth.services.inventory.podgroups.native_conditions import NativeConditions
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
 
@@ -60,7 +60,7 @@ class Gangs:
         self._gangs = self._index.gangs
         self._settling = Settling(settle_ms, self._gangs.get, self._completeness)
         self._due: list[tuple[int, GangKey]] = []
-        self._groups = Groups(settings)
+        self.groups = Groups(settings)
         self._conditions = NativeConditions()
         self._foreign: dict[str, tuple[GangKey, str]] = {}
         """Group of each pod of another scheduler that names one, and the scheduler, by uid of the pod."""
@@ -129,7 +129,7 @@ class Gangs:
         if gang is not None and (why := see_group(gang, group.metadata.uid, controller_uid(group))):
             self._retire(key, gang.podgroup_uid, why)
         self._podgroups[name] = group
-        self._groups.set(group)
+        self.groups.set(group)
         self._index.see_group(key, group)
         self._touch(key)
 
@@ -138,7 +138,7 @@ class Gangs:
         group = self._podgroups.pop((namespace, name), None)
         if group is None:
             return
-        self._groups.drop((namespace, name))
+        self.groups.drop((namespace, name))
         key = GangKey("podgroup", namespace, name)
         self._index.lose_group(key, controller_uid(group))
         if key not in self._gangs:
@@ -193,20 +193,16 @@ class Gangs:
     @property
     def awaits_admission(self) -> bool:
         """Whether the free capacity matters to a PodGroup."""
-        return self._groups.awaits_admission
+        return self.groups.awaits_admission
 
     @property
     def has_new_groups(self) -> bool:
         """Whether a PodGroup that is not admitted changed."""
-        return self._groups.has_new
-
-    def set_capacity(self, capacity: Capacity) -> None:
-        """Take the free capacity of schedulable nodes. No PodGroup is admitted before the first call."""
-        self._groups.set_capacity(capacity)
+        return self.groups.has_new
 
     def group_failed(self, namespace: str, name: str) -> None:
         """Note that the patch of a PodGroup failed for good."""
-        self._groups.failed((namespace, name))
+        self.groups.failed((namespace, name))
 
     def note_job(self, seen: JobSeen) -> None:
         """Note the verdict on a job's name. Jobs that were not requested here are ignored."""
@@ -257,7 +253,7 @@ class Gangs:
         for key in self._settling.take(now_ms, past=False):
             effects += self._settle_gang(key, now_ms)
         reads: list[Effect] = []
-        patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
+        patches = self.groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
         return [*effects, *reads, *patches]
 
     def next_due_ms(self) -> int | None:
@@ -265,7 +261,7 @@ class Gangs:
         while self._due and not self._is_due(self._due[0][1], self._due[0][0]):
             heapq.heappop(self._due)
         own = self._due[0][0] if self._due else None
-        moments = (own, self._settling.next_ms(), self._groups.next_due_ms())
+        moments = (own, self._settling.next_ms(), self.groups.next_due_ms())
         return min((at_ms for at_ms in moments if at_ms is not None), default=None)
 
     def published_members(self, namespace: str, name: str) -> MembersSeen | None:
@@ -311,7 +307,7 @@ class Gangs:
         if gang.is_empty and not (gang.age_seq and self._podgroup_of(key)):  # all of its pods may be made again
             self._index.forget(key)
         if key.kind == "podgroup":
-            self._groups.touch((key.namespace, key.name))
+            self.groups.touch((key.namespace, key.name))
         return effects
 
     def _is_surge(self, gang: Gang, now_ms: int) -> bool:
@@ -385,7 +381,7 @@ class Gangs:
         """Process a group again, whether or not Berth places one of its pods."""
         self._touch(key)
         if key.kind == "podgroup":
-            self._groups.touch((key.namespace, key.name))
+            self.groups.touch((key.namespace, key.name))
 
     def _adopt_request(self, job: JobSeen) -> None:
         """Adopt a request that no gang has: its pods vanished, and the process ended before the withdrawal."""
@@ -411,7 +407,7 @@ class Gangs:
         if key in self._gangs:
             self._settling.touch(key)
         elif key.kind == "podgroup":
-            self._groups.touch((key.namespace, key.name))
+            self.groups.touch((key.namespace, key.name))
 
     def _completeness(self, gang: Gang, now_ms: int) -> Completeness:
         return self._resolver.completeness(gang, self._podgroup_of(gang.key), now_ms)

@@ -127,6 +127,7 @@ class JobPolicies:
 
     def _judge_queues(self) -> None:
         self.begin_turn()
+        self._gangs.groups.set_queues(self._queues.tree())
         for name in self._queues.missing():
             self._make_queue(name)
         for request in self._gangs.open_requests():

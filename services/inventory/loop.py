@@ -405,7 +405,7 @@ class Loop:
         """Let the gangs settle, and put what follows in line."""
         if self.gangs.awaits_admission and (self.gangs.has_new_groups or self._capacity_pace.may_run()):
             free = self.nodes.free(self.pods.held)
-            self.gangs.set_capacity(Capacity(*free))
+            self.gangs.groups.set_capacity(Capacity(*free))
             self._capacity_pace.note_run()
         self.policies.begin_turn()
         for effect in self.gangs.settle(now_ms):

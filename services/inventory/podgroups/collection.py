@@ -3,9 +3,9 @@
 Longer than 400 lines because admission, claims and status of a PodGroup follow from one state of it.
 
 The controllers of Volcano jobs and Ascend jobs create pods only after their PodGroup is Inqueue. A PodGroup is admitted
-when its resources are free. It goes back to Pending when it could not start for long, so that its claim does not block
-others. Each patch is computed from the last observed object and names its version: concurrent changes are not
-overwritten, and the newer object leads to a new patch.
+when its resources are free, or by its queue where queues are in force. It goes back to Pending when it could not start
+for long, so that its claim does not block others. Each patch is computed from the last observed object and names its
+version: concurrent changes are not overwritten, and the newer object leads to a new patch.
 
 Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Volcano PodGroups".
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from berth.core.queues.tree import Tree
 from berth.core.text import pluralize
 from berth.formats.ascend.report_error import STALE
 from berth.formats.kubernetes.objects import PodGroup
@@ -24,6 +25,7 @@ from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups.pods import GroupPods
+from berth.services.inventory.podgroups.queue_admission import goes_back, queue_barrier, queue_of
 from berth.services.inventory.podgroups.status import (
     CPU,
     ENQUEUE_FAILED,
@@ -153,6 +155,7 @@ class Groups:
         self._may_admit = False
         """Something changed, so that another PodGroup may be admitted."""
         self._due: dict[Name, int] = {}
+        self._tree: Tree | None = None
 
     @property
     def awaits_admission(self) -> bool:
@@ -197,6 +200,12 @@ class Groups:
         if capacity != self._capacity:
             self._capacity = capacity
             self._may_admit = True
+
+    def set_queues(self, tree: Tree | None) -> None:
+        """Take the queues by which PodGroups are admitted; None where they are admitted by what is free."""
+        self._tree = tree
+        self._may_admit = True
+        self._dirty.update(dict.fromkeys(self._groups))
 
     def failed(self, name: Name) -> None:
         """Note that the last patch of a PodGroup failed permanently; the next one is delayed."""
@@ -274,6 +283,8 @@ class Groups:
     def _is_late(self, group: _Group, now_ms: int) -> bool:
         """Whether the time for an admitted PodGroup to start is over."""
         pods = group.pods
+        if self._tree is not None and not goes_back(group.observed):
+            return False  # it waits for its turn
         if not self._settings.claim_s or pods.counts.scheduled or pods.is_placed or not group.admitted_ms:
             return False
         late_ms = group.admitted_ms + round(self._settings.claim_s * 1000)
@@ -333,6 +344,8 @@ class Groups:
         """Why a PodGroup cannot be admitted now; empty when it can."""
         if group.min_resources.wrong:
             return Why(VALIDATE_FAILED, group.min_resources.wrong)
+        if self._tree is not None:
+            return queue_barrier(self._tree, group.observed, self._admitted(queue_of(group.observed)))
         for resource, need in group.amounts.items():
             if self._settings.force_enqueue and resource in {CPU, MEMORY}:
                 continue
@@ -345,6 +358,11 @@ class Groups:
                     f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}{lacking}",
                 )
         return NO_REASON
+
+    def _admitted(self, queue: str) -> int:
+        """Pods of the PodGroups of a queue that are admitted and have none on nodes."""
+        claiming = (self._groups[name].observed for name in self._claiming)
+        return sum(one.spec.min_member or 0 for one in claiming if queue_of(one) == queue)
 
     def _claims(self) -> Counter[str]:
         """Claims of admitted PodGroups that do not run yet; empty where claims do not count."""

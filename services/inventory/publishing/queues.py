@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from berth.core.queues.amounts import number_of
-from berth.core.queues.tree import is_tree
+from berth.core.queues.tree import Tree, is_tree, tree_of
 from berth.formats.kubernetes import policies
 from berth.formats.queues.queue_objects import queue_of_object
 from berth.runtime.kube.port import Change
@@ -103,6 +103,11 @@ class Queues:
         """Queues of which there is a fact; none where there are only those without amounts that Volcano makes."""
         queues = self._queues or {}
         return queues if self._are_applied and is_tree(queues.values()) else {}
+
+    def tree(self) -> Tree | None:
+        """The tree of the queues; None where they do nothing, or before they are listed."""
+        wanted = self._wanted()
+        return tree_of(wanted.values()) if wanted else None
 
     def warning(self, name: str, requested: Callable[[], Counter[str]]) -> str:
         """Why the queue of a job would hold it back under Volcano, as a sentence; empty when it would not.

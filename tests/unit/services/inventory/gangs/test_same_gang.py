@@ -89,7 +89,7 @@ def test_after_a_restart_the_podgroup_that_is_made_again_is_the_same_gang() -> N
 def test_a_podgroup_that_is_made_again_needs_no_room_for_the_pods_that_run() -> None:
     world = running(4, owner=TRAIN)
     world.gangs.drop_pod("uid-p-1")
-    world.gangs.set_capacity(Capacity({CHIPS: 8}, 1_000_000, 1_000_000))
+    world.gangs.groups.set_capacity(Capacity({CHIPS: 8}, 1_000_000, 1_000_000))
     again = a_group("pg", uid="later", least=4, phase="Pending", owner=TRAIN, resources={CHIPS: "32"})
     world.gangs.set_group(again)
     world.patches.clear()

@@ -39,7 +39,7 @@ class GroupWorld(GangWorld):
         self._version = 100
 
     def free(self, chips: int, *, cpu: int = 100_000, memory: int = 0) -> None:
-        self.gangs.set_capacity(Capacity({CHIPS: chips}, cpu, memory))
+        self.gangs.groups.set_capacity(Capacity({CHIPS: chips}, cpu, memory))
 
     def show(self, *groups: PodGroup) -> None:
         for group in groups:
@@ -121,7 +121,7 @@ def test_nodes_without_a_recent_report_are_named_where_chips_are_lacking() -> No
     world = GroupWorld()
     stale = Unreported(STALE, ("n0", "n1", "n2", "n3"), 32)
     missing = Unreported(NO_REPORT, ("n9",), 1)
-    world.gangs.set_capacity(Capacity({CHIPS: 0}, 0, 0, unreported={CHIPS: [stale, missing], "other": [stale]}))
+    world.gangs.groups.set_capacity(Capacity({CHIPS: 0}, 0, 0, unreported={CHIPS: [stale, missing], "other": [stale]}))
     world.show(pending())
     world.run()
     assert world.condition()[2] == (
@@ -159,7 +159,7 @@ def test_nothing_is_let_in_before_it_is_known_what_is_free() -> None:
     world = GangWorld(VOLCANO)
     world.gangs.set_group(pending())
     assert world.settle() == []
-    world.gangs.set_capacity(Capacity({CHIPS: 8}, 0, 0))
+    world.gangs.groups.set_capacity(Capacity({CHIPS: 8}, 0, 0))
     (patch,) = world.settle()
     assert isinstance(patch, PatchPodGroup)
     assert patch.patch["status"] == {"phase": "Inqueue"}
