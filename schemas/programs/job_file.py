@@ -83,7 +83,7 @@ class JobSpec(Sent, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     policy: Word = ""
     """Value of the annotation ``huawei.com/schedule_policy``, which selects a product form; a product sets it."""
     queue: Name = "default"
-    """Name of the queue, for display."""
+    """Name of the queue, which limits and orders jobs where the cell applies queues."""
     priority: Annotated[int, Meta(ge=-_PRIORITY_MAX, le=_PRIORITY_MAX)] = 0
     """Jobs of a higher priority are tried first."""
     min_available: Count = msgspec.field(name="minAvailable", default=0)

@@ -69,6 +69,11 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "docs/upgrading.md": {"kubectl": _KUBECTL},
     "docs/howto/alert.md": {"kubectl": _KUBECTL},
+    "docs/howto/share-a-cluster.md": {
+        "kubectl": _KUBECTL,
+        "berth queues check volcano.yaml": "needs the file of the line before it",
+        "berth queues show volcano.yaml": "needs the file of the lines before it",
+    },
     "docs/howto/switch-over.md": {"kubectl": _KUBECTL, "berth": "needs the cluster of the lines before it"},
 }
 """For each page: the beginning of commands that are not run, with the reason."""
