@@ -43,6 +43,7 @@ from berth.formats.kubernetes.storage_objects import (
     StorageClass,
 )
 from berth.formats.kubernetes.workloads import base_name, group_of, group_owner, membership, natural, task_order
+from berth.formats.manifests.queue_names import queue_named
 from berth.formats.quantities import QuantityError
 from berth.formats.queues.queue_objects import queue_of_object
 from berth.runtime.errors import ShellError
@@ -121,6 +122,7 @@ def read_a_pod(data: bytes) -> None:
     encodable(ask)
     encodable(pod_ask(counted_spec(pod), meta))
     rejection_of(pod)
+    queue_named(meta.annotations)
     near_of(pod.spec)
     found = membership(pod)
     encodable(found)
