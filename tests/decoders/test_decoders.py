@@ -43,7 +43,6 @@ WRITERS = {
     "formats.kubernetes.paths": {"api_path", "is_path", "sub_path"},
     "formats.kubernetes.workloads": {"digest"},
     "formats.manifests.field_names": {"field_in"},
-    "formats.manifests.queue_names": {"queue_named"},
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "formats.shown": {"shown", "shown_json"},
     "schemas.catalogue": {"json_schema", "portable"},
