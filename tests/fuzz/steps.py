@@ -43,7 +43,6 @@ WEIGHTS: Final[dict[str, int]] = {
     "group": 5,
     "replacement": 5,
     "drain": 5,
-    "queue": 0,
     "break": 0,
     "follow": 0,
     "repair": 0,
@@ -70,7 +69,7 @@ class Step(msgspec.Struct, frozen=True):
     """Something that happens; what the numbers mean depends on ``verb`` and on what there is.
 
     Attributes:
-        verb: One of :data:`WEIGHTS`.
+        verb: One of :data:`WEIGHTS`, or ``queue``.
         one: Who.
         two: What.
         three: Seed of everything else about it.
