@@ -129,8 +129,9 @@ class JobPolicies:
         self.begin_turn()
         for name in self._queues.missing():
             self._make_queue(name)
-        for request in self._gangs.open_requests():
-            self.judge(request)
+        if not self._queues.are_applied:
+            for request in self._gangs.open_requests():
+                self.judge(request)
         self._on_change()
 
     def _requested_in(self, queue: str) -> Counter[str]:
