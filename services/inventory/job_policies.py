@@ -130,8 +130,9 @@ class JobPolicies:
         self._gangs.groups.set_queues(self._queues.tree())
         for name in self._queues.missing():
             self._make_queue(name)
-        for request in self._gangs.open_requests():
-            self.judge(request)
+        if not self._queues.are_applied:
+            for request in self._gangs.open_requests():
+                self.judge(request)
         self._on_change()
 
     def _requested_in(self, queue: str) -> Counter[str]:

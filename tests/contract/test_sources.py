@@ -195,6 +195,7 @@ def test_each_index_of_a_folder_lists_its_pages() -> None:
 QUESTIONS: Final = (
     "ring order (HCCS)",
     "EASY reservation",
+    "sources of queues",
     "rules of the queue",
     "shared leaf states",
     "topologies: demands, places, groups, plans",

@@ -27,6 +27,8 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import Queue
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
@@ -85,6 +87,7 @@ async def test_services_with_these_rights_place_a_job_and_people_may_record_it(t
                 await bus.publish(bus.subjects.fact_drain("node", "n1"), encode(wish))
                 given = ApprovalSeen("CardUnhealthy", "leaf-0", until_ms=1, by="ops", at_ms=1)
                 await bus.publish(bus.subjects.fact_approval("CardUnhealthy", "leaf-0"), encode(given))
+                await bus.publish(bus.subjects.fact_queue("team"), encode(QueueSeen(Queue("team"), by="ops")))
                 made_of_it = await record(bus, SystemClock(), tmp_path / "guarded.rec", anonymise=True)
                 assert made_of_it.end.records
                 outcome = replay_file(tmp_path / "guarded.rec", SystemClock())

@@ -37,6 +37,7 @@ class CellQueues(NamedTuple):
         shares: Their tree, limits and entitlements.
         usage: What the jobs of each queue hold, with those below it.
         jobs: Jobs by name of their queue, which need not exist.
+        below: Jobs of each queue and of those below it; queues without are missing.
         setting: What queues do in the cell, see ``decisions.queues``.
         most: Most queues that are valid, see ``decisions.queues_max``.
     """
@@ -45,6 +46,7 @@ class CellQueues(NamedTuple):
     shares: Shares
     usage: Usage
     jobs: Mapping[str, QueueJobs]
+    below: Mapping[str, QueueJobs]
     setting: int
     most: int
 
@@ -71,26 +73,37 @@ class CellQueues(NamedTuple):
             return "the cell does not apply queues: setting decisions.queues of the dispatcher is 0, expected 1 or 2"
         return ""
 
-    def jobs_below(self, name: str) -> QueueJobs:
-        """Jobs of a queue and of those below it."""
-        found = [jobs for queue, jobs in self.jobs.items() if name in self.tree.charged(queue)]
-        oldest = [jobs.oldest_ms for jobs in found if jobs.oldest_ms]
-        return QueueJobs(
-            sorted(job for jobs in found for job in jobs.running),
-            sorted(job for jobs in found for job in jobs.waiting),
-            min(oldest, default=0),
-        )
-
 
 def queues_of(state: State) -> CellQueues:
     """Queues of a cell at a state."""
     settings = state.fold.settings
     declared = dict(state.queues.declared)
     tree = tree_of((fact.queue for fact in declared.values()), most=settings.queues_max, differs=differs(settings))
-    usage = state.queues.usage(tree)
+    jobs = _jobs(state)
     return CellQueues(
-        declared, shares_of(tree, state.queues.capacity()), usage, _jobs(state), settings.queues, settings.queues_max
+        declared,
+        shares_of(tree, state.queues.capacity()),
+        state.queues.usage(tree),
+        jobs,
+        _below(tree, jobs),
+        settings.queues,
+        settings.queues_max,
     )
+
+
+def _below(tree: Tree, jobs: Mapping[str, QueueJobs]) -> dict[str, QueueJobs]:
+    parts: dict[str, list[QueueJobs]] = {}
+    for queue, own in jobs.items():
+        for step in tree.charged(queue):
+            parts.setdefault(step, []).append(own)
+    return {
+        name: QueueJobs(
+            sorted(job for one in found for job in one.running),
+            sorted(job for one in found for job in one.waiting),
+            min((one.oldest_ms for one in found if one.oldest_ms), default=0),
+        )
+        for name, found in parts.items()
+    }
 
 
 def _jobs(state: State) -> dict[str, QueueJobs]:

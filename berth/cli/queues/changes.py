@@ -111,17 +111,17 @@ def deleted(cell: CellQueues, names: Iterable[str], *, by: str, at_ms: int) -> Q
     Raises:
         CommandError: One is not declared, or queues that would stay name it as their parent: all of it.
     """
-    chosen = list(dict.fromkeys(names))
+    chosen = dict.fromkeys(names)
     errors = [_unknown(cell, name) for name in chosen if name not in cell.declared]
-    for name in chosen:
-        left = sorted(
-            other for other, fact in cell.declared.items() if fact.queue.parent == name and other not in chosen
-        )
-        if left and name in cell.declared and name not in {ROOT, DEFAULT}:
-            errors.append(
-                f"queue {name} is the parent of {listed(left, _JOBS_SHOWN)}: delete them too, or apply them with"
-                " another parent"
-            )
+    left: dict[str, list[str]] = {}
+    for name in sorted(cell.declared.keys() - chosen.keys()):
+        left.setdefault(cell.declared[name].queue.parent, []).append(name)
+    errors += [
+        f"queue {name} is the parent of {listed(left[name], _JOBS_SHOWN)}: delete them too, or apply them with another"
+        " parent"
+        for name in chosen
+        if name in left and name in cell.declared and name not in {ROOT, DEFAULT}
+    ]
     if errors:
         raise CommandError(*errors, "nothing was changed", code=FAILED)
     order = sorted(chosen, key=lambda name: (-len(cell.tree.charged(name)), name))  # what is below others goes first
@@ -197,7 +197,7 @@ def _applied_row(cell: CellQueues, tree: Tree, name: str, before: Queue | None, 
         notes.append(f"{_waiting(own)} in queue {name}, which takes none any more: it has child queues ({children})")
     if before is not None and queue.parent != before.parent:
         notes.append(f"what it holds is charged below {queue.parent or ROOT} from now on")
-    return ChangedRow(name, result, *_names(cell.jobs_below(name)), notes)
+    return ChangedRow(name, result, *_names(cell.below.get(name, NO_JOBS)), notes)
 
 
 def _deleted_row(cell: CellQueues, name: str) -> ChangedRow:
@@ -214,7 +214,7 @@ def _deleted_row(cell: CellQueues, name: str) -> ChangedRow:
 
 
 def _state_row(cell: CellQueues, tree: Tree, name: str, state: str, *, is_changed: bool) -> ChangedRow:
-    jobs = cell.jobs_below(name)
+    jobs = cell.below.get(name, NO_JOBS)
     result = "unchanged"
     if is_changed:
         result = "opened" if state == _OPEN else "closed"

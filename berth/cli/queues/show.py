@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import OK, WRONG_USE, CommandError, age, emit, listed, print_result, print_table, warn
 from berth.cli.queue_files import read_file
-from berth.cli.queues.cell_queues import CellQueues, queues_of
+from berth.cli.queues.cell_queues import NO_JOBS, CellQueues, queues_of
 from berth.cli.simulation.cluster_input import cluster_of
 from berth.cli.tables import Span, Table
 from berth.core.queues.amounts import in_order, is_chips, number_of
@@ -189,7 +189,7 @@ def _broken_rows(tree: Tree) -> Iterator[QueueRow]:
 
 def _with_jobs(cell: CellQueues, row: QueueRow) -> QueueRow:
     """The row with what jobs hold there, and how many wait."""
-    jobs = cell.jobs_below(row.name)
+    jobs = cell.below.get(row.name, NO_JOBS)
     held = {one: cell.usage.held(row.name, one) for one in cell.shares.capacity}
     leaving = {one: cell.usage.leaving(row.name, one) for one in held}
     beyond = {one: held[one] - most for one, most in row.entitlement.items() if held.get(one, 0) > most}

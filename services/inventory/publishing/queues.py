@@ -26,16 +26,19 @@ class Queues:
 
     Args:
         are_applied: They are the queues of the cell, and published as facts.
+
+    Attributes:
+        are_applied: Likewise.
+        is_changed: Facts may be due.
     """
 
     def __init__(self, *, are_applied: bool) -> None:
-        self._are_applied = are_applied
+        self.are_applied = are_applied
         self._queues: dict[str, Queue] | None = None
         self._published: dict[str, QueueSeen] = {}
         self._declared: dict[str, None] = {}
         """Queues that persons declared with ``berth queues apply``."""
         self.is_changed = False
-        """Facts may be due."""
 
     def note_published(self, fact: QueueSeen) -> None:
         """Take a fact that is stored: of this run or an earlier one, or of a person.
@@ -62,12 +65,12 @@ class Queues:
         """Take changes of queues."""
         queues = self._queues if self._queues is not None else {}
         for change, one in changes:
-            queues.pop(one.metadata.name, None)
+            before = queues.pop(one.metadata.name, None)
             found = queue_of_object(one) if change != "DELETED" else None
             if found is not None:
                 queues[found.name] = found
+            self.is_changed = self.is_changed or found != before
         self._queues = queues
-        self.is_changed = True
 
     def missing(self) -> list[str]:
         """Queues that Volcano's scheduler makes when it starts, and that do not exist; none before they are listed."""
@@ -85,7 +88,7 @@ class Queues:
 
     def due(self, at_ms: UnixMs) -> list[QueueSeen]:
         """Facts that differ from the published ones, in the order of names; none while queues are declared twice."""
-        if self._queues is None and self._are_applied:
+        if self._queues is None and self.are_applied:
             return []
         wanted = self._wanted()
         facts = [
@@ -102,7 +105,7 @@ class Queues:
     def _wanted(self) -> Mapping[str, Queue]:
         """Queues of which there is a fact; none where there are only those without amounts that Volcano makes."""
         queues = self._queues or {}
-        return queues if self._are_applied and is_tree(queues.values()) else {}
+        return queues if self.are_applied and is_tree(queues.values()) else {}
 
     def tree(self) -> Tree | None:
         """The tree of the queues; None where they do nothing, or before they are listed."""
@@ -116,7 +119,7 @@ class Queues:
             name: The queue.
             requested: Returns what all jobs of the queue request, as :func:`amounts` has it.
         """
-        if self._queues is None or self._are_applied:
+        if self._queues is None or self.are_applied:
             return ""
         queue = self._queues.get(name)
         if queue is None:

@@ -13,7 +13,9 @@ from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.queues.queue import Queue
 from berth.schemas.subjects import Subjects
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer, PickyServer
 from tests.support.own_command import OwnCommand
 
 QUEUES = """
@@ -30,9 +32,9 @@ spec: {parent: research, capability: {huawei.com/Ascend910: 8}, namespaces: [def
 CLOSED = "{apiVersion: berth/v1, kind: Queue, metadata: {name: llm}, spec: {parent: %s}}"
 
 
-async def a_cell(setting: int = 1) -> Cell:
+async def a_cell(setting: int = 1, server: FakeServer | None = None) -> Cell:
     """Two nodes of 8 chips; the queue llm, below research, may hold 8: one job runs there, and one waits."""
-    cell = await Cell(queues=setting).open()
+    cell = await Cell(queues=setting, server=server).open()
     for queue in (
         Queue("research", capability={"huawei.com/Ascend910": 1600}, created=1),
         Queue("llm", parent="research", capability={"huawei.com/Ascend910": 800}, created=1),
@@ -227,6 +229,21 @@ def test_objects_of_kubernetes_are_changed_there(
         "error: the queues of this cell are objects of Kubernetes, nothing was changed; change them with:"
         f" {kubectl.format(file=file)}\n"
     )
+
+
+def test_a_change_that_is_stored_in_part_says_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = PickyServer(ManualClock())
+    cell = asyncio.run(a_cell(server=server))
+    server.loses = ".fact.queue.research"
+    code, out, err = OwnCommand(monkeypatch, capsys, server)("queues", "close", "llm", "research")
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        "error: time-out: queue research is not stored",
+        "error: 1 of 2 changes are stored; run the command again for the others",
+    ]
+    assert [fact.queue.state for fact in declared(cell).values()] == ["", "Closed"]
 
 
 @pytest.mark.parametrize("word", ["delete", "open", "close"])

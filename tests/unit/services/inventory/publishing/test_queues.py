@@ -144,9 +144,10 @@ def test_a_change_of_what_is_not_read_publishes_nothing() -> None:
     published(queues)
     tree = {"metadata": {"name": "gold", "labels": {"a": "b"}}, "spec": {"capability": {CHIPS: "8"}}}
     again = msgspec.convert(tree | {"status": {"state": "Open", "running": 3, "allocated": {"cpu": "9"}}}, Queue)
-    queues.change([("MODIFIED", again)])
     assert published(queues) == []
+    queues.change([("MODIFIED", again)])
     assert not queues.is_changed
+    assert published(queues) == []
 
 
 def test_a_changed_queue_is_published_and_a_deleted_one_is_gone() -> None:
