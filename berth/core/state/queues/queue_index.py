@@ -153,7 +153,7 @@ class QueueIndex:
                 return None
             return _Charged(held.queue or DEFAULT, self.held_places(held.uid), held.namespace, is_leaving=False)
         holding = self._fold.holdings.get(key)
-        if holding is None:
+        if holding is None or (holding.foreign and not holding.queue):  # no PodGroup says whose pods these are
             return None
         gone = set(holding.gone).difference(holding.unplaced)  # others are placed anew, by the same attempt
         charge = charge_of_placement(holding.placement, gone)

@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Settings
 from berth.schemas.queues.queue import CHIP, CPU, ROOT, Queue
@@ -276,3 +278,26 @@ def test_under_fifo_queues_limit_and_the_order_of_acceptance_stays() -> None:
     for name in ("a0", "a1", "b0", "b1"):
         cell.submitted(name, name[0])
     assert [name for name, _ in cell.round()] == ["a0", "a1", "b0", "b1"]
+
+
+@pytest.mark.parametrize(("queue", "held"), [("a", 8), ("", 0)])
+def test_pods_of_another_scheduler_are_charged_to_the_queue_of_their_group_alone(queue: str, held: int) -> None:
+    cell = Shared(2, Queue("a", capability=limits(8)), Queue("default", capability=limits(8)))
+    pods = PodsSeen(
+        "team",
+        "other",
+        "uid-other",
+        0,
+        pack([0], 4),
+        pack_names(["n0"]),
+        pack([0], 4),
+        pack([PodPhase.RUNNING], 1),
+        pack([0xFF], 8),
+        resource=NPU,
+        foreign=True,
+        queue=queue,
+    )
+    cell.fact("pod.team.other", pods)
+    cell.round()
+    assert [one.foreign for one in cell.seat.state.fold.holdings.values()] == [True]
+    assert (cell.held("a"), cell.held("default"), cell.held(ROOT)) == (held * CHIP, 0, held * CHIP)
