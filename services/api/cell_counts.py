@@ -1,13 +1,13 @@
 """Gauges of the whole cell: counted when they are asked for, at a bounded share of the time."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import Gauge
 
 from berth.core.overview.chip_use import is_whole_free
+from berth.core.overview.queue_use import queue_chips, waiting_by_queue
 from berth.core.overview.reserved_chips import reserved_chips
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.clock import Clock
@@ -26,7 +26,7 @@ _PHASES: Final = ("waiting", "placed", "bound", "running", "ending")
 _UNKNOWN: Final = "unknown"
 _NO_REASON: Final = "none"
 
-_Values = dict[tuple[str, ...], int]
+_Values = dict[tuple[str, ...], float]
 
 
 class CellCounts:
@@ -53,6 +53,8 @@ class CellCounts:
         self._waiting_chips = _Series(metrics.waiting_chips)
         self._jobs = _Series(metrics.jobs)
         self._waiting_jobs = _Series(metrics.waiting_jobs)
+        self._queue_chips = _Series(metrics.queue_chips)
+        self._queue_waiting = _Series(metrics.queue_waiting_jobs)
         self._next_s = -math.inf
         self._as_of_s = -math.inf
 
@@ -70,7 +72,7 @@ class CellCounts:
     def _clear(self) -> None:
         for one in (
             self._chips, self._leaf_chips, self._superpod_chips, self._nodes, self._places, self._unlisted,
-            self._waiting_chips, self._jobs, self._waiting_jobs,
+            self._waiting_chips, self._jobs, self._waiting_jobs, self._queue_chips, self._queue_waiting,
         ):  # fmt: skip
             one.show({})
         self._next_s = -math.inf
@@ -93,6 +95,20 @@ class CellCounts:
         phases = jobs.phases()
         self._jobs.show({(phase,): phases[phase] for phase in _PHASES})
         self._waiting_jobs.show({(code or _NO_REASON,): count for code, count in jobs.reasons().items()})
+        self._count_queues()
+
+    def _count_queues(self) -> None:
+        found = queue_chips(self._loop.state)
+        names = {one.queue for one in found}
+        if len(names) > self._most:
+            found, names = [], set()
+        chips: _Values = {}
+        for one in found:
+            states = {"held": one.held, "entitled": one.entitled, "limit": one.limit}
+            chips |= {(one.queue, one.resource, state): value for state, value in states.items() if value is not None}
+        waiting = waiting_by_queue(self._loop.state) if names else {}
+        self._queue_chips.show(chips)
+        self._queue_waiting.show({(name,): waiting.get(name, 0) for name in sorted(names)})
 
 
 class _Series:
@@ -152,7 +168,8 @@ def _places(level: str, places: Sequence[PlaceUse]) -> _Values:
 
 def _by_product(values: _Values) -> _Values:
     """With one name for all products that the catalogue does not have: there is a bound of series."""
-    found: Counter[tuple[str, ...]] = Counter()
+    found: _Values = {}
     for (product, *rest), value in values.items():
-        found[product if product in NODE_PRODUCTS else _UNKNOWN, *rest] += value
-    return dict(found)
+        labels = (product if product in NODE_PRODUCTS else _UNKNOWN, *rest)
+        found[labels] = found.get(labels, 0) + value
+    return found

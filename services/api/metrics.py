@@ -92,6 +92,18 @@ class ApiMetrics:
             " are left out.",
             ["reason"],
         )
+        self.queue_chips = registry.cell_gauge(
+            "queue_chips",
+            "Chips of each queue with those below it, by `resource` and `state`: `held` (its jobs have them), `entitled`"
+            " (it may get so many back), `limit` (it may hold so many; left out without a limit). There are none where"
+            " queues do nothing, or with more than `place_series_max` queues.",
+            ["queue", "resource", "state"],
+        )
+        self.queue_waiting_jobs = registry.cell_gauge(
+            "queue_waiting_jobs",
+            "Jobs that wait, by the queue that they name, as far as `berth_queue_chips` has it.",
+            ["queue"],
+        )
         self.age = registry.cell_gauge(
             "counts_age_seconds",
             "How old the numbers of chips, nodes, places and jobs are. They are left out while this instance is behind by"

@@ -86,6 +86,20 @@ _FULL: Final = (
         "Codes of refusals; see berth jobs.",
     ),
     (
+        "Chips of queues",
+        f'max by (namespace, queue, state) (berth_queue_chips{{queue!="root",{CELL}}})',
+        "short",
+        "{{queue}} {{state}}",
+        "What each queue holds, is entitled to, and may hold; see berth queues.",
+    ),
+    (
+        "Jobs that wait, by queue",
+        f"max by (namespace, queue) (berth_queue_waiting_jobs{{{CELL}}})",
+        "short",
+        "{{queue}}",
+        "See berth queues.",
+    ),
+    (
         "Leaf switches with the most unhealthy chips",
         f'topk(10, max by (namespace, leaf) (berth_leaf_chips{{state="unhealthy",{CELL}}}))',
         "short",

@@ -10,6 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from berth.runtime.instruments import Instruments
 from berth.runtime.probes import ServicePages
 from berth.runtime.tracing.spans import NoSpans
+from berth.schemas.envelope import encode
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import Queue
 from berth.services.api.cell_counts import CellCounts
 from berth.services.api.config import ApiConfig
 from berth.services.api.loop import Loop
@@ -17,6 +20,7 @@ from berth.services.api.metrics import ApiMetrics
 from tests.support.cells import a_node
 from tests.support.programs import Programs, job_file, programs
 
+NPU = "huawei.com/Ascend910"
 Series = dict[tuple[str, ...], float]
 
 
@@ -178,3 +182,32 @@ async def test_statistics_of_the_process_do_not_have_them() -> None:
         gauges = api.registry.gauges()
         assert "berth_api_facts_sequence" in gauges
         assert [name for name in gauges if not name.startswith(("berth_api_", "berth_process_"))] == []
+
+
+async def test_queues_are_counted_where_they_do_something() -> None:
+    async with programs(nodes=2, is_started=False, queues=2) as told:
+        api = await told.start()
+        assert shown(api, "queue_chips") == {}
+        for queue in (Queue("a", capability={NPU: 800}), Queue("b")):
+            await told.bus.publish(told.bus.subjects.fact_queue(queue.name), encode(QueueSeen(queue)))
+        for name in ("j0", "j1"):
+            spec: dict[str, Any] = {"product": "module910bx8", "replicas": 1, "chips": 8, "queue": "a"}
+            assert (await told.ask("submit", {"job": job_file(name, uid=f"u-{name}", **spec)}))["ok"]
+        told.cell.clock.advance(5)
+        await told.turns(4)
+        chips = shown(api, "queue_chips")
+        states = {state: chips["a", NPU, state] for state in ("held", "entitled", "limit")}
+        assert states == {"held": 8, "entitled": 8, "limit": 8}
+        assert ("b", NPU, "limit") not in chips
+        assert shown(api, "queue_waiting_jobs") == {("a",): 1, ("b",): 0, ("default",): 0, ("root",): 0}
+
+
+async def test_more_queues_than_the_setting_have_no_series() -> None:
+    async with programs(nodes=2, is_started=False, queues=2) as told:
+        api = await told.start(ApiConfig(place_series_max=3))
+        for name in ("a", "b"):
+            queue = Queue(name, capability={NPU: 800})
+            await told.bus.publish(told.bus.subjects.fact_queue(name), encode(QueueSeen(queue)))
+        told.cell.clock.advance(5)
+        await told.turns(3)
+        assert (shown(api, "queue_chips"), shown(api, "queue_waiting_jobs")) == ({}, {})
