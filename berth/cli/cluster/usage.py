@@ -9,7 +9,7 @@ from berth.cli.durations import option_ms
 from berth.cli.output import emit, moment, print_result, print_table
 from berth.cli.selection import not_known
 from berth.cli.tables import Table
-from berth.core.overview.chip_account import ChipAccount
+from berth.core.overview.chip_account import FIELDS, ChipAccount
 from berth.core.replay.log_clock import moment_of
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
@@ -17,7 +17,6 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.recording import past_since
 from berth.schemas.recording import BEGINNING
 
-_FIELDS: Final = ("namespace", "job", "product")
 _HOUR_MS: Final = 3_600_000
 _EXACT_BELOW: Final = 100
 
@@ -63,16 +62,16 @@ def usage(
 
     Args:
         since: How far back, such as 8h or 30d.
-        by: Fields by which the use is told: namespace, job and product, separated by commas.
+        by: Fields by which the use is told: namespace, job, product and queue, separated by commas.
         common: Cell and form of the output.
     """
     options = common or Common()
 
     async def work() -> None:
         fields = [field.strip() for field in by.split(",")]
-        wrong = [field for field in fields if field not in _FIELDS]
+        wrong = [field for field in fields if field not in FIELDS]
         if wrong:
-            raise not_known("--by", wrong[0], _FIELDS)
+            raise not_known("--by", wrong[0], FIELDS)
         now_ms = SystemClock().now_ms()
         begin_ms = now_ms - option_ms("--since", since)
         async with connected(options) as bus:
@@ -130,7 +129,11 @@ def show(found: UsageResult, fields: list[str]) -> None:
         table = Table(*(field.upper() for field in fields), "JOBS", "USED", *lost)
         rows = [(one.used_ms, one.lost_to_faults_ms, one.lost_to_evictions_ms) for one in found.users]
         for one, times in zip(found.users, rows, strict=True):
-            table.add_row(*(one.of[field] or "unknown" for field in fields), f"{one.jobs:,}", *map(hours, times))
+            table.add_row(
+                *(one.of[field] or ("none" if field == "queue" else "unknown") for field in fields),
+                f"{one.jobs:,}",
+                *map(hours, times),
+            )
         table.add_row("all", *[""] * len(fields), *(hours(sum(column)) for column in zip(*rows, strict=True)))
         print_table(table)
     else:

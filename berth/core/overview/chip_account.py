@@ -9,7 +9,12 @@ from berth.core.state.ledger import Holding
 from berth.schemas.ledger import Round
 from berth.schemas.recording import Entry
 
+FIELDS: Final = ("namespace", "job", "product", "queue")
+"""Fields by which users are told apart."""
+
 AttemptKey = tuple[str, int]
+_User = tuple[str, str, str, str]
+"""Values of the fields."""
 _SAMPLES: Final = 500
 """The nodes are counted about so often in the whole time."""
 
@@ -46,6 +51,7 @@ class _Span(NamedTuple):
 
     namespace: str
     name: str
+    queue: str
     chips: dict[str, int]
     since_ms: int
 
@@ -60,8 +66,8 @@ class ChipAccount:
     """
 
     def __init__(self, state: State, begin_ms: int, end_ms: int) -> None:
-        self.users: dict[tuple[str, str, str], UserTime] = {}
-        """By namespace, job and product."""
+        self.users: dict[_User, UserTime] = {}
+        """By namespace, job, product and queue; without a queue if queues did nothing."""
         self.products: dict[str, ProductTime] = {}
         self._state = state
         self._now_ms = self._begin_ms = begin_ms
@@ -69,7 +75,7 @@ class ChipAccount:
         self._sampled_ms = begin_ms
         self._step_ms = max((end_ms - begin_ms) // _SAMPLES, 1)
         self._open: dict[AttemptKey, _Span] = {}
-        self._of_attempt: dict[AttemptKey, dict[tuple[str, str, str], int]] = {}
+        self._of_attempt: dict[AttemptKey, dict[_User, int]] = {}
         """Chip-time of each open attempt in the time."""
         for key in state.fold.holdings:
             self._look_at(key)
@@ -106,8 +112,8 @@ class ChipAccount:
             self._close(key)
 
     def by(self, fields: Iterable[str]) -> dict[tuple[str, ...], UserTime]:
-        """Chip-time of users by some of the fields namespace, job and product, sorted."""
-        places = [("namespace", "job", "product").index(field) for field in fields]
+        """Chip-time of users by some of the :data:`FIELDS`, sorted."""
+        places = [FIELDS.index(field) for field in fields]
         jobs: dict[tuple[str, ...], dict[tuple[str, str], None]] = {}
         found: dict[tuple[str, ...], UserTime] = {}
         for key in sorted(self.users):
@@ -140,13 +146,13 @@ class ChipAccount:
         if known is not None:
             self._close(key, ended, is_over=holding is None)
         if holding is not None and chips:
-            self._open[key] = _Span(holding.namespace, holding.name, chips, self._now_ms)
+            self._open[key] = _Span(holding.namespace, holding.name, holding.queue, chips, self._now_ms)
 
     def _close(self, key: AttemptKey, ended: str = "", *, is_over: bool = False) -> None:
         span = self._open.pop(key)
         total = self._of_attempt.setdefault(key, {})
         for product, chips in span.chips.items():
-            user = (span.namespace, span.name, product)
+            user = (span.namespace, span.name, product, span.queue)
             used_ms = chips * (self._now_ms - span.since_ms)
             total[user] = total.get(user, 0) + used_ms
             self._add(user, UserTime(1, used_ms))
@@ -157,7 +163,7 @@ class ChipAccount:
                 elif ended:
                     self._add(user, UserTime(lost_to_evictions_ms=used_ms))
 
-    def _add(self, user: tuple[str, str, str], more: UserTime) -> None:
+    def _add(self, user: _User, more: UserTime) -> None:
         before = self.users.get(user, UserTime())
         self.users[user] = UserTime(1, *(old + new for old, new in zip(before[1:], more[1:], strict=True)))
 

@@ -11,6 +11,8 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import OutcomeSeen, PodPhase
 from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.nodes import NodeCondition
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import Queue
 from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.own_command import OwnCommand
@@ -42,7 +44,7 @@ async def test_used_and_idle_chips_are_counted_by_hand() -> None:
     began_ms, account = await account_of(cell.user, begin_ms, cell.clock.now_ms())
     assert began_ms == begin_ms
     spent = {key: round(time.used_ms / HOUR_MS) for key, time in account.users.items()}
-    assert spent == {("default", "one", A2): 8, ("ml", "two", A2): 8}
+    assert spent == {("default", "one", A2, ""): 8, ("ml", "two", A2, ""): 8}
     total = account.products[A2]
     parts = [round(part / HOUR_MS) for part in total]
     assert parts == [48, 16, 32, 0, 0]
@@ -50,10 +52,28 @@ async def test_used_and_idle_chips_are_counted_by_hand() -> None:
     await cell.close()
 
 
+async def test_use_is_told_by_queue_where_queues_do_something() -> None:
+    cell = await Cell(queues=1).open()
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.user.publish(cell.user.subjects.fact_queue("q"), encode(QueueSeen(Queue("q"))))
+    await cell.turns()
+    begin_ms = cell.clock.now_ms()
+    for name, queue in (("one", "q"), ("two", "default")):
+        await cell.submit(a_job(name, chips=4, queue=queue))
+        await cell.turns(2)
+    cell.clock.advance(HOUR_MS / 1000)
+    _, account = await account_of(cell.user, begin_ms, cell.clock.now_ms())
+    assert {queue: round(time.used_ms / HOUR_MS) for (queue,), time in account.by(["queue"]).items()} == {
+        "default": 4,
+        "q": 4,
+    }
+    await cell.close()
+
+
 async def test_a_later_begin_counts_what_is_after_it() -> None:
     cell, begin_ms = await a_cell()
     _, account = await account_of(cell.user, begin_ms + 2 * HOUR_MS, cell.clock.now_ms())
-    assert {key: round(time.used_ms / HOUR_MS) for key, time in account.users.items()} == {("ml", "two", A2): 4}
+    assert {key: round(time.used_ms / HOUR_MS) for key, time in account.users.items()} == {("ml", "two", A2, ""): 4}
     await cell.close()
 
 
@@ -78,7 +98,7 @@ async def test_attempts_that_begin_anew_are_lost_to_what_ended_them() -> None:
     await cell.user.publish(subjects.fact_outcome("default", "one"), encode(failed))
     await cell.turns(3)
     _, account = await account_of(cell.user, begin_ms, cell.clock.now_ms())
-    assert account.users == {("default", "one", A2): UserTime(1, 24 * HOUR_MS, 8 * HOUR_MS, 16 * HOUR_MS)}
+    assert account.users == {("default", "one", A2, ""): UserTime(1, 24 * HOUR_MS, 8 * HOUR_MS, 16 * HOUR_MS)}
     await cell.close()
 
 
