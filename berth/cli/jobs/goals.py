@@ -7,15 +7,26 @@ from berth.cli.jobs.job_table import where_or_why
 from berth.cli.jobs.queue_order import JobKey
 from berth.cli.jobs.rows import OVER, JobRow, phase_words
 from berth.cli.output import age, listed
+from berth.schemas.refusal import Code
 from berth.schemas.status import JobStatus
 
 Goal: TypeAlias = Literal["placed", "finished"]
 """``placed``: the job has nodes and chips, or had them and has succeeded. ``finished``: it has succeeded."""
 Result: TypeAlias = Literal["reached", "ended", "never", "late"]
-"""``reached``: the goal. ``ended``: the job ended otherwise. ``never``: it is larger than the cluster. ``late``: none
-of these in time."""
+"""``reached``: the goal. ``ended``: the job ended otherwise. ``never``: it is larger than the cluster, or its queue can
+never let it in as it is. ``late``: none of these in time."""
 _PLACED: Final = frozenset({"placed", "bound", "running", "ending", "succeeded"})
 _GOALS: Final = {"placed": _PLACED, "finished": frozenset({"succeeded"})}
+_NEVER: Final[frozenset[Code]] = frozenset(
+    {
+        "larger-than-cluster",
+        "larger-than-capability",
+        "no-such-queue",
+        "queue-has-children",
+        "queue-not-for-namespace",
+    }
+)
+"""Refusals that only nodes, or queues that are declared otherwise, can change."""
 _NAMES_SHOWN: Final = 3
 
 
@@ -25,7 +36,7 @@ def result_of(job: JobRow, goal: Goal) -> Result | None:
         return "reached"
     if job.phase in OVER:
         return "ended"
-    return "never" if job.code == "larger-than-cluster" else None
+    return "never" if job.code in _NEVER else None
 
 
 def job_line(status: JobStatus) -> str:

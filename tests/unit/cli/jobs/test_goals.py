@@ -28,8 +28,18 @@ def test_the_phase_of_a_job_ends_waiting_or_not(phase: Phase, placed: str | None
 
 
 @pytest.mark.parametrize("goal", ["placed", "finished"])
-@pytest.mark.parametrize(("code", "result"), [("no-room", None), ("larger-than-cluster", "never")])
-def test_only_a_job_that_is_larger_than_the_cluster_never_gets_there(
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        ("no-room", None),
+        ("over-capability", None),
+        ("queue-closed", None),
+        ("larger-than-cluster", "never"),
+        ("larger-than-capability", "never"),
+        ("no-such-queue", "never"),
+    ],
+)
+def test_a_job_never_gets_there_that_the_cluster_or_its_queue_cannot_take(
     goal: Goal, code: Code, result: str | None
 ) -> None:
     refusal = Refusal(code, "tasks[0].replicas", "8", "less")
