@@ -39,6 +39,8 @@ class Occupancy:
         """What topologies keep of the nodes, by name of the index."""
         self.counting: Mapping[str, Index] = {}
         """Those of them that count jobs."""
+        self.follows_pods = False
+        """Whether an index counts pods of a job by their progress."""
         self._fold = fold
         self._facts = pods
         self._owned: dict[AttemptKey, list[PodShare]] = {}
@@ -269,11 +271,6 @@ class Occupancy:
             self.table.mark_releasing(found, row, pods[rank].mask, releasing=False)
         return found.build()
 
-    @property
-    def follows_pods(self) -> bool:
-        """Whether an index counts pods of a job by their progress."""
-        return any(index.follows_pods for index in self.indexes.values())
-
     def learn(self, fact: TopologySeen) -> Changes:
         """Take a valid fact about the groups of a topology."""
         news = [index.learn(fact) for index in self.indexes.values()]
@@ -287,6 +284,7 @@ class Occupancy:
     def count_anew(self) -> Changes:
         """Count all jobs again: groups of a topology, or the rules of counting, changed."""
         self.counting = {name: index for name, index in self.indexes.items() if index.counts_jobs}
+        self.follows_pods = any(index.follows_pods for index in self.indexes.values())
         found = ChangesBuilder()
         for key in sorted(self._owned):
             found.add(self.note_job(key))
@@ -300,11 +298,11 @@ class Occupancy:
         holding = self._fold.holdings.get(key)
         if holding is None or key not in self._owned:
             return NO_CHANGES
-        follows_pods, has_opened = self.follows_pods, False
-        seen = self.pods_seen(holding) if follows_pods else None
+        has_opened = False
+        seen = self.pods_seen(holding) if self.follows_pods else None
         job = held_job(holding, self._owned[key], self.reserved(key), seen)
         for index in self.counting.values():
             has_opened |= index.set(key, index.held(job))
-        if follows_pods:  # there, what pods do changes their groups, and no row
+        if self.follows_pods:  # there, what pods do changes their groups, and no row
             return Changes(leaf_opened=has_opened, nodes_changed=True)
         return _LEAF_OPENED if has_opened else NO_CHANGES
