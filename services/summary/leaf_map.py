@@ -12,6 +12,7 @@ import msgspec
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.cell import State
 from berth.core.topologies.switches.occupancy.leaf_bits import STATE, UNHEALTHY
+from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex, leaf_index_of
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.formats.kubernetes.objects import Pod
 from berth.services.summary.views import resource_of
@@ -99,9 +100,10 @@ def leaf_map(state: State, jobs: NodeJobs) -> str | None:
     """
     if not state.fold.epoch:
         return None
-    if state.fold.settings.nslb_version != _TWO or state.leaves.is_single_layer or not len(state.leaves):
+    index = leaf_index_of(state.indexes)
+    if state.fold.settings.nslb_version != _TWO or index.leaves.is_single_layer or not index.counts_jobs:
         return ""
-    bits = dict(zip(state.leaves.names, _occupancy(state).bits().tolist(), strict=True))
+    bits = dict(zip(index.leaves.names, _occupancy(index).bits().tolist(), strict=True))
     found: dict[str, _Leaf] = {}
     for leaf in sorted(state.topologies[SWITCHES].leaves, key=lambda item: item.name):
         addresses = leaf.addresses or [""] * len(leaf.nodes)
@@ -116,11 +118,11 @@ def leaf_map(state: State, jobs: NodeJobs) -> str | None:
     return msgspec.json.encode(found).decode()
 
 
-def _occupancy(state: State) -> LeafOccupancy:
+def _occupancy(index: LeafIndex) -> LeafOccupancy:
     """Jobs by leaf switch, counted from the decision, even where decisions follow the reference implementation."""
-    if not state.leaf_occupancy.follows_pods:
-        return state.leaf_occupancy
-    occupancy = LeafOccupancy(state.leaves)
-    for key, job in state.leaf_occupancy.jobs().items():
+    if not index.follows_pods:
+        return index.occupancy
+    occupancy = LeafOccupancy(index.leaves)
+    for key, job in index.occupancy.jobs().items():
         occupancy.put(key, job)
     return occupancy

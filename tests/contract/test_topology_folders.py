@@ -21,6 +21,7 @@ print(*(topology.name for topology in TOPOLOGIES))
 @pytest.mark.parametrize(
     ("name", "others"),
     [
+        ("switches", "superpods racks levels"),
         ("superpods", "switches racks levels"),
         ("racks", "switches superpods levels"),
         ("levels", "switches superpods racks"),

@@ -7,6 +7,7 @@ import pytest
 
 from berth.core.explain.refusal_text import sentence
 from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
@@ -45,7 +46,7 @@ def part_of(status: JobStatus) -> SwitchPart:
 async def leaf_bits(bus: NatsBus) -> list[int]:
     """States of all leaves, as a reader finds them who starts now."""
     state = await state_now(bus, SystemClock())
-    bits: list[int] = state.leaf_occupancy.bits().tolist()
+    bits: list[int] = leaf_index_of(state.indexes).occupancy.bits().tolist()
     return bits
 
 

@@ -9,6 +9,7 @@ from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump
 from berth.core.state.lifecycle import Due, examine
 from berth.core.state.waiting_dump import WaitingDump
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.schemas.envelope import decode
 from berth.schemas.status import SnapshotBody
 from tests.fuzz.failure import Failure
@@ -56,8 +57,16 @@ def see_same_snapshot(snapshot: bytes, other: bytes, whose: str) -> None:
 def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
     yield "columns", columns_of(live.state), columns_of(other.state)
     yield "shared chips", _shares(live.state), _shares(other.state)
-    yield "states of leaves", live.state.leaf_occupancy.bits().tobytes(), other.state.leaf_occupancy.bits().tobytes()
-    yield "jobs on leaves", live.state.leaf_occupancy.jobs(), other.state.leaf_occupancy.jobs()
+    yield (
+        "states of leaves",
+        leaf_index_of(live.state.indexes).occupancy.bits().tobytes(),
+        leaf_index_of(other.state.indexes).occupancy.bits().tobytes(),
+    )
+    yield (
+        "jobs on leaves",
+        leaf_index_of(live.state.indexes).occupancy.jobs(),
+        leaf_index_of(other.state.indexes).occupancy.jobs(),
+    )
     for name in ("jobs", "pods", "outcomes", "topologies", "intake_seq", "nodes_seq", "time_ms"):
         yield name, getattr(live.state, name), getattr(other.state, name)
     yield "who has a uid", live.state.name_of, other.state.name_of

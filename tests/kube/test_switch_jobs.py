@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
@@ -56,7 +57,7 @@ async def table_of(api: KubeApi) -> dict[str, Tree]:
 
 async def bits_of(bus: NatsBus) -> list[int]:
     """States of the leaves as the ledger and the facts give them now."""
-    return [int(bit) & STATE for bit in (await state_now(bus, SystemClock())).leaf_occupancy.bits()]
+    return [int(bit) & STATE for bit in leaf_index_of((await state_now(bus, SystemClock())).indexes).occupancy.bits()]
 
 
 @pytest.mark.processes

@@ -10,6 +10,7 @@ from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE, UNHEALTHY
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import Leaf, PodPhase, PodsSeen, TopologySeen
@@ -104,8 +105,11 @@ def test_leaves_are_as_the_living_pods_say(words: list[Word], at_once: int) -> N
             settle(life)
     settle(life)
     mask = STATE | UNHEALTHY
-    assert [int(bits) & mask for bits in life.state.leaf_occupancy.bits()] == merged(said)
+    assert [int(bits) & mask for bits in leaf_index_of(life.state.indexes).occupancy.bits()] == merged(said)
     check(life.state)
     again = State(keeps=True)
     again.load(decode(life.state.dump(), SnapshotBody))
-    assert again.leaf_occupancy.bits().tolist() == life.state.leaf_occupancy.bits().tolist()
+    assert (
+        leaf_index_of(again.indexes).occupancy.bits().tolist()
+        == leaf_index_of(life.state.indexes).occupancy.bits().tolist()
+    )

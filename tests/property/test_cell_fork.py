@@ -14,6 +14,8 @@ from berth.core.explain.evidence import Event
 from berth.core.placement.projected_state import footprint_of
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
+from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
 from berth.schemas.constraints import Expression
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import Task
@@ -63,7 +65,7 @@ def all_of(state: State) -> dict[str, object]:
         name: getattr(table, name)[table.view()].tolist() for name in COLUMNS if name not in {"changed", "node_class"}
     }
     found["classes"] = [table.classes[number] for number in table.node_class[table.view()].tolist()]
-    found["leaves"] = state.leaf_occupancy.bits().tolist()
+    found["leaves"] = leaf_index_of(state.indexes).occupancy.bits().tolist()
     found["held"] = sorted(state.fold.holdings), [state.held_by(key) for key in sorted(state.fold.holdings)]
     return found | usage_of(index, len(table))
 
@@ -105,17 +107,19 @@ def test_pods_that_go_at_once_leave_what_they_leave_one_by_one(jobs: Jobs, ended
     state = cell.state
     holdings = [one for one in state.fold.holdings.values() if int(one.name[1:]) in ended]
     fork, at_once = CellFork(state), CellFork(state)
-    footprints = [footprint_of(state.table, state.held_by(one.key), one.placement) for one in holdings]
+    footprints = [footprint_of(state, state.held_by(one.key), one.placement) for one in holdings]
     for holding, footprint in zip(holdings, footprints, strict=True):
         fork.lift(holding)
         at_once.become(holding.key)
-        at_once.leaf_occupancy.drop(holding.key)
+        leaf_index_of(at_once.indexes).occupancy.drop(holding.key)
         at_once.nodes.shift(*footprint[:4], gives_back=True)
     assert without_pods(all_of(at_once)) == without_pods(all_of(fork))
     for holding, footprint in zip(holdings, footprints, strict=True):
         fork.lay(holding)
         at_once.become(holding)
-        at_once.leaf_occupancy.put(holding.key, footprint.leaf)
+        job = footprint.counted["switches"]
+        assert isinstance(job, LeafJob)
+        leaf_index_of(at_once.indexes).set(holding.key, job)
         at_once.nodes.shift(*footprint[:4], gives_back=False)
     assert without_pods(all_of(at_once)) == without_pods(all_of(fork))
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import SWITCHES
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
@@ -163,9 +164,15 @@ class History:
             await shard.advance(self._advance())
             other = shard.state
             assert (other.nodes_seq, other.fold.head) == (state.nodes_seq, state.fold.head)
-            assert (other.leaves.names, other.leaves.node_names) == (state.leaves.names, state.leaves.node_names)
-            if not state.leaf_occupancy.follows_pods:
-                assert other.leaf_occupancy.bits().tolist() == state.leaf_occupancy.bits().tolist()
+            assert (leaf_index_of(other.indexes).leaves.names, leaf_index_of(other.indexes).leaves.node_names) == (
+                leaf_index_of(state.indexes).leaves.names,
+                leaf_index_of(state.indexes).leaves.node_names,
+            )
+            if not leaf_index_of(state.indexes).occupancy.follows_pods:
+                assert (
+                    leaf_index_of(other.indexes).occupancy.bits().tolist()
+                    == leaf_index_of(state.indexes).occupancy.bits().tolist()
+                )
 
     def _advance(self) -> bytes:
         state = self.cell.dispatcher.state

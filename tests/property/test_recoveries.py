@@ -6,6 +6,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.schemas.facts import PodPhase
 from berth.schemas.recovery import How, Scope
 from tests.property.test_state import COLUMNS, HOLDING, columns_of
@@ -91,7 +92,7 @@ def restart(world: RecoveringGangs, *_: object) -> None:
     """Go on with what a snapshot holds."""
     other = world.loaded()
     assert columns_of(other, (*COLUMNS, *HOLDING)) == columns_of(world.state, (*COLUMNS, *HOLDING))
-    assert other.leaf_occupancy.jobs() == world.state.leaf_occupancy.jobs()
+    assert leaf_index_of(other.indexes).occupancy.jobs() == leaf_index_of(world.state.indexes).occupancy.jobs()
     world.to_examine.update(dict.fromkeys(other.fold.gangs))
     world.state = other
 

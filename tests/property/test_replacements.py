@@ -24,7 +24,8 @@ from berth.core.topologies.blocks.model import rack_number
 from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.leaving import LeavingPods
 from berth.core.topologies.levels.model import levels_of, node_path
-from berth.core.topologies.switches.demand import is_by_leaf
+from berth.core.topologies.switches.demand import label_of
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.core.topologies.switches.placed import switch_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import NodeHealth
@@ -304,8 +305,8 @@ def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
     event("places")
     check_places(cell, leaving, found)
     check_fold(cell, leaving, found)
-    if is_by_leaf(leaving.gang.demand) and not way.parity:
-        leaves = cell.state.leaves
+    if label_of(leaving.gang.demand) and not way.parity:
+        leaves = leaf_index_of(cell.state.indexes).leaves
         shapes = [shape for shape, pods in leaving.gang.request_class for _ in range(pods)]
         names = leaving.placement.names()
         before = {leaves.leaf_of(names[rank]) for rank, shape in enumerate(shapes) if shape.is_planned}

@@ -13,6 +13,7 @@ from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
@@ -161,7 +162,7 @@ def shown(state: State) -> object:
     )
     nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
     holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
-    return nodes, holdings, state.leaf_occupancy.bits().tolist()
+    return nodes, holdings, leaf_index_of(state.indexes).occupancy.bits().tolist()
 
 
 def on(node: str) -> dict[str, str]:

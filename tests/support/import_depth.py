@@ -20,7 +20,6 @@ class ImportDepthContract(Contract):
     - ``within``: Package whose sub-packages, direct and indirect, are checked.
     - ``modules_max``: Modules in the longest chain, first and last included.
     - ``reason``: Why the bound is what it is; printed when a chain is longer.
-    - ``exceptions``: Packages that another contract checks (optional).
 
     Import cycles break the contract too.
     """
@@ -30,20 +29,17 @@ class ImportDepthContract(Contract):
     within = fields.StringField()
     modules_max = fields.IntegerField(minimum=1)
     reason = fields.StringField()
-    exceptions = fields.SetField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001  # as import-linter calls it
         """Find the longest chain of each package.
 
         Raises:
-            ValueError: A package does not exist, or none is left to check.
+            ValueError: There is no package to check.
         """
-        exceptions = cast("set[str] | None", self.exceptions) or set()
         within = cast("str", self.within)
-        found = {name for name in {within, *graph.find_descendants(within)} if graph.find_children(name)}
-        packages = sorted(found - exceptions)
-        if not packages or not exceptions <= found:
-            raise ValueError(f"{self.name}: no package to check, or one of {sorted(exceptions)} does not exist")
+        packages = sorted(name for name in {within, *graph.find_descendants(within)} if graph.find_children(name))
+        if not packages:
+            raise ValueError(f"{self.name}: no package to check")
         chains = [longest_chain(_imports_inside(graph, package)) for package in packages]
         too_long = [chain for chain in chains if len(chain) > cast("int", self.modules_max) or chain[0] in chain[1:]]
         return ContractCheck(kept=not too_long, metadata={"chains": too_long})

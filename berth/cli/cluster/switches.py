@@ -22,6 +22,8 @@ from berth.core.state.cell import State
 from berth.core.text import pluralize
 from berth.core.topologies.layouts import LeafUser
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, NOT_NORMAL, STATE, UNHEALTHY
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
+from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.core.topologies.switches.planner import switch_rules
 from berth.core.topologies.switches.rounds.explanation import leaf_users
 from berth.core.topologies.switches.text import STATES, UNKNOWN, bits_words
@@ -91,23 +93,25 @@ class SwitchesShown(msgspec.Struct, frozen=True):
 
 def switches_of(state: State) -> SwitchesShown:
     """All leaves in the order of their source."""
-    leaves = state.leaves
+    index = leaf_index_of(state.indexes)
+    leaves = index.leaves
     rules = switch_rules(state.fold.settings, is_single_layer=leaves.is_single_layer)
     users = leaf_users(leaves, jobs_of(state))
     topology = state.topologies.get(SWITCHES)
-    bits = state.leaf_occupancy.bits().tolist()
+    bits = index.occupancy.bits().tolist()
     return SwitchesShown(
         policy=rules.policy,
         shared_max=rules.shared_max if rules.policy == "2.0" else 0,
         places=leaves.places,
         total=len(leaves),
         reason=topology.reason if topology is not None else "",
-        leaves=[_leaf(state, leaf, bits[leaf], users.get(leaf, []), rules.policy) for leaf in range(len(leaves))],
+        leaves=[
+            _leaf(state, leaves, leaf, bits[leaf], users.get(leaf, []), rules.policy) for leaf in range(len(leaves))
+        ],
     )
 
 
-def _leaf(state: State, leaf: int, bits: int, jobs: list[LeafUser], policy: str) -> LeafRow:
-    leaves = state.leaves
+def _leaf(state: State, leaves: LeafTable, leaf: int, bits: int, jobs: list[LeafUser], policy: str) -> LeafRow:
     at = leaf * leaves.width
     places = [
         PlaceRow(

@@ -9,7 +9,6 @@ import msgspec
 
 from berth.core.queues.refusals import text_of
 from berth.core.text import pluralize
-from berth.core.topologies.registry import lack_words
 from berth.products.catalogue import FORMS
 from berth.schemas.refusal import INTERNAL, LATE, OF_THE_NODE, ConstraintCount, NodeReason, ReasonCount, Refusal
 
@@ -237,6 +236,9 @@ def _no_plan(refusal: Refusal) -> str:
         return f"claim {refusal.value}: expected {refusal.expected}"
     if refusal.code == "no-resource":
         return f"no node offers {refusal.value}; did you mean {refusal.expected}"
+    # Planners are large, and services that tell few refusals need none.
+    from berth.core.topologies.registry import lack_words  # noqa: PLC0415  # see the line above
+
     return lack_words(refusal)
 
 

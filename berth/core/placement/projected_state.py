@@ -25,11 +25,8 @@ from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.steps import take_step
 from berth.core.state.ledger import Holding, PodShare
+from berth.core.topologies.planning import Index
 from berth.core.topologies.registry import topology_of
-from berth.core.topologies.switches.demand import SWITCHES
-from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
-from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
-from berth.core.topologies.switches.occupancy.placed_jobs import placed_job
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import Recovery
 
@@ -50,8 +47,8 @@ class ResourceFootprint(NamedTuple):
     """In MiB."""
     share: Share | None
     nodes: frozenset[int]
-    leaf: LeafJob
-    """The attempt in the table of leaf switches."""
+    counted: Mapping[str, object]
+    """The attempt as each index of topologies that counts jobs has it, by name of the index."""
 
     def requests(self) -> Iterator[tuple[int, int, int]]:
         """Row, cpu and memory of each pod."""
@@ -62,10 +59,10 @@ class ResourceFootprint(NamedTuple):
         return not self.nodes.isdisjoint(other.nodes)
 
 
-def footprint_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> ResourceFootprint:
+def footprint_of(state: State, pods: Iterable[PodShare], placement: Placement) -> ResourceFootprint:
     """Resources that the pods of a placement hold."""
     held = [pod for pod in pods if pod.mask or pod.cpu_milli or pod.memory_mib]
-    rows = [table.row_of[pod.node] for pod in held]
+    rows = [state.table.row_of[pod.node] for pod in held]
     return ResourceFootprint(
         np.array(rows, np.int64),
         np.array([pod.mask for pod in held], np.uint64),
@@ -73,7 +70,7 @@ def footprint_of(table: NodeTable, pods: Iterable[PodShare], placement: Placemen
         np.array([pod.memory_mib for pod in held], np.int64),
         placement.share,
         frozenset(rows),
-        placed_job(placement),
+        {name: index.placed(placement) for name, index in state.counting.items()},
     )
 
 
@@ -90,18 +87,18 @@ class ProjectedState:
         self._state = state
         self._missing = missing
         self._origin = scorer
-        self._become(state.table, state.shares, state.leaf_occupancy)
+        self._become(state.table, state.shares, state.counting)
         self._changes: list[Holding | AttemptKey] = []
         """Attempts that have begun, or ended (key)."""
-        self._leaf_jobs: list[tuple[AttemptKey, LeafJob | None]] = []
-        """Those of them that are not yet in the table of leaf switches, as at most moments the chips do not suffice."""
+        self._uncounted: list[tuple[AttemptKey, Mapping[str, object]]] = []
+        """Those of them that no index counts yet, as at most moments the chips do not suffice."""
 
-    def _become(self, table: NodeTable, shares: SoftShareTable, occupancy: LeafOccupancy) -> None:
+    def _become(self, table: NodeTable, shares: SoftShareTable, counting: Mapping[str, Index]) -> None:
         """Begin with copies of the parts of a cell that change at once."""
         self._table = NodeFork(table)
         self._shares = shares.fork(self._table)
         self._scorer = self._origin.on(self._table, self._shares)
-        self._occupancy = occupancy.fork()
+        self._counting = {name: index.fork(self._table) for name, index in counting.items()}
         self._cell: CellFork | None = None
         """All else of the cell, made on demand."""
         self._settled = 0
@@ -109,8 +106,8 @@ class ProjectedState:
 
     def copy(self) -> "ProjectedState":
         """An independent copy."""
-        other = copied(self, _changes=self._changes[:], _leaf_jobs=self._leaf_jobs[:])
-        other._become(self._table, self._shares, self._occupancy)  # noqa: SLF001  # a copy
+        other = copied(self, _changes=self._changes[:], _uncounted=self._uncounted[:])
+        other._become(self._table, self._shares, self._counting)  # noqa: SLF001  # a copy
         return other
 
     def end(self, ended: Mapping[AttemptKey, ResourceFootprint]) -> None:
@@ -123,15 +120,15 @@ class ProjectedState:
             columns = zip(*(footprint[:4] for footprint in plain), strict=True)
             self._table.shift(*map(np.concatenate, columns), gives_back=True)
         self._changes += ended
-        if len(self._state.leaves):
-            self._leaf_jobs += [(key, None) for key in ended]
+        if self._counting:
+            self._uncounted += [(key, {}) for key in ended]
 
     def start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """Let a gang start: it takes its resources."""
         self._shift(footprint, gives_back=False)
         uid, attempt = gang.uid, gang.attempt
         holding = Holding(gang.namespace, gang.name, uid, attempt, placement, ledger_seq=_NOT_YET, at_ms=0)
-        self._note(holding, footprint.leaf)
+        self._note(holding, footprint.counted)
 
     def move(self, gang: Gang, recovery: Recovery, left: ResourceFootprint, new: ResourceFootprint) -> None:
         """Let a step of the recovery of a running gang be recorded.
@@ -140,13 +137,13 @@ class ProjectedState:
             gang: The gang.
             recovery: The step.
             left: What the gang does not hold any more.
-            new: What it holds now beside the rest; its leaf job is that of the whole gang.
+            new: What it holds now beside the rest; what counts is the whole gang.
         """
         self._shift(left, gives_back=True)
         self._shift(new, gives_back=False)
         holding = msgspec.structs.replace(self._now().fold.holdings[gang.uid, gang.attempt])
         take_step(holding, recovery)
-        self._note(holding, new.leaf)
+        self._note(holding, new.counted)
 
     def plan(self, gang: Gang) -> Placement | None:
         """Placement that a gang would get; None when it does not fit."""
@@ -155,9 +152,10 @@ class ProjectedState:
         state = self._state
         topology = topology_of(gang.demand)
         if topology.heeds_jobs:
-            for key, job in self._leaf_jobs:
-                self._occupancy.set(key, job)
-            self._leaf_jobs.clear()
+            for key, jobs in self._uncounted:
+                for name, index in self._counting.items():
+                    index.set(key, jobs.get(name))
+            self._uncounted.clear()
         constraints = state.constraints.view
         if not constraints.is_idle:
             constraints = self._now().constraints.view
@@ -167,7 +165,7 @@ class ProjectedState:
             self._scorer,
             views,
             counts,
-            indexes={**state.indexes, SWITCHES: LeafIndex(state.leaves, self._occupancy)},
+            indexes={**state.indexes, **self._counting},
             colocation=(self._now() if topology.is_beside(gang.demand) else state).colocation,
             constraints=constraints,
         )
@@ -190,10 +188,10 @@ class ProjectedState:
         self._settled = len(self._changes)
         return self._cell
 
-    def _note(self, holding: Holding, job: LeafJob) -> None:
+    def _note(self, holding: Holding, counted: Mapping[str, object]) -> None:
         self._changes.append(holding)
-        if len(self._state.leaves):
-            self._leaf_jobs.append((holding.key, job))
+        if self._counting:
+            self._uncounted.append((holding.key, counted))
 
     def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
         nodes, shares = self._table, self._shares

@@ -19,7 +19,7 @@ from berth.core.gangs import Gang
 from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State
-from berth.core.state.held_jobs import leaf_job
+from berth.core.state.held_jobs import held_job
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.steps import take_step
 from berth.core.state.ledger import Holding, PodShare, chips_in, owned_by, pods_of
@@ -133,16 +133,16 @@ class AvailabilityProfile:
         before = self._state.fold.holdings[recovery.uid, recovery.attempt]
         after = msgspec.structs.replace(before)
         take_step(after, recovery)
-        table, owned, reserved = self._state.table, owned_by(after), after.reserved()
+        state, owned, reserved = self._state, owned_by(after), after.reserved()
         held, holds = Counter(self._state.held_by(before.key)), Counter([*owned, *reserved.values()])
-        follows_pods = self._state.leaf_occupancy.follows_pods
-        seen = self._state.pods_seen(before) if follows_pods else None
-        leaf = leaf_job(after, owned, reserved, follows_pods=follows_pods, seen=seen)
+        seen = state.pods_seen(before) if state.follows_pods else None
+        job = held_job(after, owned, reserved, seen)
+        counted = {name: index.held(job) for name, index in state.counting.items()}
         self._now.move(
             gang,
             recovery,
-            footprint_of(table, (held - holds).elements(), before.placement),
-            footprint_of(table, (holds - held).elements(), before.placement)._replace(leaf=leaf),
+            footprint_of(state, (held - holds).elements(), before.placement),
+            footprint_of(state, (holds - held).elements(), before.placement)._replace(counted=counted),
         )
         return after
 
@@ -180,12 +180,12 @@ class AvailabilityProfile:
         """The footprint of an attempt; made anew of its pods unless one is known of the same places."""
         known = footprints.get(key)
         if known is None or known[0] != holds:
-            known = footprints[key] = (holds, footprint_of(self._state.table, pods(), holds[0]))
+            known = footprints[key] = (holds, footprint_of(self._state, pods(), holds[0]))
         return known[1]
 
     def footprint(self, placement: Placement) -> ResourceFootprint:
         """What a placement would hold."""
-        return footprint_of(self._state.table, pods_of(placement), placement)
+        return footprint_of(self._state, pods_of(placement), placement)
 
     def run_ms(self, gang: Gang) -> int:
         """How long a gang is taken to run."""

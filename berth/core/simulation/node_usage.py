@@ -4,7 +4,7 @@ import numpy as np
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.simulation.statistics import OUT
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
+from berth.core.topologies.planning import Index
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
 
@@ -42,8 +42,8 @@ class Use:
 class Spans:
     """Spans of placements over leaf switches and SuperPoDs, and the smallest possible spans."""
 
-    def __init__(self, leaves: LeafTable, table: NodeTable) -> None:
-        self.leaves = leaves
+    def __init__(self, leaves: Index, table: NodeTable) -> None:
+        self._leaves = leaves
         self._table = table
         self._layout: tuple[object, ...] = ()
         self._leaf_sizes: list[int] = []
@@ -52,7 +52,7 @@ class Spans:
     def of(self, placement: Placement) -> tuple[int, int, int, int, int]:
         """Nodes with chips; leaf switches and their smallest number; SuperPoDs and their smallest number."""
         self._settle()
-        table, leaf_of = self._table, self.leaves.leaf_of
+        table, leaf_of = self._table, self._leaves.group_of
         parts = zip(placement.names(), placement.chips_by_rank(), strict=True)
         nodes = list(dict.fromkeys(name for name, chips in parts if chips))
         leaves = [leaf for name in nodes if (leaf := leaf_of(name)) >= 0]
@@ -67,12 +67,12 @@ class Spans:
 
     def _settle(self) -> None:
         """Count the nodes of leaves and SuperPoDs after a change."""
-        layout = (id(self.leaves), self._table.layout_revision)
+        layout = (id(self._leaves.group_names()), self._table.layout_revision)
         if layout == self._layout:
             return
         self._layout = layout
         rows = np.flatnonzero(self._table.present[self._table.view()])
-        above = [leaf for row in rows.tolist() if (leaf := self.leaves.leaf_of(self._table.names[row])) >= 0]
+        above = [leaf for row in rows.tolist() if (leaf := self._leaves.group_of(self._table.names[row])) >= 0]
         self._leaf_sizes = _sizes(above)
         self._superpod_sizes = _sizes([pod for pod in self._table.superpod[rows].tolist() if pod >= 0])
 

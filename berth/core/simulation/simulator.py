@@ -346,7 +346,7 @@ class Simulation:
                 self._too_large[gang.uid] = gang.refusal
 
     def _start(self, holding: Holding) -> None:
-        if self._state.leaf_occupancy.follows_pods:
+        if self._state.follows_pods:
             self._pods(holding, PodPhase.RUNNING)  # a job counts on its leaves only once it runs
         planned = self._planned.get(holding.uid)
         if planned is not None:

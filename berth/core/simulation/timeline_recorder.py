@@ -18,11 +18,13 @@ from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Frame, JobTimeline, Moment, Timeline
 from berth.core.state.cell import JobKey
 from berth.core.state.ledger import Folded, Holding
+from berth.core.topologies.planning import Index
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, QueueCode
 
+_LEAVES: Final = "switches"
 _FRAMES_MAX: Final = 200
 """At this many frames every second one is dropped, and the distance between frames doubles."""
 _FRAME_MS: Final = 1000
@@ -97,7 +99,8 @@ class TimelineRecorder:
         self._frames: list[tuple[int, bytes]] = []
         self._frame_ms = _FRAME_MS
         self._use = Use(self._table)
-        self._spans = Spans(self._state.leaves, self._table)
+        self._leaves = self._state.indexes.get(_LEAVES, Index())
+        self._spans = Spans(self._leaves, self._table)
         self._why: tuple[object, ...] = ()
         self._blocked: dict[str, int] = {}
 
@@ -206,11 +209,11 @@ class TimelineRecorder:
         """The timeline up to its end."""
         self.until(end_ms)
         table = self._table
-        leaf_of = self._state.leaves.leaf_of
+        leaf_of = self._leaves.group_of
         names = [table.names[row] for row in range(len(table)) if table.capacity[row]]
         nodes = sorted(names, key=lambda name: (leaf_of(name) < 0, leaf_of(name), name))
         rows = [table.row_of[name] for name in nodes]
-        known = self._state.leaves.names
+        known = self._leaves.group_names()
         leaves = [known[leaf_of(name)] if leaf_of(name) >= 0 else "" for name in nodes] if known else []
         blank = bytes([OUT]) * len(table)
         frames = []
@@ -255,7 +258,6 @@ class TimelineRecorder:
         if life.waits:
             self._wait(life, is_new=False)
         life.waits, life.placed_ms, life.ended_ms = False, at_ms, -1
-        self._spans.leaves = self._state.leaves
         life.spans = self._spans.of(holding.placement)
 
     def _leave(self, life: _Life, at_ms: int, *, is_refused: bool = False) -> None:

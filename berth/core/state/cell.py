@@ -14,8 +14,6 @@ import msgspec
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.cluster.drains import check_drain
 from berth.core.cluster.node_facts import check_health, check_nodes
-from berth.core.cluster.node_packing import SWITCHES
-from berth.core.parity import differs
 from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
@@ -29,11 +27,7 @@ from berth.core.state.pod_facts import PodFacts
 from berth.core.state.queues.queue_index import QueueIndex
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.topologies.planning import Index
-from berth.core.topologies.registry import TOPOLOGIES, indexes_of
-from berth.core.topologies.switches import demand as leaf_demand
-from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
-from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable, leaf_table
+from berth.core.topologies.registry import TOPOLOGIES
 from berth.schemas.chain import Link, state_digest
 from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from berth.schemas.facts import (
@@ -87,7 +81,6 @@ class State:
         self.name_of = self._job_facts.name_of
         self.covered = self._job_facts.covered
         self.colocation = JobNodes(self.fold, self._occupancy.owned, self.jobs).colocation()
-        self._indexes = indexes_of(self.table)
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
         self.faults = FaultInputs(self.fold, self.table, self.jobs)
         self.queues = QueueIndex(self.fold, self.table)
@@ -128,17 +121,17 @@ class State:
     @property
     def indexes(self) -> Mapping[str, Index]:
         """What topologies keep of the nodes, by name of the index."""
-        return {**self._indexes, leaf_demand.SWITCHES: LeafIndex(self.leaves, self.leaf_occupancy)}
+        return self._occupancy.indexes
 
     @property
-    def leaves(self) -> LeafTable:
-        """Leaf switches."""
-        return self._occupancy.leaves
+    def counting(self) -> Mapping[str, Index]:
+        """Those of them that count jobs."""
+        return self._occupancy.counting
 
     @property
-    def leaf_occupancy(self) -> LeafOccupancy:
-        """Jobs on leaf switches."""
-        return self._occupancy.leaf_occupancy
+    def follows_pods(self) -> bool:
+        """Whether an index counts pods of a job by their progress."""
+        return self._occupancy.follows_pods
 
     def apply_fact(self, subject: str, sequence: int, data: bytes, *, latest: bool = False) -> AppliedFact:
         """Fold a fact.
@@ -202,8 +195,8 @@ class State:
     def _follow(self, folded: Folded) -> Folded:
         """Bring the columns in line with a record that was folded."""
         found = ChangesBuilder()
-        if folded.epoch and differs(self.fold.settings) is not self.leaf_occupancy.differs:
-            found.add(self._count_leaves(self.leaves))
+        if folded.epoch:
+            found.add(self._occupancy.heed(self.fold.settings))
         if self._owns is not None:
             forget_idle(self.fold, folded.gangs)
         found.add(self._occupancy.follow(folded))
@@ -225,9 +218,6 @@ class State:
         changes = found.build(applied=1)
         self.applied += changes.applied
         return changes
-
-    def _count_leaves(self, leaves: LeafTable) -> Changes:
-        return self._occupancy.set_leaves(leaves, differs(self.fold.settings))
 
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
@@ -284,7 +274,8 @@ class State:
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             found.add(self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True).changes)
         self.fold.load(dump)
-        found.add(self._count_leaves(self.leaves))
+        self._occupancy.heed(self.fold.settings)
+        found.add(self._occupancy.count_anew())
         for key in sorted(self.fold.holdings):
             found.add(self._occupancy.take(self.fold.holdings[key]))
         for uid in sorted(self.fold.held):
@@ -346,11 +337,8 @@ class State:
         check_subject(self._subject, "topology", fact.kind)
         for topology in TOPOLOGIES:
             topology.check_fact(fact)
-        known = self.topologies.get(fact.kind)
         self.topologies[fact.kind] = fact
-        layout = (fact.leaves, fact.level, fact.places)
-        if fact.kind == SWITCHES and (known is None or layout != (known.leaves, known.level, known.places)):
-            found.add(self._count_leaves(leaf_table(fact)))
+        found.add(self._occupancy.learn(fact))
         return "folded"
 
     def _pods(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
@@ -362,8 +350,8 @@ class State:
         found.pods_changed[fact.namespace, fact.gang] = found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
         found.add(self.constraints.note_pods((fact.namespace, fact.gang)))
-        if self.leaf_occupancy.follows_pods:
-            found.add(self._occupancy.note_leaves((fact.uid, fact.attempt)))
+        if self._occupancy.follows_pods:
+            found.add(self._occupancy.note_job((fact.uid, fact.attempt)))
         return "folded"
 
     def _job(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
@@ -395,8 +383,8 @@ class State:
             found.gangs_to_examine[key[0]] = None
             if self.pods_seen(self.fold.holdings[key]) is None:
                 found.add(self._occupancy.unmark(key))
-                if self.leaf_occupancy.follows_pods:
-                    found.add(self._occupancy.note_leaves(key))
+                if self._occupancy.follows_pods:
+                    found.add(self._occupancy.note_job(key))
 
     def _constraint(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         return "gone" if self.constraints.apply(envelope, self._subject, found) else "folded"

@@ -35,7 +35,6 @@ class CellFork(State):
         self._occupancy = self._occupancy.fork(self.fold, self.nodes)
         self.table, self.shares = self.nodes, self._occupancy.shares
         self.colocation = JobNodes(self.fold, self._occupancy.owned, self.jobs).colocation()
-        self._indexes = {name: index.fork(self.table) for name, index in self._indexes.items()}
         self.constraints = self.constraints.fork(self.fold, self._occupancy)
         self.queues = self.queues.fork(self.fold, self.table)
 

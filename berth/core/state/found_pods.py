@@ -14,8 +14,9 @@ from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.mounted_chips import Claim
 from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
+from berth.core.topologies.families import family_of
 from berth.core.topologies.port import FoundPods
-from berth.core.topologies.registry import TOPOLOGIES, family_of
+from berth.core.topologies.registry import TOPOLOGIES
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task

@@ -1,4 +1,4 @@
-"""Occupancy: what each rank of a placed attempt owns in node columns, in shares of chips and on leaf switches."""
+"""Occupancy: what each rank of a placed attempt owns in node columns, in shares of chips and in topologies."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,14 +7,14 @@ from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
 from berth.core.copies import copied
-from berth.core.parity import Differences
-from berth.core.state.held_jobs import leaf_job
+from berth.core.state.held_jobs import held_job
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import rows_of
 from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, owned_by
-from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
-from berth.schemas.facts import PodPhase, PodsSeen
+from berth.core.topologies.planning import Index
+from berth.core.topologies.registry import indexes_of
+from berth.schemas.facts import PodPhase, PodsSeen, TopologySeen
+from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
 
 AttemptKey = tuple[str, int]
@@ -35,8 +35,12 @@ class Occupancy:
     def __init__(self, fold: LedgerFold, pods: Mapping[JobKey, PodsSeen]) -> None:
         self.table = NodeTable()
         self.shares = SoftShareTable(self.table)
-        self.leaves = LeafTable()
-        self.leaf_occupancy = LeafOccupancy(self.leaves)
+        self.indexes = indexes_of(self.table)
+        """What topologies keep of the nodes, by name of the index."""
+        self.counting: Mapping[str, Index] = {}
+        """Those of them that count jobs."""
+        self.follows_pods = False
+        """Whether an index counts pods of a job by their progress."""
         self._fold = fold
         self._facts = pods
         self._owned: dict[AttemptKey, list[PodShare]] = {}
@@ -48,12 +52,14 @@ class Occupancy:
 
     def fork(self, fold: LedgerFold, table: NodeTable) -> "Occupancy":
         """A copy for copies of the fold and of the nodes, which is changed alone."""
+        indexes = {name: index.fork(table) for name, index in self.indexes.items()}
         return copied(
             self,
             _fold=fold,
             table=table,
             shares=self.shares.fork(table),
-            leaf_occupancy=self.leaf_occupancy.fork(),
+            indexes=indexes,
+            counting={name: indexes[name] for name in self.counting},
             _owned=self._owned.copy(),
             _reserved=self._reserved.copy(),
             _releasing=self._releasing.copy(),
@@ -108,7 +114,7 @@ class Occupancy:
         self.remember(holding)
         for pod in self.held_by(holding.key):
             self._hold(pod, holding.placement.share, found)
-        found.add(self.note_leaves(holding.key))
+        found.add(self.note_job(holding.key))
         seen = self.pods_seen(holding)
         if seen is not None:
             found.add(self.mark(holding.key, seen))
@@ -120,7 +126,8 @@ class Occupancy:
         for pod in self.held_by(holding.key):
             self._let_go(pod, holding.placement.share, found)
         self.forget(holding)
-        found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
+        for index in self.counting.values():
+            found.leaf_opened |= index.set(holding.key, None)
         return found.build()
 
     def remember(self, holding: Holding) -> None:
@@ -165,7 +172,7 @@ class Occupancy:
             releasing.pop(rank, None)
         if not releasing:
             self._releasing.pop(holding.key, None)
-        found.add(self.note_leaves(holding.key))
+        found.add(self.note_job(holding.key))
         return found.build()
 
     def _leave(self, holding: Holding, found: ChangesBuilder) -> list[PodShare] | None:
@@ -204,7 +211,7 @@ class Occupancy:
         found = ChangesBuilder()
         for one in gets:
             self._hold(one, holding.placement.share, found)
-        found.add(self.note_leaves(holding.key))
+        found.add(self.note_job(holding.key))
         seen = self.pods_seen(holding)
         if seen is not None:
             found.add(self.mark(holding.key, seen))
@@ -264,30 +271,38 @@ class Occupancy:
             self.table.mark_releasing(found, row, pods[rank].mask, releasing=False)
         return found.build()
 
-    def set_leaves(self, leaves: LeafTable, differs: Differences) -> Changes:
-        """Count all jobs on leaf switches again: the leaves, or the rules of counting, changed.
+    def learn(self, fact: TopologySeen) -> Changes:
+        """Take a valid fact about the groups of a topology."""
+        news = [index.learn(fact) for index in self.indexes.values()]
+        return self.count_anew() if any(news) else NO_CHANGES
 
-        Args:
-            leaves: The leaf switches.
-            differs: Which decisions about counting go Berth's way.
-        """
-        self.leaves = leaves
-        self.leaf_occupancy = LeafOccupancy(leaves, differs)
+    def heed(self, settings: Settings) -> Changes:
+        """Count jobs as the settings of an epoch have it."""
+        news = [index.heed(settings) for index in self.indexes.values()]
+        return self.count_anew() if any(news) else NO_CHANGES
+
+    def count_anew(self) -> Changes:
+        """Count all jobs again: groups of a topology, or the rules of counting, changed."""
+        self.counting = {name: index for name, index in self.indexes.items() if index.counts_jobs}
+        self.follows_pods = any(index.follows_pods for index in self.indexes.values())
         found = ChangesBuilder()
         for key in sorted(self._owned):
-            found.add(self.note_leaves(key))
+            found.add(self.note_job(key))
         found.leaf_opened = True
         return found.build()
 
-    def note_leaves(self, key: AttemptKey) -> Changes:
-        """Note on which leaves an attempt is."""
-        holding = self._fold.holdings.get(key)
-        if holding is None or key not in self._owned or not len(self.leaves):
+    def note_job(self, key: AttemptKey) -> Changes:
+        """Note where an attempt is, for the indexes that count jobs."""
+        if not self.counting:
             return NO_CHANGES
-        follows_pods = self.leaf_occupancy.follows_pods
-        seen = self.pods_seen(holding) if follows_pods else None
-        job = leaf_job(holding, self._owned[key], self.reserved(key), follows_pods=follows_pods, seen=seen)
-        has_opened = self.leaf_occupancy.put(key, job)
-        if follows_pods:  # there, what pods do changes their leaves, and no row
+        holding = self._fold.holdings.get(key)
+        if holding is None or key not in self._owned:
+            return NO_CHANGES
+        has_opened = False
+        seen = self.pods_seen(holding) if self.follows_pods else None
+        job = held_job(holding, self._owned[key], self.reserved(key), seen)
+        for index in self.counting.values():
+            has_opened |= index.set(key, index.held(job))
+        if self.follows_pods:  # there, what pods do changes their groups, and no row
             return Changes(leaf_opened=has_opened, nodes_changed=True)
         return _LEAF_OPENED if has_opened else NO_CHANGES

@@ -1,19 +1,41 @@
 """What a round asks of a topology: one plan for all planned pods of a gang, and new places for those that leave."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
+from berth.core.pod_shares import PodShare
 from berth.core.topologies.layouts import NO_LAYOUTS, Layouts, WaitingGang
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
+from berth.schemas.facts import TopologySeen
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Groups, Placement
 from berth.schemas.refusal import Code, Refusal
+
+
+class HeldJob(NamedTuple):
+    """A placed attempt, as indexes count it.
+
+    Attributes:
+        placement: Its placement.
+        pods: What each of its ranks owns now.
+        reserved: Places that are reserved for ranks, each with the placement of its step and the rank in that.
+        gone: Ranks that have given back what they owned.
+        is_part: Its other pods, if any, are recorded as jobs of their own.
+        running: Pods that run, as far as some index follows them.
+    """
+
+    placement: Placement
+    pods: Sequence[PodShare]
+    reserved: Sequence[tuple[PodShare, Placement, int]]
+    gone: Sequence[int]
+    is_part: bool
+    running: int
 
 
 class Index:
@@ -22,6 +44,44 @@ class Index:
     def fork(self, table: NodeTable) -> "Index":  # noqa: ARG002  # topologies have it
         """The same for a copy of the table."""
         return self
+
+    @property
+    def counts_jobs(self) -> bool:
+        """Whether it counts placed jobs: where they are decides what a gang gets."""
+        return False
+
+    @property
+    def follows_pods(self) -> bool:
+        """Whether pods of a job count by their progress, not from the decision on."""
+        return False
+
+    def placed(self, placement: Placement) -> Any:  # noqa: ANN401, ARG002  # as each topology counts it
+        """A new placement as it counts it."""
+        return None
+
+    def held(self, job: HeldJob) -> Any:  # noqa: ANN401, ARG002
+        """A placed job as it counts it."""
+        return None
+
+    def set(self, key: tuple[str, int], job: Any) -> bool:  # noqa: ANN401, ARG002
+        """Count an attempt, or no more (None); returns whether it may leave room for more jobs than before."""
+        return False
+
+    def learn(self, fact: TopologySeen) -> bool:  # noqa: ARG002
+        """Take a valid fact; returns whether all jobs have to be counted anew."""
+        return False
+
+    def heed(self, settings: Settings) -> bool:  # noqa: ARG002
+        """Follow the settings of an epoch; returns whether all jobs have to be counted anew."""
+        return False
+
+    def group_names(self) -> Sequence[str]:
+        """Names of its groups, where a fact of its own says them."""
+        return ()
+
+    def group_of(self, node: str) -> int:  # noqa: ARG002
+        """Index of the group of a node in these names; -1 for none."""
+        return -1
 
     def oversized(self, settings: Settings) -> Sequence[str]:  # noqa: ARG002  # as above
         """Groups with more nodes than the settings say, in their order."""

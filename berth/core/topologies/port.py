@@ -70,7 +70,6 @@ class Topology(Generic[IndexT]):
 
     Attributes:
         name: Name in demands.
-        family: Name that groups have where only annotations of pods are known, which do not tell some topologies apart.
         index_name: Name of what it keeps of the nodes; topologies with the same one share it.
         keys: Labels and annotations of a job that it reads.
         label_values: Labels with a fixed set of values; with any other value a job is invalid.
@@ -83,7 +82,6 @@ class Topology(Generic[IndexT]):
 
     name: str = ""
     index_name: str = ""
-    family: str = ""
     keys: tuple[str, ...] = ()
     label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0

@@ -54,11 +54,6 @@ def topology_of(demand: Demand | None) -> Topology[Any]:
     return _NONE if demand is None else _BY_NAME[demand.topology]
 
 
-def family_of(name: str) -> str:
-    """Family of the topology with a name, as :attr:`Topology.family`."""
-    return _BY_NAME[name].family
-
-
 def lack_words(refusal: Refusal) -> str:
     """What a gang lacks, in the words of the topology that refused it; empty if none did."""
     return next(filter(None, (topology.lack_words(refusal) for topology in _BY_CODE.get(refusal.code, ()))), "")

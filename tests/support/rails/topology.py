@@ -86,7 +86,7 @@ class RailRound(TopologyRound):
 class Rails(Topology[RailIndex]):
     """Rails."""
 
-    name = index_name = family = RAILS
+    name = index_name = RAILS
     keys = (ON_ONE_RAIL,)
 
     def demand(self, asked: Asked, form: Form, settings: Settings) -> Demand | None:  # noqa: ARG002  # the port has it

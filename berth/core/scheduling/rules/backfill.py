@@ -339,8 +339,8 @@ class BackfillRound(RuleRound):
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
             revisions = (state.table.revision, state.nodes_seq, state.constraints.revision)
-            made_for = (*revisions, state.leaf_occupancy.follows_pods, is_late, ends, silent)
-            if made_for != memory.made_for or state.leaf_occupancy.follows_pods:
+            made_for = (*revisions, state.follows_pods, is_late, ends, silent)
+            if made_for != memory.made_for or state.follows_pods:
                 memory.made_for = made_for
                 memory.reservations = {}
         for gang, placement in self._placed:

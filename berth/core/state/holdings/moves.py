@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from berth.core.errors import InvariantError
-from berth.core.topologies.registry import family_of
+from berth.core.topologies.families import family_of
 from berth.schemas.columns import pack, unpack
 from berth.schemas.placement import ClaimVolume, Groups, Placement, placement_of
 from berth.schemas.recovery import How, Scope

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from berth.core.topologies.blocks.demand import SUPERPODS, blocks_of
+from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.explanation import seats_of
 from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.blocks.request import requested_blocks
@@ -30,7 +30,6 @@ class BlockTopology(Topology[IndexT]):
     """
 
     variants: Collection[str] = ()
-    family = SUPERPODS
     lacks: Mapping[str, Callable[[BlockLack], str]] = LACKS
     codes = ("no-blocks",)
     record_bytes_a_pod = 2 + 2

@@ -17,11 +17,6 @@ def leaf_demand(label: str, *, gang_pods: int) -> Demand:
     return Demand(SWITCHES, policy=label, uses_network=gang_pods > 1)
 
 
-def is_by_leaf(demand: Demand | None) -> bool:
-    """Whether pods with this demand are placed below leaf switches."""
-    return demand is not None and demand.topology == SWITCHES
-
-
 def label_of(demand: Demand | None) -> str:
     """Value of the label ``tor-affinity`` of a gang; empty without switch affinity."""
     return demand.policy if demand is not None and demand.topology == SWITCHES else ""

@@ -31,7 +31,7 @@ _WHOLE: Final = f"pods of the job: with label {TOR_AFFINITY} all of them start t
 class Switches(Topology[LeafIndex]):
     """Leaf (ToR) switches."""
 
-    name = index_name = family = SWITCHES
+    name = index_name = SWITCHES
     keys = (TOR_AFFINITY,)
     label_values = {TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE)}
     record_bytes_a_pod = 2 + 1

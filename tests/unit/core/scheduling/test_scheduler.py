@@ -306,7 +306,7 @@ def test_footprints_of_attempts_that_ended_are_forgotten() -> None:
     seat.round()
     (key,) = seat.state.fold.holdings
     placement = seat.state.fold.holdings[key].placement
-    own: Footprints = {key: ((placement, [], {}, []), footprint_of(seat.state.table, (), placement))}
+    own: Footprints = {key: ((placement, [], {}, []), footprint_of(seat.state, (), placement))}
     memory = Memory()
     memory.footprints = {(f"uid-{number}", 1): own[key] for number in range(1_000)} | own
     memory.keep(seat.state)

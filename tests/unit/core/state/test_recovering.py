@@ -7,6 +7,7 @@ from berth.core.errors import InvariantError
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Holding
 from berth.core.topologies.blocks.placed import block_of
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.core.topologies.switches.placed import switch_of
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
 from berth.schemas.ledger import Adoption, Eviction, Recovery, Release
@@ -349,12 +350,12 @@ def test_a_leaf_is_used_from_the_record_on_that_reserves_a_place_below_it() -> N
     world = RecoveringGangs([job])
     world.place(job, 0)
     world.recover(job, [1], "grace", 4, placed=True)
-    on = world.state.leaf_occupancy.job(job.key)
+    on = leaf_index_of(world.state.indexes).occupancy.job(job.key)
     assert on is not None
     assert (on.nodes, on.states) == (["n0", "n1", "n4"], bytes([1, 1, 1]))
-    assert world.loaded().leaf_occupancy.job(job.key) == on
+    assert leaf_index_of(world.loaded().indexes).occupancy.job(job.key) == on
     world.round(releases=[Release("uid-j", 1, "fault", ranks=[1])])
-    on = world.state.leaf_occupancy.job(job.key)
+    on = leaf_index_of(world.state.indexes).occupancy.job(job.key)
     assert on is not None
     assert on.nodes == ["n0", "n4"]
 

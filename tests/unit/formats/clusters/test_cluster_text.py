@@ -8,6 +8,7 @@ import pytest
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.state.cell import State
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.formats.clusters.cluster_text import (
     ClusterTextError,
     default_cluster,
@@ -59,7 +60,7 @@ def test_without_leaf_and_superpod_nodes_stand_below_none() -> None:
 def test_a_state_that_is_told_the_facts_has_nodes_leaves_and_free_chips() -> None:
     state = state_of(read_cluster("nodes=40,leaf=16"))
     assert state.facts_seq == 7  # nodes and health of three leaves, and the leaves
-    assert list(state.leaves.names) == ["leaf-00", "leaf-01", "leaf-02"]
+    assert list(leaf_index_of(state.indexes).leaves.names) == ["leaf-00", "leaf-01", "leaf-02"]
     table = state.table
     rows = [table.row(f"node-{index:02}") for index in range(40)]
     assert all(row >= 0 for row in rows)
@@ -81,7 +82,7 @@ def test_a_topology_file_is_read_as_one_and_its_faults_are_said_to_be_left_out()
     plan = read_cluster(EXAMPLE.read_text("utf-8"), name="example")
     assert (plan.name, len(plan.nodes), plan.level, plan.places) == ("example", 42, "double_layer", 4)
     assert plan.notes == ["faults of the topology file that are left out: 3"]
-    assert len(state_of(plan).leaves.names) == 6
+    assert len(leaf_index_of(state_of(plan).indexes).leaves.names) == 6
     with pytest.raises(TopologyError, match="apiVersion"):
         read_cluster("kind: Cluster")
 

@@ -4,6 +4,7 @@ import pytest
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE
+from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.schemas.columns import unpack
@@ -92,7 +93,7 @@ async def test_unlabelled_jobs_make_leaves_busy_from_their_decision_on() -> None
     cell = await a_cell(leaves=2)
     await cell.submit(a_job("plain", chips=8, replicas=5))
     await cell.turns(2)
-    assert cell.dispatcher.state.leaf_occupancy.bits().tolist() == [CROSS | NOT_NORMAL] * 2
+    assert leaf_index_of(cell.dispatcher.state.indexes).occupancy.bits().tolist() == [CROSS | NOT_NORMAL] * 2
     await cell.submit(by_leaf("j", 4, NORMAL))
     await cell.turns(2)
     assert (await refusal(cell, "j")).code == "no-leaves"
@@ -106,7 +107,7 @@ async def test_states_of_shared_and_exclusive_leaves_are_in_the_placement() -> N
     found = await part(cell, "one")
     assert (found.rule, found.leaves) == ("drained-and-opened", ["leaf0", "leaf1"])
     assert list(found.states) == [2, 2, 2, 2, 1, 1]
-    bits = cell.dispatcher.state.leaf_occupancy.bits()
+    bits = leaf_index_of(cell.dispatcher.state.indexes).occupancy.bits()
     assert [int(bit) & STATE for bit in bits] == [EXCLUSIVE, SHARED, 0, 0]
     await cell.submit(by_leaf("two", 6))
     await cell.turns(2)
@@ -120,12 +121,12 @@ async def test_ranks_that_have_ended_are_on_their_leaf_no_more() -> None:
     await cell.submit(by_leaf("one", 6))
     await cell.turns(2)
     state = cell.dispatcher.state
-    assert [int(bit) & STATE for bit in state.leaf_occupancy.bits()] == [EXCLUSIVE, SHARED, 0, 0]
+    assert [int(bit) & STATE for bit in leaf_index_of(state.indexes).occupancy.bits()] == [EXCLUSIVE, SHARED, 0, 0]
     phases = [PodPhase.RUNNING] * 4 + [PodPhase.SUCCEEDED] * 2
     await cell.pods("one", *phases)
     await cell.turns(2)
-    assert [int(bit) & STATE for bit in state.leaf_occupancy.bits()] == [EXCLUSIVE, 0, 0, 0]
-    assert not any(int(bit) & CROSS for bit in state.leaf_occupancy.bits())
+    assert [int(bit) & STATE for bit in leaf_index_of(state.indexes).occupancy.bits()] == [EXCLUSIVE, 0, 0, 0]
+    assert not any(int(bit) & CROSS for bit in leaf_index_of(state.indexes).occupancy.bits())
     await cell.close()
 
 
@@ -159,7 +160,7 @@ async def test_a_bad_topology_leaves_the_last_good_one_in_force() -> None:
     await say(cell, twice)
     await cell.turns()
     assert [subject.rpartition(".")[0] for subject in await cell.dead()] == ["berth.cell.dead.FACTS"]
-    assert cell.dispatcher.state.leaves.names == ["leaf0", "leaf1", "leaf2", "leaf3"]
+    assert leaf_index_of(cell.dispatcher.state.indexes).leaves.names == ["leaf0", "leaf1", "leaf2", "leaf3"]
     await cell.submit(by_leaf("j", 3))
     await cell.turns(2)
     assert (await told(cell, "j")).phase == "placed"
@@ -253,7 +254,7 @@ async def test_a_job_that_its_policy_does_not_support_is_turned_away_though_one_
 async def test_offers_say_what_fits_on_nodes_and_nothing_of_jobs_below_leaves() -> None:
     cell = await a_cell(shards=2)
     for shard in cell.shards:
-        shard.state.leaf_occupancy.put(("somebody", 1), LeafJob("", 2, ["n00", "n10"]))
+        leaf_index_of(shard.state.indexes).occupancy.put(("somebody", 1), LeafJob("", 2, ["n00", "n10"]))
     await cell.submit(by_leaf("j", 2))
     await cell.settle()
     await cell.dispatcher.intake.step(cell.dispatcher.state.fold.settings, batch_max=10)
@@ -266,11 +267,11 @@ async def test_a_restarted_dispatcher_knows_the_same_leaves() -> None:
     cell = await a_cell(nslb_version="2.0")
     await cell.submit(by_leaf("one", 6), by_leaf("two", 2))
     await cell.turns(2)
-    before = cell.dispatcher.state.leaf_occupancy.bits().tolist()
+    before = leaf_index_of(cell.dispatcher.state.indexes).occupancy.bits().tolist()
     await cell.dispatcher.stop()
     await cell.start_dispatcher()
     await cell.turns()
-    assert cell.dispatcher.state.leaf_occupancy.bits().tolist() == before
+    assert leaf_index_of(cell.dispatcher.state.indexes).occupancy.bits().tolist() == before
     assert any(before)
     await cell.close()
 
@@ -279,7 +280,7 @@ async def test_under_parity_a_job_counts_once_it_runs() -> None:
     cell = await a_cell(leaves=2, reference_parity=True)
     await cell.submit(a_job("plain", chips=8, replicas=5))
     await cell.turns(2)
-    occupancy = cell.dispatcher.state.leaf_occupancy
+    occupancy = leaf_index_of(cell.dispatcher.state.indexes).occupancy
     assert [int(bit) & CROSS for bit in occupancy.bits()] == [0, 0]
     await cell.pods("plain", PodPhase.RUNNING)
     await cell.turns()
