@@ -62,10 +62,10 @@ class Places:
         return True
 
 
-IndexT = TypeVar("IndexT", bound=Index)
+AnyIndex = TypeVar("AnyIndex", bound=Index)
 
 
-class Topology(Generic[IndexT]):
+class Topology(Generic[AnyIndex]):
     """A topology. What one does not define has a neutral answer.
 
     Attributes:
@@ -124,11 +124,11 @@ class Topology(Generic[IndexT]):
         """Places of the rows of a table."""
         return Places()
 
-    def index(self, table: NodeTable) -> IndexT:
+    def index(self, table: NodeTable) -> AnyIndex:
         """What it keeps of the nodes of a table from round to round."""
         raise NotImplementedError
 
-    def begin(self, ground: Ground, index: IndexT) -> TopologyRound:
+    def begin(self, ground: Ground, index: AnyIndex) -> TopologyRound:
         """The topology during a round.
 
         Args:

@@ -10,7 +10,7 @@ from berth.core.topologies.blocks.request import requested_blocks
 from berth.core.topologies.blocks.text import LACKS, placed_lines, seat_words, waiting_lines
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
-from berth.core.topologies.port import Asked, IndexT, Topology
+from berth.core.topologies.port import AnyIndex, Asked, Topology
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
@@ -21,7 +21,7 @@ _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
 """Rules of plans that fewer free nodes may help."""
 
 
-class BlockTopology(Topology[IndexT]):
+class BlockTopology(Topology[AnyIndex]):
     """A topology whose gangs are split into blocks of nodes.
 
     Attributes:
