@@ -36,7 +36,7 @@ class Size(NamedTuple):
 
 
 FULL: Final = Size()
-SMALL: Final = Size(gangs=300, nodes=20, rounds=1, repeats=1)
+SMALL: Final = Size(gangs=600, nodes=100, rounds=1, repeats=1)
 
 
 def run(size: Size = FULL) -> Report:
