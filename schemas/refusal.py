@@ -100,6 +100,16 @@ OF_THE_NODE: Final = frozenset(
 """Reasons that stay however many pods leave a node."""
 
 
+QueueCode = Literal[
+    "no-such-queue",
+    "queue-not-valid",
+    "queue-has-children",
+    "queue-closed",
+    "queue-not-for-namespace",
+    "over-capability",
+    "larger-than-capability",
+]
+"""Codes that say why a queue does not let a gang in."""
 Code = Literal[
     "no-room",
     "not-enough-pods",
@@ -128,24 +138,8 @@ Code = Literal[
     "too-large",
     "too-many",
     "rule",
-    "no-such-queue",
-    "queue-not-valid",
-    "queue-has-children",
-    "queue-closed",
-    "queue-not-for-namespace",
-    "over-capability",
-    "larger-than-capability",
+    QueueCode,
 ]
-QueueCode = Literal[
-    "no-such-queue",
-    "queue-not-valid",
-    "queue-has-children",
-    "queue-closed",
-    "queue-not-for-namespace",
-    "over-capability",
-    "larger-than-capability",
-]
-"""Those of :data:`Code` that say why a queue does not let a gang in."""
 RULE: Final[Code] = "rule"
 """A rule of the queue refuses the gang, in the words of its template."""
 LATE: Final[Code] = "late"

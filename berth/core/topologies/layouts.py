@@ -21,6 +21,8 @@ _FITS: Final = int(NodeReason.FITS)
 UnfitWords = Callable[[Mapping[str, int]], str]
 """Nodes that cannot take a pod, by reason, in words; empty without such nodes."""
 
+_JOBS_SHOWN: Final = 4
+
 
 class JobPods(NamedTuple):
     """Pods of a placed job.
@@ -244,3 +246,19 @@ def blocks_words(blocks: Iterable[int]) -> str:
     """Ids of blocks: ``block 3``, ``blocks 0-2``; empty without any."""
     ids = sorted(set(blocks))
     return f"block{'' if len(ids) == 1 else 's'} {ranges(ids)}" if ids else ""
+
+
+def near_sentence(words: str, unfit: str, jobs: Sequence[str]) -> str:
+    """A sentence about a group that comes close to a request.
+
+    Args:
+        words: What is usable of it.
+        unfit: Why other nodes are not; empty without.
+        jobs: Words of the jobs on it.
+    """
+    if unfit:
+        words += f"; {unfit}"
+    if jobs:
+        more = len(jobs) - _JOBS_SHOWN
+        words += f"; its jobs are {', '.join(jobs[:_JOBS_SHOWN])}{f' and {more:,} more' if more > 0 else ''}"
+    return f"{words}."

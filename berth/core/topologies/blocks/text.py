@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 
 from berth.core.text import pluralize, ranges
 from berth.core.topologies.blocks.demand import LEVELS, Blocks
-from berth.core.topologies.layouts import BlockLayout, BlockSeat, NearSuperpod, UnfitWords
+from berth.core.topologies.layouts import BlockLayout, BlockSeat, NearSuperpod, UnfitWords, near_sentence
 from berth.products.catalogue import FORMS
 from berth.schemas.refusal import BlockLack
 
 _BLOCKS_SHOWN: Final = 8
-_JOBS_SHOWN: Final = 4
 
 
 class PhaseWords(NamedTuple):
@@ -255,10 +254,4 @@ def _near_words(near: NearSuperpod, layout: BlockLayout, unfit_words: UnfitWords
     words += f", {pluralize(near.blocks, 'block')}" if near.blocks else ""
     if near.lacks:
         words += f", {pluralize(near.lacks, 'node')} short of {'another' if near.blocks else 'a block'}"
-    unfit = unfit_words(near.unfit)
-    words += f"; {unfit}" if unfit else ""
-    if near.jobs:
-        more = len(near.jobs) - _JOBS_SHOWN
-        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_SHOWN])
-        words += f"; its jobs are {jobs}{f' and {more:,} more' if more > 0 else ''}"
-    return f"{words}."
+    return near_sentence(words, unfit_words(near.unfit), [job.words() for job in near.jobs])

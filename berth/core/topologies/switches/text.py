@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth.core.text import pluralize, ranges
-from berth.core.topologies.layouts import LeafLayout, NearLeaf, UnfitWords
+from berth.core.topologies.layouts import LeafLayout, NearLeaf, UnfitWords, near_sentence
 from berth.core.topologies.switches.limits import COLUMNS_MAX
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.schemas.refusal import SwitchLack
@@ -17,7 +17,6 @@ UNKNOWN: Final = "the leaf switches are not known: ConfigMap basic-tor-node-cm i
 STATES: Final[Mapping[int, str]] = {0: "free", SHARED: "shared", EXCLUSIVE: "exclusive"}
 """State of a leaf by its number."""
 _LEAVES_SHOWN: Final = 8
-_JOBS_SHOWN: Final = 4
 _RULES: Final[Mapping[str, str]] = {
     "best-fit": "best fit: of the leaves that can hold all of its pods, one that they fill best",
     "complete-leaves": "complete leaves: leaves of which every node is usable",
@@ -170,10 +169,4 @@ def near_words(near: NearLeaf, unfit_words: UnfitWords) -> str:
     state = f" ({near.state})" if near.state else ""
     lacks = f", {near.lacks} too few" if near.lacks else ""
     words = f"Near: leaf {near.leaf}{state}, {near.usable:,} of {pluralize(near.places, 'node')} usable{lacks}"
-    unfit = unfit_words(near.unfit)
-    words += f"; {unfit}" if unfit else ""
-    if near.jobs:
-        more = len(near.jobs) - _JOBS_SHOWN
-        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_SHOWN])
-        words += f"; its jobs are {jobs}{f' and {more:,} more' if more > 0 else ''}"
-    return f"{words}."
+    return near_sentence(words, unfit_words(near.unfit), [job.words() for job in near.jobs])
