@@ -1,4 +1,4 @@
-"""Lists of the cell: jobs, nodes, how full it is, faults and drains, read page by page."""
+"""Lists of the cell: jobs, nodes, how full it is, faults, drains and queues, read page by page."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
@@ -21,6 +21,9 @@ from berth.schemas.programs.lists import (
     PlacesReply,
     PlacesRequest,
     PlaceUse,
+    QueueEntry,
+    QueuesReply,
+    QueuesRequest,
     UsageReply,
     UsageRequest,
 )
@@ -29,7 +32,7 @@ from berth.schemas.programs.requests import NodesRequest
 from berth.schemas.programs.shape import Reply, Request
 
 _Answer = TypeVar("_Answer", bound=Reply)
-_Paged = TypeVar("_Paged", JobsReply, NodesReply, PlacesReply, FaultsReply, DrainsReply)
+_Paged = TypeVar("_Paged", JobsReply, NodesReply, PlacesReply, FaultsReply, DrainsReply, QueuesReply)
 
 
 class CellLists(ABC):
@@ -92,6 +95,11 @@ class CellLists(ABC):
         """What is drained or will be, and the jobs there."""
         pages = self._pages("drains", DrainsRequest(limit=PAGE_MAX), DrainsReply)
         return [drain async for reply in pages for drain in reply.drains]
+
+    async def queues(self) -> list[QueueEntry]:
+        """Queues, by name: what each is entitled to, holds and may hold, and how many jobs wait in it."""
+        pages = self._pages("queues", QueuesRequest(limit=PAGE_MAX), QueuesReply)
+        return [queue async for reply in pages for queue in reply.queues]
 
     async def _places(self, verb: str, names: Sequence[str]) -> list[PlaceUse]:
         pages = self._pages(verb, PlacesRequest(names=list(names)), PlacesReply)

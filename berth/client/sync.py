@@ -17,7 +17,7 @@ from berth.client.errors import ConnectionLostError
 from berth.client.job_events import StoredEvent
 from berth.runtime.bus.access import Access
 from berth.schemas.programs.job_file import JobFile
-from berth.schemas.programs.lists import Drain, FaultGroup, ListedJob, ListedPhase, PlaceUse, UsageReply
+from berth.schemas.programs.lists import Drain, FaultGroup, ListedJob, ListedPhase, PlaceUse, QueueEntry, UsageReply
 from berth.schemas.programs.replies import (
     CancelReply,
     ExplainReply,
@@ -137,6 +137,10 @@ class Client:
     def drains(self) -> list[Drain]:
         """What is drained, see :meth:`berth.client.Client.drains`."""
         return self._run(self._client.drains())
+
+    def queues(self) -> list[QueueEntry]:
+        """Queues, see :meth:`berth.client.Client.queues`."""
+        return self._run(self._client.queues())
 
     def wait(
         self, name: str, goal: Goal, *, namespace: str = "default", uid: str = "", timeout_s: float | None = None

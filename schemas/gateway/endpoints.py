@@ -16,6 +16,8 @@ from berth.schemas.programs.lists import (
     JobsRequest,
     PlacesReply,
     PlacesRequest,
+    QueuesReply,
+    QueuesRequest,
     UsageReply,
 )
 from berth.schemas.programs.replies import (
@@ -250,6 +252,16 @@ ENDPOINTS: Final = (
         "What is drained or will be, and the jobs there.",
         answer=DrainsReply,
         query=fields_of(DrainsRequest),
+        tag="cell",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/queues",
+        "listQueues",
+        "read",
+        "Queues: what each is entitled to, holds and may hold, and how many jobs wait in it.",
+        answer=QueuesReply,
+        query=fields_of(QueuesRequest),
         tag="cell",
     ),
     Endpoint(

@@ -24,7 +24,7 @@ _WITH_TOKEN: Final = (
 )
 _TAGS: Final = {
     "jobs": "Submit jobs, follow, list and cancel them.",
-    "cell": "Nodes, how full places are, faults and drains.",
+    "cell": "Nodes, how full places are, faults, drains and queues.",
     "operators": "How the processes of the cell do.",
     "caller": "What the caller may do, and this document.",
 }

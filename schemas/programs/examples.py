@@ -34,6 +34,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "PlacesRequest": {"names": ["leaf-05"]},
     "FaultsRequest": {},
     "DrainsRequest": {},
+    "QueuesRequest": {},
     "EventsRequest": {**_ABOUT, "after": 17, "wait_s": 20},
     "RightsRequest": {},
     "SubmitReply": {"ok": True, **_JOB, "sequence": 1, "duplicate": False},

@@ -293,3 +293,57 @@ class DrainsReply(Reply, frozen=True, kw_only=True):
     """There are more: ask again with this as ``after``. Empty at the end."""
     facts_seq: int = 0
     ledger_seq: int = 0
+
+
+class QueuesRequest(Request, frozen=True, kw_only=True):
+    """Ask for the queues of the cell."""
+
+    after: Text = ""
+    """Only queues after this one: ``next`` of the reply before."""
+    limit: Limit = PAGE
+    """Most queues in the reply."""
+
+
+class QueueAmount(Shape, frozen=True, kw_only=True):
+    """What a queue has of one resource, with those below it: chips, CPUs of ``cpu``, or MiB of ``memory``."""
+
+    resource: str
+    held: float
+    """What its jobs hold, without those that are leaving."""
+    entitled: float
+    """What it may get back from others."""
+    limit: float | None = None
+    """Most that it may hold; null without a limit."""
+
+
+class QueueEntry(Shape, frozen=True, kw_only=True):
+    """A queue."""
+
+    name: str
+    parent: str = ""
+    """The queue above; empty for ``root``."""
+    state: str
+    """``Open``, ``Closing`` or ``Closed``: the most closed one on its path."""
+    is_valid: bool
+    reason: str = ""
+    """Why it is not valid."""
+    priority: int = 0
+    weight: int = 1
+    namespaces: list[str] | None = None
+    """Namespaces whose jobs may use it, as far as the caller may read them; null: all."""
+    amounts: list[QueueAmount] = []
+    """By resource; none where queues do nothing, and for a queue that is not valid."""
+    waiting: int = 0
+    """Jobs that name it and wait."""
+
+
+class QueuesReply(Reply, frozen=True, kw_only=True):
+    """Queues, by name."""
+
+    queues: list[QueueEntry]
+    are_applied: bool = False
+    """They do something: by ``decisions.queues`` of the dispatcher, and with an amount or a further queue."""
+    next: str = ""
+    """There are more: ask again with this as ``after``. Empty at the end."""
+    facts_seq: int = 0
+    ledger_seq: int = 0

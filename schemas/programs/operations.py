@@ -12,6 +12,8 @@ from berth.schemas.programs.lists import (
     JobsRequest,
     PlacesReply,
     PlacesRequest,
+    QueuesReply,
+    QueuesRequest,
     UsageReply,
     UsageRequest,
 )
@@ -72,6 +74,7 @@ OPERATIONS: Final = (
     Operation("superpods", PlacesRequest, PlacesReply, "read"),
     Operation("faults", FaultsRequest, FaultsReply, "read"),
     Operation("drains", DrainsRequest, DrainsReply, "read"),
+    Operation("queues", QueuesRequest, QueuesReply, "read"),
     Operation("events", EventsRequest, EventsReply, "read"),
     Operation("rights", RightsRequest, RightsReply, "none"),
 )

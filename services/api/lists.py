@@ -1,4 +1,4 @@
-"""Lists of the cell in pages: jobs, nodes, places, faults and drains. Pages of a state are made once."""
+"""Lists of the cell in pages: jobs, nodes, places, faults, drains and queues. Pages of a state are made once."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
@@ -8,6 +8,7 @@ import msgspec
 from berth.core.overview.chip_use import is_whole_free
 from berth.core.overview.drain_list import drain_of, known_drains
 from berth.core.overview.node_list import NodeList
+from berth.core.overview.queue_use import queue_entries
 from berth.runtime.bus.port import Bus
 from berth.schemas.programs.lists import (
     PAGE_MAX,
@@ -20,6 +21,8 @@ from berth.schemas.programs.lists import (
     PlacesReply,
     PlacesRequest,
     PlaceUse,
+    QueuesReply,
+    QueuesRequest,
     UsageReply,
     UsageRequest,
 )
@@ -103,6 +106,7 @@ class Lists:
             "superpods": self._step("superpods", PlacesRequest, self._list_superpods),
             "faults": self._step("faults", FaultsRequest, self._list_faults),
             "drains": self._step("drains", DrainsRequest, self._list_drains),
+            "queues": self._step("queues", QueuesRequest, self._list_queues),
         }
 
     def _step(
@@ -191,6 +195,14 @@ class Lists:
         )
         drains, after, _ = self._page(chosen, asked.limit)
         return DrainsReply(drains=drains, next=after), len(drains) // _MADE_A_TOKEN
+
+    def _list_queues(self, asked: QueuesRequest, reader: _Reader) -> tuple[Reply, int]:
+        entries = queue_entries(self._state, reader.may)
+        queues, after, _looked_at = self._page(
+            ((one.name, one) for one in entries if one.name > asked.after), asked.limit
+        )
+        reply = QueuesReply(queues=queues, next=after, are_applied=self._state.queues.tree() is not None)
+        return reply, len(entries) // _LINES_A_TOKEN
 
     def _page(self, entries: Iterable[tuple[str, T | None]], limit: int) -> tuple[list[T], str, int]:
         """Entries of a page, the cursor after which the next one begins (empty at the end), and how many it looked at.

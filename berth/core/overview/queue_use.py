@@ -1,11 +1,15 @@
 """Use of queues: chips that each holds, is entitled to and may hold, and jobs that wait in it."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
-from berth.core.queues.amounts import is_chips
+from berth.core.parity import differs
+from berth.core.queues.amounts import in_order, is_chips, unit_size
+from berth.core.queues.tree import tree_of
 from berth.core.state.cell import State
-from berth.schemas.queues.queue import CHIP
+from berth.schemas.programs.lists import QueueAmount, QueueEntry
+from berth.schemas.queues.queue import CHIP, ROOT
 
 
 class QueueChips(NamedTuple):
@@ -39,6 +43,56 @@ def queue_chips(state: State) -> list[QueueChips]:
             if is_chips(resource):
                 limit = limits[resource] / CHIP if resource in limits else None
                 found.append(QueueChips(name, resource, usage.held(name, resource) / CHIP, entitled / CHIP, limit))
+    return found
+
+
+def queue_entries(state: State, may_read: Callable[[str], bool]) -> list[QueueEntry]:
+    """All queues that are declared, and those that are made beside them, by name; none if none is declared.
+
+    Args:
+        state: The cell.
+        may_read: Whether the reader may read a namespace; others are not named.
+    """
+    settings = state.fold.settings
+    if not state.queues.declared:
+        return []
+    applied = state.queues.tree()
+    declared = (fact.queue for fact in state.queues.declared.values())
+    tree = applied or tree_of(declared, most=settings.queues_max, differs=differs(settings))
+    amounts: dict[str, list[QueueAmount]] = {}
+    shares = state.queues.shares()
+    if shares is not None:
+        usage = state.queues.usage(shares.tree)
+        for name, entitled in shares.entitlements.items():
+            limits = shares.limits[name]
+            amounts[name] = [
+                QueueAmount(
+                    resource=one,
+                    held=usage.held(name, one) / unit_size(one),
+                    entitled=entitled[one] / unit_size(one),
+                    limit=limits[one] / unit_size(one) if one in limits else None,
+                )
+                for one in in_order(entitled)
+            ]
+    waiting = waiting_by_queue(state)
+    found: list[QueueEntry] = []
+    for name in sorted(tree.queues):
+        queue, is_valid = tree.queues[name], name in tree.paths
+        namespaces = tree.namespaces(name) if is_valid else None
+        found.append(
+            QueueEntry(
+                name=name,
+                parent="" if name == ROOT else queue.parent or ROOT,
+                state=tree.states[name].name.capitalize(),
+                is_valid=is_valid,
+                reason=tree.broken.get(name, ""),
+                priority=queue.priority,
+                weight=queue.weight,
+                namespaces=None if namespaces is None else sorted(filter(may_read, namespaces)),
+                amounts=amounts.get(name, []),
+                waiting=waiting.get(name, 0),
+            )
+        )
     return found
 
 

@@ -60,12 +60,17 @@ def unit_of(dimension: str) -> int:
     return CHIP if is_chips(dimension) else 1
 
 
+def unit_size(dimension: str) -> int:
+    """How much of an amount is a chip, a CPU or a MiB."""
+    return 1 if dimension == MEMORY else _CPU if dimension == CPU else CHIP
+
+
 def number_of(dimension: str, amount: int) -> str:
     """The amount as people write it: CPUs, a binary quantity of bytes, chips; exact, with separators of thousands."""
     if dimension == MEMORY:
         size, unit = next(((size, unit) for size, unit in _UNITS if amount and amount % size == 0), (1, "Mi"))
         return f"{amount // size}{unit}"
-    whole, rest = divmod(amount, _CPU if dimension == CPU else CHIP)
+    whole, rest = divmod(amount, unit_size(dimension))
     if not rest:
         return f"{whole:,}"
     digits = 3 if dimension == CPU else 2

@@ -103,7 +103,7 @@ async def test_a_tenant_lists_the_jobs_of_its_namespace_alone() -> None:
         assert await seen("two") == ["lab/w0"]
         assert await seen("two", namespace="lab") == ["lab/w0"]
         assert (await told.ask("jobs", {"namespace": "team"}, identity="two"))["code"] == "denied"
-        for verb in ("jobs", "nodes", "usage", "leaves", "superpods", "faults", "drains"):
+        for verb in ("jobs", "nodes", "usage", "leaves", "superpods", "faults", "drains", "queues"):
             assert (await told.ask(verb, {}, identity="stranger"))["code"] == "denied"
 
 
