@@ -139,7 +139,7 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
         else:
             size += 1
     own = {uid: None for uid in state.short if uid in state.name_of}  # whether they were examined now or not
-    found.short = sorted(own.keys() - {claim.uid for claim in found.settled.short})
+    found.short = sorted(own.keys() - {claim.uid for claim in found.settled.short} - corrected)
     return Examination(found, settled, set_aside, is_cut)
 
 
