@@ -55,11 +55,14 @@ async def a_cell(
 
 
 async def placed(bus: NatsBus, name: str, codes: set[str], *, deadline_s: float) -> None:
-    """Wait until a job is placed; the codes of its refusals until then are added to ``codes``."""
+    """Wait until a job is placed; the codes of its refusals until then are added to ``codes``.
+
+    Those are left out for which a scorer did not answer, as before it is ready.
+    """
 
     async def is_placed() -> bool:
         found = await status(bus, name)
-        if found is not None and found.refusal is not None:
+        if found is not None and found.refusal is not None and not found.refusal.missing_shards:
             codes.add(found.refusal.code)
         return found is not None and found.phase == "placed"
 
