@@ -44,8 +44,15 @@ def allowed() -> list[str]:
 
 
 @pytest.fixture
-def open_page(browser: Browser, allowed: list[str]) -> Iterator[Open]:
-    """Opens pages, with the options of a browser context; ends them, and judges their consoles."""
+def open_page(
+    browser: Browser,
+    allowed: list[str],
+    gateway: PageGateway,  # noqa: ARG001  # named for the order of the ends
+) -> Iterator[Open]:
+    """Opens pages, with the options of a browser context; ends them, and judges their consoles.
+
+    The gateway ends after the pages: an open page asks again on its own, and a refused connection is an error.
+    """
     contexts = []
     errors: list[str] = []
 

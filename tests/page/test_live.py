@@ -1,7 +1,5 @@
 """The page beside a living cell: views, changes, loss of the connection, tokens."""
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import expect
 
@@ -161,9 +159,9 @@ def test_silence_is_a_loss_only_after_three_pauses_of_the_gateway(open_page: Ope
 
 
 @pytest.fixture
-def guarded(small: SyntheticCell) -> Iterator[PageGateway]:
-    with running(PageGateway(small, token=TOKEN)) as started:
-        yield started
+def guarded(gateway: PageGateway) -> PageGateway:
+    gateway.token = TOKEN
+    return gateway
 
 
 def test_a_token_is_asked_for_and_kept_for_the_tab_alone(
