@@ -44,17 +44,18 @@ class CellCounts:
         self._loop = loop
         self._most = config.place_series_max
         self._age = metrics.age
-        self._chips = _Series(metrics.chips)
-        self._leaf_chips = _Series(metrics.leaf_chips)
-        self._superpod_chips = _Series(metrics.superpod_chips)
-        self._nodes = _Series(metrics.nodes)
-        self._places = _Series(metrics.places)
-        self._unlisted = _Series(metrics.unlisted)
-        self._waiting_chips = _Series(metrics.waiting_chips)
-        self._jobs = _Series(metrics.jobs)
-        self._waiting_jobs = _Series(metrics.waiting_jobs)
-        self._queue_chips = _Series(metrics.queue_chips)
-        self._queue_waiting = _Series(metrics.queue_waiting_jobs)
+        self._all: list[_Series] = []
+        self._chips = self._series(metrics.chips)
+        self._leaf_chips = self._series(metrics.leaf_chips)
+        self._superpod_chips = self._series(metrics.superpod_chips)
+        self._nodes = self._series(metrics.nodes)
+        self._places = self._series(metrics.places)
+        self._unlisted = self._series(metrics.unlisted)
+        self._waiting_chips = self._series(metrics.waiting_chips)
+        self._jobs = self._series(metrics.jobs)
+        self._waiting_jobs = self._series(metrics.waiting_jobs)
+        self._queue_chips = self._series(metrics.queue_chips)
+        self._queue_waiting = self._series(metrics.queue_waiting_jobs)
         self._next_s = -math.inf
         self._as_of_s = -math.inf
 
@@ -69,11 +70,12 @@ class CellCounts:
             self._next_s = now_s + max(_APART_S, (self._clock.monotonic_s() - now_s) / _SHARE)
         self._age.set(now_s - self._as_of_s)
 
+    def _series(self, gauge: Gauge) -> "_Series":
+        self._all.append(_Series(gauge))
+        return self._all[-1]
+
     def _clear(self) -> None:
-        for one in (
-            self._chips, self._leaf_chips, self._superpod_chips, self._nodes, self._places, self._unlisted,
-            self._waiting_chips, self._jobs, self._waiting_jobs, self._queue_chips, self._queue_waiting,
-        ):  # fmt: skip
+        for one in self._all:
             one.show({})
         self._next_s = -math.inf
 
