@@ -4,7 +4,7 @@ A gang that a queue refuses waits aside: no room is kept for it, and it holds ba
 queue that binds, or one above, holds less or is declared otherwise.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -30,6 +30,9 @@ from berth.schemas.rules import Queues as Terms
 QUEUES: Final = "queues"
 _ASIDE: Final = NEVER | {"behind"}
 """Refusals of gangs that hold back nobody in a fifo queue."""
+
+_Heads = dict[tuple[str, bool], Gang]
+"""The first waiting gang of each fifo queue, with and without chips."""
 
 
 class Queues(Rule):
@@ -82,8 +85,8 @@ class QueuesRound(RuleRound):
         self._shares = shares
         self._usage = self._queues.usage(shares.tree).fork()
         self._start = start
-        self._heads: dict[tuple[str, bool], Gang | None] = {}
-        """The first gang of each fifo queue, with and without chips, that waits behind none and was refused."""
+        self._heads: _Heads | None = None
+        """Looked for when a gang of a fifo queue is tried: one pass over the waiting gangs for all queues."""
 
     def admit(self, entry: Entry) -> Refusal | None:
         """A gang waits while its queue does not let it in; one that starts anew on places of its own continues."""
@@ -120,30 +123,38 @@ class QueuesRound(RuleRound):
         return placement_refusal(self._shares, self._usage, Ask(gang.queue, gang.charge, gang.namespace))
 
     def _wait(self, gang: Gang) -> None:
-        head = self._head(gang)
-        if self._is_fifo(gang.queue) and (head is None or gang.order < head.order):
-            self._heads[gang.queue, gang.is_plain] = gang
+        if self._is_fifo(gang.queue):
+            _note_head(self._found_heads(), gang)
 
     def _is_fifo(self, queue: str) -> bool:
         known = self._shares.tree.queues.get(queue)
         return known is not None and known.is_fifo
 
     def _head(self, gang: Gang) -> Gang | None:
-        """The first gang of a fifo queue, of the lane of a gang of it, that waits without being tried in this round."""
-        key = gang.queue, gang.is_plain
-        if key not in self._heads:
-            waiting = self._waiting(*key) if self._is_fifo(gang.queue) else ()
-            self._heads[key] = min(waiting, key=lambda one: one.order, default=None)
-        return self._heads[key]
+        """The first gang of a fifo queue, of the lane of a gang of it, that waits behind none and was refused."""
+        return self._found_heads().get((gang.queue, gang.is_plain)) if self._is_fifo(gang.queue) else None
 
-    def _waiting(self, queue: str, is_plain: bool) -> Iterator[Gang]:  # noqa: FBT001  # a key
-        """Gangs of a queue that were refused before, and wait behind none."""
+    def _found_heads(self) -> _Heads:
+        if self._heads is None:
+            self._heads = self._waiting_heads()
+        return self._heads
+
+    def _waiting_heads(self) -> _Heads:
+        """Of the gangs that were refused before, and are not tried in this round."""
         tried, gangs = {gang.uid for gang in self._start.opening.gangs}, self._start.state.fold.gangs
+        heads: _Heads = {}
         for gang in self._start.queue.gangs():
-            if (gang.queue, gang.is_plain) == (queue, is_plain) and not gang.fresh and gang.uid not in tried:
+            if self._is_fifo(gang.queue) and not gang.fresh and gang.uid not in tried:
                 record = gangs.get(gang.uid)
                 if record is not None and record.refusal is not None and record.refusal.code not in _ASIDE:
-                    yield gang
+                    _note_head(heads, gang)
+        return heads
+
+
+def _note_head(heads: _Heads, gang: Gang) -> None:
+    key = gang.queue, gang.is_plain
+    if key not in heads or gang.order < heads[key].order:
+        heads[key] = gang
 
 
 def _behind(gang: Gang, head: Gang) -> Refusal:
