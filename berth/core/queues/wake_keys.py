@@ -33,19 +33,21 @@ def keys_of_gang(tree: Tree | None, refusal: QueueRefusal, queue: str) -> tuple[
 def keys_of_change(old: Queue | None, new: Queue | None) -> dict[str, None]:
     """Keys that wake when a queue is declared otherwise.
 
-    What is guaranteed to a queue, and where it is, bears on its siblings too, and so the queue above wakes with it.
+    What is guaranteed to a queue, where it is, and whether it is valid bear on its siblings and on the queue
+    above, so the queue above wakes with it.
 
     Args:
         old: The queue before; None if it is new.
         new: The queue now; None if it is gone.
     """
     found = {_TREE: None}
+    is_other = old is None or new is None or (old.guarantee, bool(old.wrong)) != (new.guarantee, bool(new.wrong))
     for queue in (old, new):
         if queue is not None:
             found[declared_key(queue.name)] = None
-            if old is None or new is None or (old.guarantee, old.parent) != (new.guarantee, new.parent):
+            if is_other or (old and old.parent) != (new and new.parent):
                 found[declared_key(queue.parent or ROOT)] = None
-            if old is None or new is None or old.guarantee != new.guarantee:
+            if is_other:
                 found[declared_key(ROOT)] = None  # with any guarantee, its children share what the nodes have
     return found
 

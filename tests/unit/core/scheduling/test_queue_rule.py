@@ -105,6 +105,14 @@ def test_a_change_that_helps_nobody_here_wakes_nobody() -> None:
     assert not cell.seat.scheduler.has_work
 
 
+def test_a_job_of_a_queue_with_children_wakes_when_the_last_valid_one_is_not_valid_any_more() -> None:
+    cell = Shared(4, Queue("lab", capability=limits(8)), Queue("a", parent="lab"))
+    cell.submitted("a0", "lab")
+    assert cell.round() == [("a0", "queues")]
+    cell.queue(Queue("a", parent="lab", wrong=["spec.type: is 3, expected a text"]))
+    assert cell.round() == [("a0", "")]
+
+
 def test_a_job_of_a_queue_that_is_not_valid_wakes_when_its_parent_comes() -> None:
     cell = Shared(4, Queue("a", parent="lab"))
     cell.submitted("a0", "a")
