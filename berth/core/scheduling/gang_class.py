@@ -51,7 +51,7 @@ class GangClass(msgspec.Struct, gc=False):
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
     held: dict[str, None] = {}
-    """Gangs (uid) that a rule keeps back, each alone."""
+    """Gangs (uid) that a rule keeps back, each alone; while the class sleeps, under keys alone."""
 
     def fall_asleep(self, sleep: Sleep) -> None:
         """Sleep, in the way that is given."""
@@ -77,6 +77,11 @@ class GangClass(msgspec.Struct, gc=False):
             if gang is not None and gang.order == order and uid != before and not gang.fresh:
                 before = uid
                 yield order, gang
+
+    def asleep(self) -> Iterator[Entry]:
+        """Gangs in order whose refusal put the class to sleep, or that sleep with it."""
+        known = self.known()
+        return (entry for entry in known if entry[1].uid not in self.held) if self.held else known
 
     def free(self) -> Iterator[Entry]:
         """Gangs in order, those left out that are held."""
@@ -117,6 +122,14 @@ class Hold(NamedTuple):
     """When to try again although nothing has released it; 0 for never."""
     keys: tuple[str, ...] = ()
     """Keys that release it; without any, any news does."""
+
+
+class Released(NamedTuple):
+    """A gang that was held, and how."""
+
+    gang: Gang
+    retry_at_ms: int
+    keys: tuple[str, ...]
 
 
 class HeldGangs:
@@ -167,7 +180,13 @@ class HeldGangs:
             del hold.members.held[uid]
         return hold
 
-    def release(self, woken: Mapping[str, None], *, is_news: bool, time_ms: int) -> list[SleeperDump]:
+    def let_go(self, members: GangClass, refused: str) -> None:
+        """Hold gangs of a class no longer that falls asleep: the one that was refused, and those without keys."""
+        for uid in list(members.held):
+            if uid == refused or not self._held[uid].keys:
+                self.pop(uid)
+
+    def release(self, woken: Mapping[str, None], *, is_news: bool, time_ms: int) -> list[Released]:
         """Release gangs; returns which, in order of uid, and how they were held.
 
         Args:
@@ -180,9 +199,11 @@ class HeldGangs:
         found = {*due, *(uid for key in woken for uid in self._under.get(key, ()))}
         if is_news:
             found.update(self._by_news)
-        released = [self._dumped(uid) for uid in sorted(found)]
-        for one in released:
-            self.pop(one.uid)
+        released: list[Released] = []
+        for uid in sorted(found):
+            hold = self._held[uid]
+            self.pop(uid)
+            released.append(Released(hold.members.gangs[uid], hold.retry_at_ms, hold.keys))
         return released
 
     def may_release(self, changes: Changes) -> bool:

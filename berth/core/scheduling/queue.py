@@ -4,8 +4,9 @@ A request class that was refused sleeps: its gangs are not scored again until so
 the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so
 a replay sleeps and wakes alike.
 
-Gangs that a rule refuses are held one by one: in a class they differ in run time, or in whom they belong to. In strict
-order a gang behind the first one that sleeps is not taken, except for its first verdict.
+Gangs that a rule refuses are held one by one: in a class they differ in run time, or in whom they belong to. Under keys
+one is held while its class sleeps and wakes, and gets a verdict once released. In strict order a gang behind the first
+one that sleeps is not taken, except for its first verdict.
 
 Gangs without chips have a lane of their own, which is never strict: they wait behind no gang with chips, and none of
 these waits behind them. A round takes from both lanes.
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from berth.core.changes import Changes
 from berth.core.gangs import ClassKey, Gang, WaitKey
-from berth.core.scheduling.gang_class import LINE, ORDER, Entry, GangClass, HeldGangs, Hold, Sleep
+from berth.core.scheduling.gang_class import LINE, ORDER, Entry, GangClass, HeldGangs, Hold, Released, Sleep
 from berth.core.scheduling.merged_lines import by_name, merged
 from berth.core.scheduling.turns import Turns, in_turns
 from berth.core.state.waiting_dump import SleeperDump
@@ -109,8 +110,8 @@ class Queue:
         if not members.gangs:
             del self._classes[key]
             self.awake.pop(key, None)
-        elif members.sleeps and len(members.fresh) == len(members.gangs):
-            self._wake(members)  # none of the gangs is left whose refusal put it to sleep
+        else:
+            self._wake_without_sleepers(members)
         return unblocked
 
     def gangs(self) -> list[Gang]:
@@ -146,10 +147,10 @@ class Queue:
         is_new = key not in self._classes
         gang.fresh = known.fresh
         self.put(gang)
-        if is_new and sleeps and not gang.fresh:
-            self.restore_sleep(key, sleep)
-        elif held is not None:
+        if held is not None:
             self.hold(gang.uid, retry_at_ms=held.retry_at_ms, keys=held.keys)
+        elif is_new and sleeps and not gang.fresh:
+            self.restore_sleep(key, sleep)
 
     def keep_only(self, name: tuple[str, str], uid: str) -> bool:
         """Take out the gang that waits under a name, unless it is ``uid``; returns the same as :meth:`remove`."""
@@ -229,14 +230,11 @@ class Queue:
             return
         members = self._classes[key]
         members.fall_asleep(Sleep(retry_at_ms, never, by_any_change))
-        self._let_go(members)
-        members.gangs[uid].fresh = False
-        members.fresh.pop(uid, None)
+        self._held.let_go(members, uid)
         self.awake.pop(key, None)
         if members.fresh:
             self.asleep_with_fresh[key] = None
-        else:
-            self.asleep_with_fresh.pop(key, None)
+        self.seen(uid)
 
     def seen(self, uid: str) -> None:
         """Note that a gang had a verdict that leaves its class as it is."""
@@ -250,7 +248,7 @@ class Queue:
             self.asleep_with_fresh.pop(key, None)
 
     def hold(self, uid: str, *, retry_at_ms: int, keys: tuple[str, ...] = ()) -> None:
-        """Keep a gang back that had a verdict, until :meth:`release`; nothing if its class sleeps.
+        """Keep a gang back that had a verdict, until :meth:`release`; without keys, nothing if its class sleeps.
 
         Args:
             uid: The gang.
@@ -259,18 +257,26 @@ class Queue:
         """
         self.seen(uid)
         key = self._class_of.get(uid)
-        if key is not None and not self._classes[key].sleeps:
-            self._held.put(uid, Hold(self._classes[key], retry_at_ms, keys))
+        members = self._classes[key] if key is not None else None
+        if members is not None and (keys or not members.sleeps):
+            self._held.put(uid, Hold(members, retry_at_ms, keys))
+            self._wake_without_sleepers(members)
 
-    def hold_again(self, one: SleeperDump) -> None:
+    def hold_again(self, one: Released) -> None:
         """Hold a gang as it was before :meth:`release`, unless it left or changed."""
-        key = self._class_of.get(one.uid)
-        if key is not None and not self._classes[key].gangs[one.uid].fresh:
-            self.hold(one.uid, retry_at_ms=one.retry_at_ms, keys=one.keys)
+        if self.gang(one.gang.uid) is one.gang:
+            self.hold(one.gang.uid, retry_at_ms=one.retry_at_ms, keys=one.keys)
 
-    def release(self, woken: Mapping[str, None], *, is_news: bool, time_ms: int) -> list[SleeperDump]:
-        """Release gangs that are held; see :meth:`HeldGangs.release`."""
-        return self._held.release(woken, is_news=is_news, time_ms=time_ms)
+    def release(self, woken: Mapping[str, None], *, is_news: bool, time_ms: int) -> list[Released]:
+        """Release gangs that are held, as :meth:`HeldGangs.release` does; those with keys have no verdict any more."""
+        released = self._held.release(woken, is_news=is_news, time_ms=time_ms)
+        for gang in (one.gang for one in released if one.keys):
+            members = self._classes[gang.wait_key]
+            gang.fresh = True
+            members.fresh[gang.uid] = None
+            if members.sleeps:
+                self.asleep_with_fresh[members.key] = None
+        return released
 
     def may_release(self, changes: Changes) -> bool:
         """Whether changes release gangs that are held, besides those that wake classes."""
@@ -318,7 +324,7 @@ class Queue:
         """
         classes = self._classes
         sleeping = [one for one in classes.values() if one.sleeps and not one.never and not one.is_plain]
-        lines: list[Iterable[Entry]] = [members.known() for members in sleeping]
+        lines: list[Iterable[Entry]] = [members.asleep() for members in sleeping]
         if held:
             lines.append(sorted(((gang.order, gang) for gang in self._held.for_room()), key=ORDER))
         for _, gang in heapq.merge(*lines, key=ORDER):
@@ -358,23 +364,15 @@ class Queue:
 
     def dump(self) -> tuple[list[str], list[SleeperDump]]:
         """Gangs (uid) with a verdict, and the classes that sleep, each by its first such gang; in order of uid."""
-        known = sorted(
-            uid for members in self._classes.values() for uid, gang in members.gangs.items() if not gang.fresh
-        )
-        sleeping = [self._classes[key] for key in self.sleeping()]
-        return known, sorted(
-            SleeperDump(min(uid for uid in members.gangs if uid not in members.fresh), *members.sleep)
-            for members in sleeping
-            if len(members.fresh) < len(members.gangs)
-        )
+        classes = self._classes.values()
+        known = sorted(gang.uid for members in classes for _, gang in members.known())
+        first = ((min(gang.uid for _, gang in one.asleep()), one.sleep) for one in classes if one.sleeps)
+        return known, sorted(SleeperDump(uid, *sleep) for uid, sleep in first)
 
     def load(self, known: Iterable[str], sleeping: Iterable[SleeperDump], held: Iterable[SleeperDump] = ()) -> None:
         """Become what :meth:`dump` and :attr:`held` gave; the gangs themselves must have been put before."""
         for uid in known:
-            key = self._class_of.get(uid)
-            if key is not None:
-                self._classes[key].gangs[uid].fresh = False
-                self._classes[key].fresh.pop(uid, None)
+            self.seen(uid)
         for sleeper in sleeping:
             key = self._class_of.get(sleeper.uid)
             if key is not None:
@@ -415,9 +413,10 @@ class Queue:
         self.awake[members.key] = None
         self.asleep_with_fresh.pop(members.key, None)
 
-    def _let_go(self, members: GangClass) -> None:
-        for uid in list(members.held):
-            self._held.pop(uid)
+    def _wake_without_sleepers(self, members: GangClass) -> None:
+        """Wake a class if none of the gangs is left whose refusal put it to sleep."""
+        if members.sleeps and len(members.fresh) + len(members.held) == len(members.gangs):
+            self._wake(members)
 
     def _is_strict_awake(self) -> bool:
         head = self.head()

@@ -11,12 +11,11 @@ from berth.core.gangs import ClassKey, WaitKey
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.scheduling.constraint_wakeups import ConstraintsEased, is_eased
-from berth.core.scheduling.gang_class import Sleep, has_queues
+from berth.core.scheduling.gang_class import Released, Sleep, has_queues
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.quotas import refused_now
 from berth.core.scheduling.wake_rules import may_fit
 from berth.core.state.cell import State
-from berth.core.state.waiting_dump import SleeperDump
 from berth.core.topologies.registry import topology_of
 from berth.products.catalogue import FORMS
 from berth.schemas.offers import Shape
@@ -31,8 +30,8 @@ class Woken(NamedTuple):
 
     classes: Sequence[tuple[WaitKey, Sleep]] = ()
     """Classes that were woken, and how they slept."""
-    released: Sequence[SleeperDump] = ()
-    """Gangs that were released, and until when they were held."""
+    released: Sequence[Released] = ()
+    """Gangs that were released, and how they were held."""
 
 
 class Wakeups:
@@ -74,7 +73,7 @@ class Wakeups:
             or is_eased(changes)
             or has_queues(changes)
         )
-        released: Sequence[SleeperDump] = ()
+        released: Sequence[Released] = ()
         if queue.is_holding:
             released = queue.release(changes.woken, is_news=is_news, time_ms=time_ms)
         return Woken(classes, released)

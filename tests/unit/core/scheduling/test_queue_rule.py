@@ -309,3 +309,26 @@ def test_pods_of_another_scheduler_are_charged_to_the_queue_of_their_group_alone
     cell.round()
     assert [one.foreign for one in cell.seat.state.fold.holdings.values()] == [True]
     assert (cell.held("a"), cell.held("default"), cell.held(ROOT)) == (held * CHIP, 0, held * CHIP)
+
+
+@pytest.mark.parametrize("limited", ["queue", "namespace"])
+def test_a_gang_that_its_queue_refuses_does_not_wake_its_class_which_finds_no_room(limited: str) -> None:
+    cell = Shared(1, Queue("a", per_namespace=limits(0)), Queue("b"), policy="fifo", shards=(1, 3))
+    cell.submitted("runs", "b")
+    assert cell.round() == [("runs", "")]
+    cell.submitted("shut", "nowhere" if limited == "queue" else "a")
+    cell.submitted("full", "b")
+    assert cell.round() == [("shut", "queues"), ("full", "no-room")]
+    assert cell.seat.scheduler.open(6).opening is None
+
+
+@each_policy
+def test_a_gang_whose_queue_lets_it_in_is_told_what_it_waits_for_from_then_on(policy: str) -> None:
+    cell = Shared(1, Queue("a", capability=limits(4)), Queue("b"), policy=policy, shards=(1, 3))
+    cell.submitted("runs", "b")
+    assert cell.round() == [("runs", "")]
+    cell.submitted("late", "a")
+    cell.submitted("full", "b")
+    assert [one for one in cell.round() if one[0] == "late"] == [("late", "queues")]
+    cell.queue(Queue("a"))
+    assert [name for name, code in cell.round() if code not in ("queues", "")] == ["late"]

@@ -43,7 +43,7 @@ def test_a_gang_that_waits_for_another_cluster_is_not_the_head() -> None:
     assert head_of(queue) == "refused"
 
 
-def test_no_gang_of_a_class_that_sleeps_is_held() -> None:
+def test_a_gang_of_a_class_that_sleeps_is_not_held_for_news() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
     queue.hold("a", retry_at_ms=700)
     assert (queue.is_holding, queue.retry_at_ms) == (True, 700)
@@ -82,3 +82,45 @@ def test_a_refused_gang_that_changes_to_a_class_of_its_own_sleeps_on() -> None:
     assert (taken(queue), len(queue.sleeping()), queue.waits_for_time) == ([], 1, True)
     queue.move(a_gang("a", 1, chips=4))
     assert (taken(queue), len(queue.sleeping())) == ([], 1)
+
+
+def test_a_gang_under_keys_is_held_while_its_class_sleeps_and_wakes() -> None:
+    queue = Queue(strict=True)
+    for gang in (a_gang("a", 1), a_gang("b", 2)):
+        queue.put(gang)
+    queue.hold("a", retry_at_ms=0, keys=("/queue/a",))
+    queue.refused("b", retry_at_ms=0)
+    assert head_of(queue) == "b", "the gang that is held waits for no room"
+    queue.wake(lambda _: True, time_ms=1)
+    assert (taken(queue), [one.uid for one in queue.held]) == (["b"], ["a"])
+
+
+def test_a_class_sleeps_for_none_of_the_gangs_that_are_held_under_keys() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.refused("b", retry_at_ms=0)
+    queue.hold("a", retry_at_ms=0, keys=("/queue/a",))
+    assert len(queue.sleeping()) == 1
+    queue.remove("b")
+    assert (queue.sleeping(), queue.has_work) == ([], False)
+
+
+def test_a_gang_that_a_key_releases_gets_a_verdict_though_its_class_sleeps() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.hold("a", retry_at_ms=0, keys=("/queue/a",))
+    queue.refused("b", retry_at_ms=0)
+    released = queue.release({"/queue/a": None}, is_news=False, time_ms=1)
+    assert taken(queue) == ["a"]
+    queue.hold_again(released[0])
+    assert (taken(queue), [one.uid for one in queue.held]) == ([], ["a"])
+
+
+def test_a_snapshot_names_a_sleeping_class_by_a_gang_that_is_not_held() -> None:
+    gangs = [a_gang("a", 1), a_gang("b", 2)]
+    queue = a_queue(*gangs)
+    queue.refused("b", retry_at_ms=700)
+    queue.hold("a", retry_at_ms=0, keys=("/queue/a",))
+    known, sleeping = queue.dump()
+    assert (known, [one.uid for one in sleeping]) == (["a", "b"], ["b"])
+    other = a_queue(a_gang("a", 1), a_gang("b", 2))
+    other.load(known, sleeping, queue.held)
+    assert (other.dump(), other.held) == (queue.dump(), queue.held)
