@@ -38,6 +38,9 @@ class PodFacts:
             Jobs of which foreign pods may be since the fact, or were until it.
         """
         key = (fact.namespace, fact.gang)
+        before = self.pods.get(key)
+        if before is not None and before.uid != fact.uid:
+            self._lose(key, before)
         self.pods[key] = fact
         self._podless.pop(key, None)
         if all(phase in ENDED for phase in fact.phase):
@@ -114,7 +117,15 @@ class PodFacts:
 
     def forget(self, key: JobKey) -> Mapping[str, None]:
         """Forget a job; returns the subjects of its facts."""
-        self.pods.pop(key, None)
+        seen = self.pods.pop(key, None)
+        if seen is not None:
+            self._lose(key, seen)
         self.outcomes.pop(key, None)
         self._podless.pop(key, None)
         return self._subjects_of.pop(key, {})
+
+    def _lose(self, key: JobKey, seen: PodsSeen) -> None:
+        """Forget what follows from a fact about pods that no other one about the same gang replaces."""
+        self.short.pop(seen.uid, None)
+        if self.foreign.get(seen.uid) == key:
+            del self.foreign[seen.uid]

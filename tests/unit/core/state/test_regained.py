@@ -196,6 +196,16 @@ def test_chips_that_have_another_owner_are_not_taken_from_it() -> None:
     assert due.short == []
 
 
+def test_an_attempt_waits_for_no_chips_once_pods_of_another_uid_take_its_name() -> None:
+    life = Restored()
+    other = placement_of(["a"], [(0, 1)], [Run(1, 2)], resource="r")
+    life.round(verdicts=[Verdict("default", "k", "uid-k", 1, other)])
+    life.found(*RUN)
+    assert life.due().short == ["uid-j"]
+    life.found(*RUN, uid="uid-old")
+    assert life.state.short == {}
+
+
 @pytest.mark.parametrize("is_cancelled", [True, False])
 def test_an_attempt_does_not_wait_for_chips_of_others_once_its_job_is_cancelled_or_the_ledger_knows_it(
     *, is_cancelled: bool
