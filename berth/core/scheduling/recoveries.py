@@ -137,15 +137,22 @@ def _concerns(release: Release, failed: set[int] | None) -> bool:
     return not release.ranks or (not is_kept and not failed.isdisjoint(release.ranks))
 
 
-def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Release]:
-    """Releases that were held back and go with a step: of ranks whose pods have ended, not of whole attempts.
+def released(due: Iterable[Release], held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Release]:
+    """Releases of a record with steps: those that are due, and those that were held back and go with a step.
+
+    Only ranks whose pods have ended go with one, not whole attempts. With a step of the whole job no rank is released:
+    all are together, when the attempt has ended, so that nobody else gets the place of a rank that returns to it.
 
     Args:
-        held: The releases.
+        due: Releases that are due in any case.
+        held: Releases that were held back.
         recoveries: Steps that are taken.
     """
-    taken = {one.uid for one in recoveries}
-    return [one for one in held if one.ranks and one.uid in taken]
+    scopes = {one.uid: one.scope for one in recoveries}
+    return [
+        *(one for one in due if not one.ranks or one.reason == "backup" or scopes.get(one.uid) != "job"),
+        *(one for one in held if one.ranks and scopes.get(one.uid, "job") != "job"),
+    ]
 
 
 class _Tried(NamedTuple):

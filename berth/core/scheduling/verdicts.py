@@ -209,7 +209,7 @@ def round_of(state: State, choice: Choice) -> Round:
         number=opening.number,
         verdicts=[*opening.must.regained, *choice.verdicts],
         evictions=opening.must.evictions,
-        releases=[*opening.must.releases, *released(opening.held, choice.recoveries)],
+        releases=released(opening.must.releases, opening.held, choice.recoveries),
         adoptions=opening.must.adoptions,
         missing=list(missing_shards.missing),
         shards=missing_shards.shards if missing_shards.missing else 0,

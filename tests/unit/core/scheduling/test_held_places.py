@@ -30,13 +30,18 @@ def restarted(cell: FaultCell) -> None:
     cell.remove("j")
 
 
-def half_ended() -> FaultCell:
-    """A job of two pods restarts because a is broken; its pod on b is gone, that on a still ends, and another waits."""
+def half_ended(*, at_once: bool = False) -> FaultCell:
+    """A job of two pods restarts because a is broken; its pod on b is gone, that on a still ends, and another waits.
+
+    Args:
+        at_once: The pod on b is gone when the restart is decided.
+    """
     cell = a_cell("ab")
     cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
     cell.ask(a_job("small", chips=8, priority=9))
     cell.break_chip("a")
-    cell.turns()
+    if not at_once:
+        cell.turns()
     cell.pods["j"][1].phase = PodPhase.GONE
     cell.say("j")
     cell.turns()
@@ -122,9 +127,10 @@ def test_a_cancelled_job_holds_nothing() -> None:
     assert cell.phase("small") == "placed"
 
 
-def test_pods_that_end_one_by_one_free_nothing_before_the_last() -> None:
-    cell = half_ended()
-    assert (cell.state.held("b"), cell.phase("small")) == (0xFF, "waiting")
+@pytest.mark.parametrize("at_once", [False, True])
+def test_pods_that_end_one_by_one_free_nothing_before_the_last(at_once: bool) -> None:  # noqa: FBT001  # a parameter
+    cell = half_ended(at_once=at_once)
+    assert (cell.phase("j"), cell.state.held("b"), cell.phase("small")) == ("ending", 0xFF, "waiting")
 
 
 def test_a_pod_that_never_terminates_keeps_no_places_of_others_for_ever() -> None:
