@@ -17,7 +17,7 @@ from berth.schemas.facts import (
     TopologySeen,
 )
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
-from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.intake import JobCancel, JobRequest, JobSteer
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
@@ -67,6 +67,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Heartbeat,
     JobCancel,
     JobRequest,
+    JobSteer,
     LeaseHeld,
     Epoch,
     Round,

@@ -10,7 +10,7 @@ import msgspec
 
 from berth.schemas.constraints import Taint
 from berth.schemas.fault_facts import BackupPod
-from berth.schemas.intake import JobRequest
+from berth.schemas.intake import Hold, JobRequest
 from berth.schemas.message import Message, Part
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
@@ -357,6 +357,10 @@ class JobSeen(Message, frozen=True):
     """Cancelled because of what is seen of its pods: those that have a node are not deleted."""
     warnings: list[str] = []
     """Keys of the request that are probably misspelled, one sentence without a full stop each."""
+    hold: Hold | None = None
+    """Somebody holds the job; it counts while the job waits."""
+    priority: int | None = None
+    """Priority that somebody gave it; None: that of its request."""
 
 
 OutcomeState = Literal["bound", "failed", "evicted"]

@@ -1,4 +1,4 @@
-"""Messages of users and of ``inventory``: job requests and cancellations, and how large a request may be."""
+"""Messages of users and of ``inventory``: job requests, cancellations and changes, and how large a request may be."""
 
 from typing import Annotated, ClassVar, Final, NamedTuple
 
@@ -136,3 +136,40 @@ class JobCancel(Message, frozen=True):
     """Identity of the program that cancels it through the JSON API; empty otherwise."""
     inferred: bool = False
     """Nobody asked for it: it follows from what is seen of the job's pods. Pods that have a node are not deleted."""
+
+
+PRIORITY_MAX: Final = 2_000_001_000
+"""Largest priority of a job: that of the class ``system-node-critical``. The least one is as far below 0."""
+Priority = Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
+
+
+class JobSteer(Message, frozen=True):
+    """Request to hold a job that waits, to release it, or to change its priority."""
+
+    KIND: ClassVar[str] = "intake.steer"
+
+    namespace: Name
+    name: Name
+    uid: str
+    """Only the job with this uid."""
+    held: bool | None = None
+    """Whether it is held from now on; None: as before."""
+    priority: Priority | None = None
+    """Its priority from now on; None: as before."""
+    by: str = ""
+    """Who asks, for people."""
+    reason: str = ""
+    created_at_ms: UnixMs = 0
+    program: str = ""
+    """Identity of the program that asks through the JSON API; empty for an operator."""
+
+
+class Hold(Part, frozen=True):
+    """A job is not started until it is released."""
+
+    by: str
+    """Who holds it."""
+    reason: str
+    at_ms: UnixMs
+    program: str = ""
+    """Identity of the program that holds it; empty for an operator."""

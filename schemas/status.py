@@ -57,6 +57,8 @@ class JobStatus(Message, frozen=True):
     """It waits in the queue of jobs without chips, which no job with chips is ahead of."""
     is_fragile: bool = False
     """It waits before other jobs of its priority: its gang runs with too few pods."""
+    is_held: bool = False
+    """It waits and is held: it has no place in the queue until it is released."""
 
 
 def stored_status(subject: str, data: bytes) -> JobStatus:

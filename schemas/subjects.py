@@ -3,6 +3,8 @@
 Every subject starts with ``berth.<cell>.``. A name inside a subject is escaped by :func:`token`, which is reversible:
 letters, digits, ``-`` and ``_`` stay; every other byte of the UTF-8 form becomes ``=`` and two upper-case hex digits;
 the empty name becomes ``=``. So the server never sees dots, blanks or wildcards inside a name.
+
+Longer than 400 lines because every subject has its method here, and every stream its description.
 """
 
 from enum import StrEnum
@@ -143,6 +145,10 @@ class Subjects(msgspec.Struct, frozen=True):
     def intake_cancel(self, namespace: str, job: str) -> str:
         """Cancellation of a job."""
         return f"{self.root}intake.cancel.{token(namespace)}.{token(job)}"
+
+    def intake_steer(self, namespace: str, job: str) -> str:
+        """Hold, release or new priority of a job."""
+        return f"{self.root}intake.steer.{token(namespace)}.{token(job)}"
 
     def fact_node(self, domain: str) -> str:
         """Nodes of a domain."""

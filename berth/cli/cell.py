@@ -1,8 +1,10 @@
 """Connection of a command to its cell, and the execution of commands."""
 
 import asyncio
+import getpass
 import os
 import re
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -33,6 +35,14 @@ _REPR: Final = re.compile(r"""^\w+\(['"](?=.*['"]\))|['"]\)+$""")
 """Begin and end of the form of an exception around its message; the begin may be cut off."""
 _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 """Text of an operating system error in Python's format."""
+
+
+def caller() -> str:
+    """User and machine that call the command; empty where they have no name."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return ""
 
 
 @Parameter(name="*")

@@ -34,7 +34,7 @@ class Command(NamedTuple):
 
 GROUPS: Final = {
     "Start": ("up", "demo", "completion"),
-    "Jobs": ("submit", "jobs", "wait", "explain", "cancel"),
+    "Jobs": ("submit", "jobs", "wait", "explain", "cancel", "hold", "release", "priority"),
     "Cluster": ("status", "nodes", "node", "faults", "switches", "superpods", "queues", "drain", "undrain"),
     "History and planning": ("log", "usage", "record", "replay", "page", "simulate", "what-if"),
     "Maintenance": ("backup", "restore", "streams", "dead", "fsck", "repair", "check-config"),
@@ -73,6 +73,17 @@ COMMANDS: Final = (
         "Wait until jobs are placed, or have finished, and report by the exit code whether they did.",
     ),
     Command("cancel", "jobs.cancel:cancel", "Cancel a job, whether it waits or runs."),
+    Command(
+        "hold",
+        "jobs.steering:hold",
+        "Hold a job that waits: it is not started until ``berth release``, and no job waits behind it.",
+    ),
+    Command(
+        "release",
+        "jobs.steering:release",
+        "Release a job that is held: it has its place in the queue again, as if nobody had held it.",
+    ),
+    Command("priority", "jobs.steering:priority", "Give a job that waits another priority than that of its request."),
     Command(
         "nodes",
         "cluster.nodes:nodes",

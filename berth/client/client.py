@@ -1,4 +1,7 @@
-"""Client of the service for programs, for asyncio."""
+"""Client of the service for programs, for asyncio.
+
+Longer than 400 lines because each operation on jobs has its method here, with what it takes.
+"""
 
 import asyncio
 import contextlib
@@ -32,12 +35,15 @@ from berth.schemas.programs.replies import (
     SubmitManyReply,
     SubmitReply,
     SubmitResult,
+    UpdateReply,
 )
 from berth.schemas.programs.requests import (
     SUBMIT_MAX,
     CancelRequest,
     ExplainRequest,
+    JobUpdate,
     StatusRequest,
+    UpdateRequest,
 )
 from berth.schemas.programs.shape import Reply
 
@@ -177,6 +183,31 @@ class Client(CellLists):
         """
         request = CancelRequest(name=name, namespace=namespace, uid=uid, reason=reason)
         return await self._ask("cancel", request, CancelReply)
+
+    async def update(
+        self,
+        name: str,
+        *,
+        namespace: str = "default",
+        uid: str = "",
+        held: bool | None = None,
+        priority: int | None = None,
+        reason: str = "",
+    ) -> UpdateReply:
+        """Hold a job that waits, release it, or lower its priority. What is not given stays as it is.
+
+        Args:
+            name: Name of the job.
+            namespace: Its namespace.
+            uid: Only the job with this uid; empty: the job that has the name.
+            held: True: it is not started until it is released.
+            priority: Its priority from now on; at most the one that it has.
+            reason: It is stored with the hold.
+        """
+        change = JobUpdate(held=held, priority=priority, reason=reason)
+        return await self._ask(
+            "update", UpdateRequest(name=name, namespace=namespace, uid=uid, change=change), UpdateReply
+        )
 
     async def status(self, name: str, *, namespace: str = "default", uid: str = "") -> JobState:
         """A job as it is now, with node and chips of each rank.

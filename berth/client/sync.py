@@ -25,6 +25,7 @@ from berth.schemas.programs.replies import (
     NodeState,
     SubmitReply,
     SubmitResult,
+    UpdateReply,
 )
 
 _Result = TypeVar("_Result")
@@ -95,6 +96,20 @@ class Client:
     def cancel(self, name: str, *, namespace: str = "default", uid: str = "", reason: str = "") -> CancelReply:
         """Cancel a job, see :meth:`berth.client.Client.cancel`."""
         return self._run(self._client.cancel(name, namespace=namespace, uid=uid, reason=reason))
+
+    def update(
+        self,
+        name: str,
+        *,
+        namespace: str = "default",
+        uid: str = "",
+        held: bool | None = None,
+        priority: int | None = None,
+        reason: str = "",
+    ) -> UpdateReply:
+        """Hold a job that waits, release it, or lower its priority, see :meth:`berth.client.Client.update`."""
+        change = self._client.update(name, namespace=namespace, uid=uid, held=held, priority=priority, reason=reason)
+        return self._run(change)
 
     def status(self, name: str, *, namespace: str = "default", uid: str = "") -> JobState:
         """A job as it is now, see :meth:`berth.client.Client.status`."""

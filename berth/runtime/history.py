@@ -183,7 +183,7 @@ async def explanation_of(bus: Bus, clock: Clock, status: JobStatus) -> Explanati
         return explain_rejection(status.namespace, status.name, status.uid, status.refusal, basis=basis)
     if not status.ledger_seq:
         return None
-    if status.phase == "waiting" and status.refusal is not None:
+    if status.phase == "waiting" and (status.refusal is not None or status.is_held):
         verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, None, status.refusal)
         state = await state_now(bus, clock)
         return explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=clock.now_ms())

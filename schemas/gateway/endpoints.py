@@ -28,14 +28,15 @@ from berth.schemas.programs.replies import (
     RightsReply,
     SubmitManyReply,
     SubmitReply,
+    UpdateReply,
 )
-from berth.schemas.programs.requests import NodesRequest, SubmitManyRequest
+from berth.schemas.programs.requests import JobUpdate, NodesRequest, SubmitManyRequest
 from berth.schemas.programs.shape import Request, Shape
 
 Role = Literal["public", "none", "read", "read-all", "submit"]
 """``public``: no token; ``none``: any token; ``read``, ``submit``: a grant of ``api`` in the namespace of the path or
 body, or in any if there is none; ``read-all``: one to read all namespaces."""
-Method = Literal["get", "post", "delete"]
+Method = Literal["get", "post", "patch", "delete"]
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 HTML: Final = "text/html"
@@ -166,6 +167,23 @@ ENDPOINTS: Final = (
         statuses=(HTTPStatus.ACCEPTED,),
         query=(_UID, Field("reason", "It is stored with the job.", _TEXT)),
         errors=(*_LOOKED_UP, HTTPStatus.CONFLICT),
+    ),
+    Endpoint(
+        "patch",
+        _JOB,
+        "updateJob",
+        "submit",
+        "Hold a job that waits, release it, or lower its priority. 202: the change is stored.",
+        answer=UpdateReply,
+        statuses=(HTTPStatus.ACCEPTED,),
+        query=(_UID,),
+        body=JobUpdate,
+        errors=(
+            *_LOOKED_UP,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        ),
     ),
     Endpoint(
         "get",

@@ -25,7 +25,7 @@ API_VERSION: Final = "1.0.0"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: Final[tuple[object, ...]] = (None, "", 0, False, [], {})
 """Defaults that say nothing."""
-_OF_JOBS: Final = frozenset({"submit", "submit-many", "cancel", "status", "explain", "jobs", "events"})
+_OF_JOBS: Final = frozenset({"submit", "submit-many", "cancel", "update", "status", "explain", "jobs", "events"})
 _CELL: Final = {"description": "Name of the cell. Bytes other than letters, digits, - and _ are =XX in hex."}
 _IDENTITY: Final = {"description": "Identity of the caller, escaped as the cell: the one that NATS knows it by."}
 _NAMESPACE: Final = {"description": "Namespace of the job, escaped as the cell."}

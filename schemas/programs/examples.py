@@ -26,6 +26,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "SubmitRequest": {"job": _FILE},
     "SubmitManyRequest": {"jobs": [_FILE]},
     "CancelRequest": {**_ABOUT, "reason": "enough"},
+    "UpdateRequest": {**_ABOUT, "change": {"held": True, "reason": "its data is not there yet"}},
     "StatusRequest": _ABOUT,
     "ExplainRequest": _ABOUT,
     "JobsRequest": {"phase": "waiting", "limit": 100},
@@ -39,6 +40,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "RightsRequest": {},
     "SubmitReply": {"ok": True, **_JOB, "sequence": 1, "duplicate": False},
     "CancelReply": {"ok": True, **_JOB, "sequence": 2},
+    "UpdateReply": {"ok": True, **_JOB, "sequence": 3},
     "RightsReply": {"ok": True, "identity": "alice", "read": ["*"], "submit": ["team-a"]},
     "ErrorReply": {
         "ok": False,

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from berth.schemas.intake import ANNOTATIONS, LABELS, TASKS, UID, Name
+from berth.schemas.intake import ANNOTATIONS, LABELS, TASKS, UID, Name, Priority
 from berth.schemas.programs.shape import Sent, Shape
 
-_PRIORITY_MAX: Final = 2_000_001_000
 _PODS_MAX: Final = 1_000_000
 _NUMBER_MAX: Final = (1 << 31) - 1
 Count = Annotated[int, Meta(ge=0, le=_PODS_MAX)]
@@ -84,7 +83,7 @@ class JobSpec(Sent, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     """Value of the annotation ``huawei.com/schedule_policy``, which selects a product form; a product sets it."""
     queue: Name = "default"
     """Name of the queue, which limits and orders jobs where the cell applies queues."""
-    priority: Annotated[int, Meta(ge=-_PRIORITY_MAX, le=_PRIORITY_MAX)] = 0
+    priority: Priority = 0
     """Jobs of a higher priority are tried first."""
     min_available: Count = msgspec.field(name="minAvailable", default=0)
     """Pods that must start together; 0: all of them."""

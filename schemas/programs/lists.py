@@ -66,7 +66,9 @@ class ListedJob(Shape, frozen=True, kw_only=True):
     priority: int = 0
     position: int = 0
     """Its position among all jobs of the cell that wait, from 1 on; 0 if it does not wait. Jobs without chips wait in a
-    queue of their own."""
+    queue of their own, and jobs that are held come last."""
+    held: bool = False
+    """It waits and is held."""
     code: str = ""
     """Code of the reason; empty without."""
     sentence: str = ""

@@ -25,6 +25,7 @@ from berth.schemas.programs.replies import (
     StatusReply,
     SubmitManyReply,
     SubmitReply,
+    UpdateReply,
 )
 from berth.schemas.programs.requests import (
     CancelRequest,
@@ -35,11 +36,12 @@ from berth.schemas.programs.requests import (
     StatusRequest,
     SubmitManyRequest,
     SubmitRequest,
+    UpdateRequest,
 )
 from berth.schemas.programs.shape import Reply, Request
 
 Role = Literal["read", "submit"]
-"""``read``: see jobs and nodes; ``submit``: submit and cancel jobs as well."""
+"""``read``: see jobs and nodes; ``submit``: submit, change and cancel jobs as well."""
 Needed = Literal["read", "submit", "none"]
 """Role that an operation needs; ``none``: everybody may ask."""
 
@@ -65,6 +67,7 @@ OPERATIONS: Final = (
     Operation("submit", SubmitRequest, SubmitReply, "submit"),
     Operation("submit-many", SubmitManyRequest, SubmitManyReply, "submit"),
     Operation("cancel", CancelRequest, CancelReply, "submit"),
+    Operation("update", UpdateRequest, UpdateReply, "submit"),
     Operation("status", StatusRequest, StatusReply, "read"),
     Operation("explain", ExplainRequest, ExplainReply, "read"),
     Operation("jobs", JobsRequest, JobsReply, "read"),

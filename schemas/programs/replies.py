@@ -73,6 +73,16 @@ class CancelReply(Reply, frozen=True, kw_only=True):
     """Sequence at which the cancellation is stored."""
 
 
+class UpdateReply(Reply, frozen=True, kw_only=True):
+    """The change is stored; it counts if the job still waits when it is judged."""
+
+    namespace: str
+    name: str
+    uid: str
+    sequence: int
+    """Sequence at which the change is stored."""
+
+
 class Rank(Shape, frozen=True, kw_only=True):
     """Place of a pod."""
 
@@ -125,6 +135,8 @@ class JobState(Shape, frozen=True, kw_only=True):
     """Chips of all pods."""
     queue: str = ""
     priority: int = 0
+    held: bool = False
+    """It waits and is held; ``sentence`` says by whom."""
     sentence: str = ""
     """Why it waits or was rejected."""
     code: str = ""

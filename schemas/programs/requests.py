@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from berth.schemas.intake import Name
+from berth.schemas.intake import Name, Priority
 from berth.schemas.programs.job_file import JobFile
-from berth.schemas.programs.shape import Request, Text
+from berth.schemas.programs.shape import Request, Sent, Text
 
 SUBMIT_MAX: Final = 100
 """Most jobs in one request."""
@@ -44,6 +44,28 @@ class CancelRequest(Request, frozen=True, kw_only=True):
     """Only the job with this uid; empty: the job that has the name."""
     reason: Text = ""
     """It is stored with the job."""
+
+
+class JobUpdate(Sent, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is to change in a job that waits; what is left out stays as it is."""
+
+    held: bool | None = None
+    """``true``: it is not started until it is released; ``false``: release it. What an operator holds, an operator
+    releases."""
+    priority: Priority | None = None
+    """Its priority from now on: at most the one that it has."""
+    reason: Text = ""
+    """It is stored with the hold."""
+
+
+class UpdateRequest(Request, frozen=True, kw_only=True):
+    """Hold a job that waits, release it, or lower its priority."""
+
+    name: Name
+    namespace: Name = "default"
+    uid: Text = ""
+    """Only the job with this uid; empty: the job that has the name."""
+    change: JobUpdate
 
 
 class StatusRequest(Request, frozen=True, kw_only=True):

@@ -212,6 +212,7 @@ def _known_by(status: JobStatus) -> _Known:
         chips=status.chips,
         queue=status.queue,
         priority=status.priority,
+        held=status.is_held,
         code=refusal.code if refusal is not None else "",
         sentence=within(status.sentence, refusal, status.namespace),
         warning=status.warning,

@@ -29,6 +29,7 @@ def job_state(status: JobStatus) -> JobState:
         chips=status.chips,
         queue=status.queue,
         priority=status.priority,
+        held=status.is_held,
         sentence=within(status.sentence, refusal, status.namespace),
         code=refusal.code if refusal is not None else "",
         ranks=ranks_of(status.placement),

@@ -30,6 +30,7 @@ from berth.schemas.programs.replies import (
     SubmitManyReply,
     SubmitReply,
     SubmitResult,
+    UpdateReply,
 )
 from berth.schemas.programs.requests import (
     CancelRequest,
@@ -37,6 +38,7 @@ from berth.schemas.programs.requests import (
     ExplainRequest,
     RightsRequest,
     StatusRequest,
+    UpdateRequest,
 )
 from berth.schemas.programs.shape import Reply
 from berth.schemas.status import JobStatus, stored_status
@@ -53,6 +55,7 @@ from berth.services.api.rates import Rates
 from berth.services.api.request_errors import RequestError, decoded, reply_of, reply_too_large
 from berth.services.api.submission import Sent, judge, read_submission, read_submissions, see_unused, uid_of
 from berth.services.api.turns import Turns
+from berth.services.api.updates import wish_of
 
 T = TypeVar("T")
 _WAITS: Final = "events"
@@ -112,6 +115,7 @@ class Operations:
             "submit": self._submit,
             "submit-many": self._submit_many,
             "cancel": self._cancel,
+            "update": self._update,
             "status": self._status,
             "explain": self._explain,
             "events": self._events,
@@ -253,6 +257,18 @@ class Operations:
         self._log.info("cancellation stored", job=_shown(asked), uid=job.uid, identity=identity, intake_seq=sequence)
         return CancelReply(namespace=asked.namespace, name=asked.name, uid=job.uid, sequence=sequence)
 
+    async def _update(self, data: bytes, identity: str) -> UpdateReply:
+        asked = decoded(data, UpdateRequest)
+        self._access.check(identity, "submit", asked.namespace)
+        async with self._turns.of((asked.namespace, asked.name)):
+            job = await self._job(asked)
+            known = self._state.jobs.get((asked.namespace, asked.name))
+            wish = wish_of(asked, job, known, identity, self._clock.now_ms())
+            subject = self._bus.subjects.intake_steer(asked.namespace, asked.name)
+            sequence = await self._bus.publish(subject, encode(wish))
+        self._log.info("change stored", job=_shown(asked), uid=job.uid, identity=identity, intake_seq=sequence)
+        return UpdateReply(namespace=asked.namespace, name=asked.name, uid=job.uid, sequence=sequence)
+
     async def _status(self, data: bytes, identity: str) -> StatusReply:
         asked = decoded(data, StatusRequest)
         self._access.check(identity, "read", asked.namespace)
@@ -310,7 +326,7 @@ class Operations:
             submit=self._access.namespaces(identity, "submit"),
         )
 
-    async def _job(self, asked: CancelRequest | StatusRequest | ExplainRequest) -> JobState:
+    async def _job(self, asked: CancelRequest | UpdateRequest | StatusRequest | ExplainRequest) -> JobState:
         """The job that a request names.
 
         Raises:
@@ -367,5 +383,5 @@ class Operations:
         )
 
 
-def _shown(asked: CancelRequest | StatusRequest | ExplainRequest) -> str:
+def _shown(asked: CancelRequest | UpdateRequest | StatusRequest | ExplainRequest) -> str:
     return f"{asked.namespace}/{asked.name}"

@@ -15,7 +15,7 @@ from berth.core.requests.bounds import above_bytes
 from berth.core.requests.dead_reasons import INTERNAL, UNSTORABLE
 from berth.core.requests.intake_messages import NoRequestError, read_request
 from berth.core.requests.waiting_jobs import WaitingJobs
-from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, steer, uid_from
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord
 from berth.runtime.bus.port import Bus, Stored
@@ -26,7 +26,7 @@ from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobCancel
+from berth.schemas.intake import JobCancel, JobSteer
 from berth.schemas.ledger import Settings
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -241,6 +241,8 @@ class Intake:
         holder = self._holder(key)
         if isinstance(message, JobCancel):
             return cancel(message, receipt, holder)
+        if isinstance(message, JobSteer):
+            return steer(message, receipt, holder)
         owner = self._owner_of(message.uid or uid_from(stored.sequence))
         if owner is not None and owner != key:
             holder = msgspec.structs.replace(holder, namesake=owner)

@@ -23,6 +23,7 @@ _STATUS: Final[Mapping[str, HTTPStatus]] = {
     "name-in-use": HTTPStatus.CONFLICT,
     "uid-in-use": HTTPStatus.CONFLICT,
     "over": HTTPStatus.CONFLICT,
+    "conflict": HTTPStatus.CONFLICT,
     "events-lost": HTTPStatus.GONE,
     "too-large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "wrong-content-type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,

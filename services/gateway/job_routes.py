@@ -54,6 +54,7 @@ class JobRoutes:
             Route(JOBS, self.submit, methods=["POST"]),
             Route(_BATCH, self.submit_many, methods=["POST"]),
             Route(JOB, self.status, methods=["GET"]),
+            Route(JOB, self.update, methods=["PATCH"]),
             Route(JOB, self.cancel, methods=["DELETE"]),
             Route(f"{JOB}/explain", self.explain, methods=["GET"]),
             Route("/api/v1/me", self.me, methods=["GET"]),
@@ -61,6 +62,7 @@ class JobRoutes:
 
     async def submit(self, request: Request) -> Response:
         """Submit the job in the body."""
+        fields(request)
         identity = identity_of(request)
         reply = await self._cell.ask("submit", identity, b'{"job":%b}' % await self._object_in(request, identity))
         is_old = msgspec.json.decode(reply, type=_Submitted).duplicate
@@ -68,13 +70,13 @@ class JobRoutes:
 
     async def submit_many(self, request: Request) -> Response:
         """Submit the jobs in the body."""
+        fields(request)
         identity = identity_of(request)
         reply = await self._cell.ask("submit-many", identity, await self._object_in(request, identity))
         return Response(reply, media_type=JSON)
 
     async def _object_in(self, request: Request, identity: str) -> bytes:
         """Body of a request, which is a JSON object."""
-        fields(request)
         if stated_length(request, self._body_bytes_max) <= LONG_BYTES:
             body = await json_body(request, self._body_bytes_max)
         else:
@@ -94,6 +96,15 @@ class JobRoutes:
         """Explanation of a job."""
         asked = asked_in(request, shapes.ExplainRequest, {"uid"})
         return Response(await self._cell.ask("explain", identity_of(request), asked), media_type=JSON)
+
+    async def update(self, request: Request) -> Response:
+        """Hold or release a job, or change its priority."""
+        identity = identity_of(request)
+        about = asked_in(request, shapes.StatusRequest, {"uid"})
+        change = msgspec.Raw(await self._object_in(request, identity))
+        asked = {"name": about.name, "namespace": about.namespace, "uid": about.uid, "change": change}
+        reply = await self._cell.ask("update", identity, msgspec.json.encode(asked))
+        return Response(reply, HTTPStatus.ACCEPTED, media_type=JSON)
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a job."""

@@ -34,7 +34,7 @@ from berth.schemas.facts import (
     Witness,
 )
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
-from berth.schemas.intake import JobCancel, JobRequest, Task
+from berth.schemas.intake import Hold, JobCancel, JobRequest, JobSteer, Task
 from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
@@ -510,6 +510,8 @@ def _facts() -> tuple[Message, ...]:
             after_seq=12,
             inferred=True,
             warnings=["label 'tor-afinity' is not known, and is close to 'tor-affinity'"],
+            hold=Hold(by="ops@host", reason="its data is not there yet", at_ms=_AT_MS + 5, program="train-portal"),
+            priority=-10,
         ),
         OutcomeSeen(
             namespace="team-a",
@@ -646,6 +648,17 @@ def _intake() -> tuple[Message, ...]:
             created_at_ms=_AT_MS,
             cancelled_by="train-portal",
             inferred=True,
+        ),
+        JobSteer(
+            namespace="team-a",
+            name="llm-7b.pretrain",
+            uid="0b7c",
+            held=True,
+            priority=-10,
+            by="program train-portal",
+            reason="its data is not there yet",
+            created_at_ms=_AT_MS,
+            program="train-portal",
         ),
     )
 
@@ -900,7 +913,6 @@ def _status() -> tuple[Message, ...]:
                 retries_left=2,
                 nodes=["node-1.zone-a"],
                 attempt=1,
-                placed=True,
                 open=[1],
                 placed_ms=_AT_MS + 9_000,
                 held=[1],
@@ -914,6 +926,7 @@ def _status() -> tuple[Message, ...]:
             accepted_seq=17,
             is_plain=True,
             is_fragile=True,
+            is_held=True,
         ),
         JobSummary(
             namespace="team-a",

@@ -182,6 +182,21 @@ def test_a_waiting_job_is_explained_with_the_nearest_nodes(ask: Ask) -> None:
     assert ask("cancel", "seven")[0] == 0
 
 
+def test_a_held_job_waits_until_it_is_released(ask: Ask) -> None:
+    assert ask("submit", manifest=a_manifest("eight", replicas=7))[0] == 0
+    assert ask("hold", "eight", "--reason", "no data yet")[0] == 0
+    told = ask("explain", "eight")[1]
+    assert told["phase"] == "waiting"
+    assert any("held by" in line and "no data yet" in line for line in told["sentences"]), told["sentences"]
+    (row,) = (row for row in ask("jobs")[1] if row["name"] == "eight")
+    assert "no data yet" in row["sentence"]
+    assert ask("release", "eight")[0] == 0
+    assert ask("priority", "eight", "-4")[0] == 0
+    (row,) = (row for row in ask("jobs")[1] if row["name"] == "eight")
+    assert row["priority"] == -4
+    assert ask("cancel", "eight")[0] == 0
+
+
 def test_a_job_that_is_over_is_told_as_it_waited_by_the_cell_and_by_a_recording(ask: Ask, tmp_path: Path) -> None:
     wait_until(
         lambda: not any(row["ranks"] and row["ranks"][0]["node"].startswith("a2-") for row in ask("jobs")[1]),

@@ -263,6 +263,8 @@ class Accounts:
         job = jobs.get((verdict.namespace, verdict.name))
         if job is None or job.request is None or job.uid != verdict.uid or job.state != "accepted":
             raise Failure("accounts: placed without a job that asks for it", verdict.name)
+        if job.hold is not None and not is_found:
+            raise Failure("accounts: placed although it is held", verdict.name)
         asked = [
             (min(task.chips, 1) if placement.share is not None else task.chips, task.cpu_milli, task.memory_mib)
             for task in job.request.tasks

@@ -1,4 +1,4 @@
-"""Queues of a history: trees that change, wrong ones too, and jobs in them."""
+"""Queues of a history: trees that change, wrong ones too, and jobs in them, which people and programs steer."""
 
 import itertools
 import random
@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from berth.products.catalogue import NODE_PRODUCTS
-from berth.schemas.intake import JobRequest
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest, JobSteer
 from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, ROOT, Amounts, Queue
 from tests.fuzz.steps import NUMBER_MAX, History, Step
@@ -18,7 +19,7 @@ LEAVES: Final = ("qa", "qb", "qc", DEFAULT)
 _NAMES: Final = (*LEAVES, "lab", "lab", ROOT)
 _AMOUNTS: Final = (0, 1, 4, 8, 8, 16, 16, 32)
 _EVERY: Final = 5
-"""Steps after which a queue changes, on the average."""
+"""Steps after which a queue changes or a job is steered, on the average."""
 
 
 def with_queues(history: History, chance: random.Random) -> History:
@@ -36,7 +37,10 @@ def with_queues(history: History, chance: random.Random) -> History:
 
 
 def _step(chance: random.Random) -> Step:
-    return Step("queue", three=chance.randint(0, NUMBER_MAX), turns=chance.choice((0, 1, 1)))
+    verb = "steer" if chance.randrange(3) == 0 else "queue"
+    return Step(
+        verb, one=chance.randint(0, NUMBER_MAX), three=chance.randint(0, NUMBER_MAX), turns=chance.choice((0, 1, 1))
+    )
 
 
 def queue_fact(families: tuple[str, ...], chance: random.Random) -> QueueSeen:
@@ -67,6 +71,20 @@ def queue_fact(families: tuple[str, ...], chance: random.Random) -> QueueSeen:
             per_namespace=amounts(0.1),
             wrong=["spec.type: is 3, expected a text"] if chance.random() < 0.02 else [],
         )
+    )
+
+
+def wish(job: JobSeen, chance: random.Random) -> JobSteer:
+    """A hold, a release, or another priority, of an operator or a program."""
+    is_hold = chance.random() < 0.7
+    return JobSteer(
+        job.namespace,
+        job.name,
+        job.uid,
+        held=chance.random() < 0.4 if is_hold else None,
+        priority=None if is_hold and chance.random() < 0.7 else chance.choice((-1, 0, 1, 2, 9)),
+        by="somebody",
+        program=chance.choice(("", "program")),
     )
 
 

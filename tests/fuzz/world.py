@@ -12,7 +12,7 @@ import msgspec
 
 from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.turn import MissingShards, Recorded
-from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, steer
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode
@@ -32,7 +32,7 @@ from tests.fuzz.ground import Ground, Told
 from tests.fuzz.neighbours import Neighbours
 from tests.fuzz.plain_jobs import a_plain_job
 from tests.fuzz.pod_facts import foreign_pods, outcome_of, pods_of_attempt, stray_pods
-from tests.fuzz.queues import QUEUES, in_a_queue, queue_fact
+from tests.fuzz.queues import QUEUES, in_a_queue, queue_fact, wish
 from tests.fuzz.requests import SIZES, a_request
 from tests.fuzz.seat import Seat
 from tests.fuzz.settings import settings_of
@@ -116,6 +116,7 @@ class World:
             "replacement": self._replacement,
             "drain": lambda step, chance: self._tell(self.ground.drain(step.one, step.two, self.now_ms, chance)),
             "queue": self._queue,
+            "steer": self._steer,
             "break": self._break,
             "follow": self._follow,
             "repair": lambda step, chance: self._tell(trouble.repaired(self.ground, self.now_ms, step.one, chance)),
@@ -293,6 +294,13 @@ class World:
         wish = JobCancel("default", job.name, job.uid if chance.random() < 0.5 else "")
         verdict = cancel(wish, self._receipt(), self._holder(job))
         if verdict is not None:
+            self._job(verdict)
+
+    def _steer(self, step: Step, chance: random.Random) -> None:
+        job = self._some_job(step.one)
+        verdict = steer(wish(job, chance), self._receipt(), self._holder(job)) if job is not None else None
+        if verdict is not None:
+            self._count[f"steered: {'held' if verdict.hold is not None else 'not held'}"] += 1
             self._job(verdict)
 
     def _seize(self, step: Step, chance: random.Random) -> None:

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from berth.cli.cell import Common, connected, run
-from berth.cli.cluster.drain import caller
+from berth.cli.cell import Common, caller, connected, run
 from berth.cli.cluster.held_restarts import ApprovalRow, HeldRestartRow, approvals_of, held_of
 from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, listed, moment, print_result

@@ -1,14 +1,12 @@
 """``berth drain`` and ``berth undrain``: take nodes out of service for maintenance, and return them."""
 
-import getpass
-import socket
 from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 
-from berth.cli.cell import Common, connected, run
+from berth.cli.cell import Common, caller, connected, run
 from berth.cli.cluster.drain_list import drains_of, known_names, row_of
 from berth.cli.cluster.drain_rows import KINDS, WORDS, DrainRow, ranks_words, since_words
 from berth.cli.durations import option_ms
@@ -221,14 +219,6 @@ def sentences(result: DrainRow, now_ms: int) -> list[str]:
         jobs = listed(map(ranks_words, stay), most=8)
         lines.append(f"jobs there run on, because no controller makes their pods anew (--force ends them): {jobs}")
     return lines
-
-
-def caller() -> str:
-    """User and machine that call the command; empty where they have no name."""
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):
-        return ""
 
 
 def _named(target: Target) -> str:

@@ -10,8 +10,7 @@ from typing import Annotated, Final
 import msgspec
 from cyclopts import Parameter
 
-from berth.cli.cell import Common, cause, connected, run
-from berth.cli.cluster.drain import caller
+from berth.cli.cell import Common, caller, cause, connected, run
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, print_result, warn
 from berth.cli.queue_files import reading_of
 from berth.cli.queues.cell_queues import CellQueues, queues_of

@@ -28,6 +28,7 @@ from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons
+from berth.core.requests.steering import hold_words
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
@@ -211,6 +212,10 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         is_drawn = _leaves_room(gang, snapshot.state) or _seeks_home(gang)
         is_best = (is_same and (not beaten or is_drawn)) or bool(basis.missing_shards)
         explanation.is_confirmed = basis.is_current or (do_fit and is_best)
+        return explanation
+    job = snapshot.state.jobs.get((gang.namespace, gang.name))
+    if job is not None and job.uid == gang.uid and job.hold is not None:
+        explanation.sentence, explanation.is_held = hold_words(job.hold), True
     elif refusal is not None:
         _add_refusal(case, refusal, explanation)
     return explanation

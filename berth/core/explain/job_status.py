@@ -13,7 +13,8 @@ from berth.core.explain.recovery_text import (
     waiting_words,
 )
 from berth.core.explain.refusal_text import sentence, without_past
-from berth.core.requests.gangs import accepted_of, is_fragile
+from berth.core.requests.gangs import accepted_of, is_fragile, priority_of
+from berth.core.requests.steering import hold_words
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord, Holding
 from berth.schemas.facts import JobSeen, PodPhase
@@ -66,6 +67,9 @@ def status_of(
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
     said = ""
+    is_held = phase == "waiting" and job.hold is not None
+    if is_held:
+        refusal = None  # it would say what else is in its way
     if phase == "waiting" and reason is not None and refusal is not None:
         refusal, said = reason
     elif refusal is not None and phase in {"waiting", "rejected", "failed"}:
@@ -98,7 +102,7 @@ def status_of(
         pods=pods,
         chips=chips,
         queue=request.queue if request is not None else "",
-        priority=request.priority if request is not None else 0,
+        priority=priority_of(job, request) if request is not None else 0,
         rejection=job.rejection,
         warning=_warning(job, holding),
         recovery=recovery,
@@ -108,6 +112,7 @@ def status_of(
         accepted_seq=accepted_of(job, request) if request is not None else job.accepted_seq,
         is_plain=not chips,
         is_fragile=request is not None and is_fragile(request),
+        is_held=is_held,
     )
 
 
@@ -125,7 +130,7 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
     if gang is None or gang.phase == "waiting":
         if job.state == "cancelled":
             return "cancelled", job.reason
-        return "waiting", _anew(state, key, gang)
+        return "waiting", hold_words(job.hold) if job.hold is not None else _anew(state, key, gang)
     if gang.is_over:
         failed = "" if gang.refusal else POD_FAILED
         words = {"vanished": PODS_GONE, "failed": failed, "cancelled": job.reason}
@@ -180,6 +185,7 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         *rank,
         status.is_plain,
         status.is_fragile,
+        status.sentence if status.is_held else None,
         *steps,
         *((one.rank, one.uid, one.refusal) for one in status.backups),
     )

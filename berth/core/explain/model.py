@@ -121,6 +121,8 @@ class Explanation(msgspec.Struct):
     """Parts of the cluster with most room; for gangs without switch or SuperPoD affinity."""
     unblocking: Unblocking | None = None
     """Events after which the job fits, while it waits."""
+    is_held: bool = False
+    """Somebody holds the job; ``sentence`` says who, and nothing is said of what else it would wait for."""
 
 
 def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
@@ -165,7 +167,10 @@ def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[l
         case "placed":
             answer += _placed_lines(explanation, is_over=is_over)
         case "waiting":
-            answer.append(f"It {'waited' if is_over else 'waits'}: {explanation.sentence}.")
+            verb = "waited" if is_over else "waits"
+            answer.append(
+                f"It is {explanation.sentence}." if explanation.is_held else f"It {verb}: {explanation.sentence}."
+            )
             if explanation.start_ms or (explanation.ahead and explanation.ahead not in explanation.sentence):
                 answer.append(_ahead_words(explanation, clock))
             evidence += _waiting_evidence(explanation, clock)

@@ -7,7 +7,7 @@ import msgspec
 
 from berth.core.explain.evidence import Clock
 from berth.core.gangs import Gang, QueueOrder
-from berth.core.requests.gangs import queue_order
+from berth.core.requests.gangs import priority_of, queue_order
 from berth.core.requests.key_spelling import near_key
 from berth.core.state.cell import State
 from berth.core.text import pluralize
@@ -93,7 +93,8 @@ def summary_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> Reque
     if job is None or job.uid != gang.uid or job.request is None:
         return None
     asked = request_summary(job.request, since_ms=job.request.created_at_ms or job.at_ms)
-    return msgspec.structs.replace(asked, place=_place(state, gang, dict.fromkeys(placed)))
+    place = _place(state, gang, dict.fromkeys(placed))
+    return msgspec.structs.replace(asked, priority=priority_of(job, job.request), place=place)
 
 
 def request_summary(request: JobRequest, *, since_ms: UnixMs) -> RequestSummary:
@@ -134,7 +135,7 @@ def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
         known = state.fold.gangs.get(job.uid)
         if job.state != "accepted" or job.request is None or (known is not None and known.phase != "waiting"):
             continue
-        if job.uid in placed and job.uid != gang.uid:
+        if job.uid != gang.uid and (job.uid in placed or job.hold is not None):
             continue
         if bool(_chips(job.request)) == gang.is_plain:
             continue

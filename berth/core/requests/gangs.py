@@ -36,6 +36,11 @@ def accepted_of(job: JobSeen, request: JobRequest) -> int:
     return min(request.since_seq, job.accepted_seq)
 
 
+def priority_of(job: JobSeen, request: JobRequest) -> int:
+    """Priority of a job: the one that somebody gave it, or that of its request."""
+    return request.priority if job.priority is None else job.priority
+
+
 def is_fragile(request: JobRequest) -> bool:
     """Whether a request is for ranks that a running gang lacks."""
     return request.is_fragile and request.origin == FROM_PODS
@@ -58,7 +63,7 @@ def has_turns(settings: Settings) -> bool:
 
 def queue_order(job: JobSeen, request: JobRequest) -> QueueOrder:
     """Sort key of a waiting job, as :attr:`Gang.order`."""
-    return (rank_of(request.priority, is_fragile=is_fragile(request)), accepted_of(job, request), job.uid)
+    return (rank_of(priority_of(job, request), is_fragile=is_fragile(request)), accepted_of(job, request), job.uid)
 
 
 class Profiles(NamedTuple):
@@ -107,7 +112,7 @@ def gang_of(
         name=job.name,
         uid=job.uid,
         attempt=attempt,
-        priority=request.priority,
+        priority=priority_of(job, request),
         accepted_seq=accepted_of(job, request),
         request_class=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
         tasks=[task.name for task in request.tasks],

@@ -1,17 +1,19 @@
-"""Messages of the intake: which bytes on which subject are a request or a cancellation."""
+"""Messages of the intake: which bytes on which subject are a request, a cancellation, or a change of a job."""
 
 from typing import Final
 
 from berth.core.requests.dead_reasons import INVALID, UNDECODABLE, UNKNOWN_KIND, WRONG_SUBJECT
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.intake import JobCancel, JobRequest, JobSteer
 from berth.schemas.subjects import PLAIN_CHARACTERS_MAX, Subjects, is_plain
 
 _SHOWN_MAX: Final = 100
+_Wish = JobRequest | JobCancel | JobSteer
+_KINDS: Final[dict[str, type[_Wish]]] = {kind.KIND: kind for kind in (JobRequest, JobCancel, JobSteer)}
 
 
 class NoRequestError(DecodeError):
-    """A message of the intake that is neither a request nor a cancellation.
+    """A message of the intake that is none of those which it is for.
 
     Attributes:
         code: Kind of the reason (:mod:`berth.core.requests.dead_reasons`).
@@ -22,8 +24,8 @@ class NoRequestError(DecodeError):
         self.code = code
 
 
-def read_request(subjects: Subjects, subject: str, data: bytes) -> JobRequest | JobCancel:
-    """The request or cancellation in a message of the intake.
+def read_request(subjects: Subjects, subject: str, data: bytes) -> _Wish:
+    """The request, cancellation or change of a job in a message of the intake.
 
     Args:
         subjects: Those of the cell.
@@ -31,21 +33,19 @@ def read_request(subjects: Subjects, subject: str, data: bytes) -> JobRequest | 
         data: The message.
 
     Raises:
-        NoRequestError: It is neither, or is on the subject of another job.
+        NoRequestError: It is none of them, or is on the subject of another job.
     """
     try:
         envelope = open_envelope(data)
     except DecodeError as error:
         hint = "; it looks like JSON" if data.lstrip()[:1] in {b"{", b"["} else ""
         raise NoRequestError(error.reason + hint, code=UNDECODABLE) from error
-    is_cancel = envelope.kind == JobCancel.KIND
     try:
-        message = body_of(envelope, JobCancel) if is_cancel else body_of(envelope, JobRequest)
+        message: _Wish = body_of(envelope, _KINDS.get(envelope.kind, JobRequest))
     except DecodeError as error:
-        code = INVALID if is_cancel or envelope.kind == JobRequest.KIND else UNKNOWN_KIND
+        code = INVALID if envelope.kind in _KINDS else UNKNOWN_KIND
         raise NoRequestError(error.reason, kind=error.kind, code=code) from error
-    own = subjects.intake_cancel if is_cancel else subjects.intake_request
-    if subject != own(message.namespace, message.name):
+    if subject != _subject_of(subjects, message):
         raise NoRequestError(
             f"namespace and name are {message.namespace}/{message.name}, the subject is {subject}",
             kind=message.KIND,
@@ -58,3 +58,14 @@ def read_request(subjects: Subjects, subject: str, data: bytes) -> JobRequest | 
             code=INVALID,
         )
     return message
+
+
+def _subject_of(subjects: Subjects, message: _Wish) -> str:
+    match message:
+        case JobCancel():
+            own = subjects.intake_cancel
+        case JobSteer():
+            own = subjects.intake_steer
+        case _:
+            own = subjects.intake_request
+    return own(message.namespace, message.name)

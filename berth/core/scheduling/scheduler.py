@@ -183,7 +183,7 @@ class Scheduler:
             return queue.keep_only(key, "")
         unblocked = queue.keep_only(key, job.uid)
         gang = state.fold.gangs.get(job.uid)
-        is_out = job.state != "accepted" or (gang is not None and gang.phase != "waiting")
+        is_out = job.state != "accepted" or job.hold is not None or (gang is not None and gang.phase != "waiting")
         if is_out or job.request is None or (job.namespace, job.uid) in state.claimed:
             return queue.remove(job.uid) or unblocked
         if self._delays.see(key, gang):

@@ -11,9 +11,10 @@ import msgspec
 from berth.core.requests.bounds import TOO_LARGE, above_bounds
 from berth.core.requests.job_validation import validate
 from berth.core.requests.key_spelling import spelling_warnings
+from berth.core.requests.steering import steered, steering_error
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
-from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
+from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest, JobSteer
 from berth.schemas.ledger import WITHDRAWN, Settings
 from berth.schemas.refusal import Refusal
 
@@ -118,6 +119,16 @@ def cancel(wish: JobCancel, receipt: Receipt, holder: Holder) -> JobSeen | None:
         rejection=None,
         inferred=wish.inferred,
     )
+
+
+def steer(wish: JobSteer, receipt: Receipt, holder: Holder) -> JobSeen | None:
+    """Verdict on a hold, a release or a new priority; None if it does not count."""
+    known = holder.job
+    if known is None or known.state != "accepted" or holder.is_over or wish.uid != known.uid:
+        return None
+    if steering_error(wish, known, waits=not holder.is_placed):
+        return None
+    return steered(wish, known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq, at_ms=receipt.at_ms)
 
 
 def end_of_cancelled(job: JobSeen, uid: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from berth.core.errors import brief
 from berth.core.gangs import Gang
-from berth.core.requests.gangs import accepted_of, is_fragile
+from berth.core.requests.gangs import accepted_of, is_fragile, priority_of
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Run
@@ -49,7 +49,7 @@ def unreadable(job: JobSeen, request: JobRequest, error: Exception, *, attempt: 
         name=job.name,
         uid=job.uid,
         attempt=attempt,
-        priority=request.priority,
+        priority=priority_of(job, request),
         accepted_seq=accepted_of(job, request),
         is_fragile=is_fragile(request),
         request_class=(),

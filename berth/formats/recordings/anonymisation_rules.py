@@ -158,6 +158,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "podgroup_uid": Kind.UID,
     },
     "Rejection": {"uid": Kind.UID},
+    "Hold": {"by": Kind.HOLDER, "reason": Kind.REASON, "program": Kind.HOLDER},
     "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON, "warnings": Kind.KEEP},
     "RankFailure": {"reason": Kind.REASON},
     "OutcomeSeen": _OF_JOB | {"state": Kind.KEEP},

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from berth.core.requests.steering import hold_words, steered
 from berth.schemas.envelope import decode, encode
-from berth.schemas.intake import JobCancel
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobCancel, JobSteer
 from berth.schemas.simulation import BreakNode, NodeBroken
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -59,6 +61,60 @@ def test_a_cancelled_job_is_told_with_its_reason_and_cannot_be_cancelled_again(
     assert code == 0, err
     assert (json.loads(out)["name"], json.loads(out)["phase"]) == ("waits", "cancelled")
     assert berth("cancel", "runs") == (1, "", "error: default/runs cannot be cancelled: it was cancelled already\n")
+
+
+class Steering(FakeBus):
+    """A client whose holds, releases and priorities a dispatcher carries out at once."""
+
+    def after_publish(self, sequence: int, message_id: str) -> None:
+        del message_id  # a change has none
+        stored = self.server.stream(self.subjects.stream(StreamName.INTAKE)).messages[sequence]
+        wish = decode(stored.data, JobSteer)
+        facts, statuses = self.server.stream(self.subjects.stream(StreamName.FACTS)), self.subjects.status
+        subject = self.subjects.fact_job(wish.namespace, wish.name)
+        job = decode(facts.messages[facts.newest[subject]].data, JobSeen)
+        verdict = steered(wish, job, intake_seq=sequence, after_seq=sequence - 1, at_ms=5)
+        self.server.store(subject, encode(verdict), None, None)
+        status = JobStatus(
+            wish.namespace,
+            wish.name,
+            wish.uid,
+            "waiting",
+            2,
+            2,
+            sentence=hold_words(verdict.hold) if verdict.hold is not None else "",
+            is_held=verdict.hold is not None,
+            priority=verdict.priority or 0,
+        )
+        self.server.store(statuses(wish.namespace, wish.name), encode(status), None, None)
+
+
+def test_a_job_that_waits_is_held_released_and_gets_a_priority(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ops")
+    berth = OwnCommand(monkeypatch, capsys, cell.server, Steering)
+    code, out, err = berth("hold", "waits", "--reason", "no data yet")
+    assert (code, err) == (0, "")
+    assert out.startswith("default/waits is held by ops@")
+    assert out.endswith(": no data yet\n")
+    assert berth("priority", "waits", "-7") == (0, "default/waits has priority -7\n", "")
+    code, out, _ = berth("release", "waits", "--json")
+    assert (code, json.loads(out)["priority"]) == (0, -7)
+    assert berth("release", "waits") == (1, "", "error: default/waits is not held\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "err"),
+    [
+        ("hold runs", 1, "default/runs cannot be held: it is placed; only a job that waits can"),
+        ("priority runs 3", 1, "default/runs cannot get another priority: it is placed; only a job that waits can"),
+        ("priority waits 3000000000", 2, "the priority is 3,000,000,000, expected -2,000,001,000 to 2,000,001,000"),
+        ("hold nobody", 1, "no job is named default/nobody; 2 jobs are known, see: berth jobs --all"),
+    ],
+)
+def test_what_cannot_be_changed_is_said(words: str, code: int, err: str, berth: OwnCommand) -> None:
+    assert berth(*words.split()) == (code, "", f"error: {err}\n")
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,8 @@ async def test_a_job_from_submission_to_its_places() -> None:
         assert (await client.explain("train", namespace="team")).uid == reply.uid
         assert [len(node.used) for node in await client.nodes()] == [8, 8]
         assert [node.name for node in await client.nodes(["n1"])] == ["n1"]
+        with pytest.raises(RequestError, match="has its place already"):
+            await client.update("train", namespace="team", held=True)
         assert (await client.cancel("train", namespace="team", reason="done")).uid == reply.uid
         await told.turns(2)
         assert (await client.status("train", namespace="team", uid=reply.uid)).phase == "ending"

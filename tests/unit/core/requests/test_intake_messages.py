@@ -6,7 +6,7 @@ import pytest
 from berth.core.requests.dead_reasons import INVALID, UNDECODABLE, UNKNOWN_KIND, WRONG_SUBJECT
 from berth.core.requests.intake_messages import NoRequestError, read_request
 from berth.schemas.envelope import encode
-from berth.schemas.intake import JobCancel
+from berth.schemas.intake import JobCancel, JobSteer
 from berth.schemas.subjects import Subjects
 from tests.support.cells import a_job
 
@@ -15,8 +15,9 @@ REQUEST = SUBJECTS.intake_request("default", "j")
 CANCEL = SUBJECTS.intake_cancel("default", "j")
 
 
-def test_a_request_and_a_cancellation_on_their_subjects_are_read() -> None:
-    wish = JobCancel("default", "j", "uid")
+def test_each_kind_of_message_is_read_on_its_subject() -> None:
+    wish, change = JobCancel("default", "j", "uid"), JobSteer("default", "j", "uid", held=True)
+    assert read_request(SUBJECTS, SUBJECTS.intake_steer("default", "j"), encode(change)) == change
     assert read_request(SUBJECTS, REQUEST, encode(a_job("j"))) == a_job("j")
     assert read_request(SUBJECTS, CANCEL, encode(wish)) == wish
 
@@ -36,6 +37,8 @@ def test_a_request_and_a_cancellation_on_their_subjects_are_read() -> None:
         (REQUEST, encode(a_job("j", uid="a\u2028b")), INVALID, "characters that can be printed"),
         (REQUEST, encode(a_job("j", uid=" a")), INVALID, "characters that can be printed"),
         (REQUEST, encode(a_job("j", uid="a" * 1_001)), INVALID, "at most 1000 characters"),
+        (CANCEL, encode(JobSteer("default", "j", "uid")), WRONG_SUBJECT, "the subject is berth.cell.intake.cancel"),
+        (CANCEL, msgspec.msgpack.encode(("intake.steer", 1, (1,))), INVALID, "Expected"),
         (CANCEL, encode(a_job("j")), WRONG_SUBJECT, "the subject is berth.cell.intake.cancel"),
         (SUBJECTS.root + "intake.x", encode(a_job("j")), WRONG_SUBJECT, "the subject is berth.cell.intake.x"),
     ],

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from berth.core.state.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel
+from berth.core.state.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel, steer
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobCancel, JobRequest, Task
+from berth.schemas.intake import JobCancel, JobRequest, JobSteer, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job
@@ -196,3 +196,27 @@ def test_a_request_that_is_refused_is_not_kept_where_there_is_no_room_for_it() -
     assert kept.refusal == dropped.refusal
     assert kept.refusal is not None
     assert (kept.request, dropped.request) == (wrong, None)
+
+
+def test_a_job_that_waits_is_held_and_keeps_its_place_in_the_queue() -> None:
+    job = steer(JobSteer("default", "j", "uid-j", held=True, by="ops"), LATER, Holder(accepted(), is_over=False))
+    assert job is not None
+    assert job.hold is not None
+    assert (job.accepted_seq, job.intake_seq, job.after_seq, job.hold.at_ms) == (7, 9, 7, 90)
+    again = admit(a_job("j", replicas=2), LATER, Holder(job, is_over=False), SETTINGS)
+    assert again.hold == job.hold, "another request of the same job is held as well"
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        Holder(),
+        Holder(accepted(), is_over=True),
+        Holder(accepted(), is_over=False, is_placed=True),
+        Holder(accepted(a_job("j", uid="other")), is_over=False),
+        Holder(msgspec.structs.replace(accepted(), state="cancelled"), is_over=False),
+    ],
+    ids=["none", "over", "placed", "another", "cancelled"],
+)
+def test_what_does_not_wait_is_not_held(holder: Holder) -> None:
+    assert steer(JobSteer("default", "j", "uid-j", held=True), LATER, holder) is None

@@ -83,11 +83,13 @@ async def test_jobs_of_namespaces_that_a_reader_may_not_read_have_no_names(polic
         assert len(found["sentences"]) == len(whole["sentences"])
 
 
-async def test_a_reader_may_not_cancel() -> None:
+async def test_a_reader_may_neither_change_nor_cancel() -> None:
     async with programs(is_started=False) as told:
         await told.start(GRANTS)
         await submit(told, "alice")
         await told.turns(2)
+        reply = await told.ask("update", {**JOB, "change": {"held": True}}, identity="bob")
+        assert reply["code"] == "denied"
         reply = await told.ask("cancel", JOB, identity="bob")
         assert reply["error"] == "identity is 'bob', expected one that may submit jobs in namespace team"
         reply = await told.ask("cancel", JOB, identity="alice")

@@ -227,10 +227,11 @@ async def test_a_cancellation_of_another_uid_is_refused() -> None:
         assert reply["error"] == "uid is 'u-9', expected a job of namespace team; the job with this name has uid u-1"
 
 
-@pytest.mark.parametrize("verb", ["cancel", "status", "explain"])
+@pytest.mark.parametrize("verb", ["cancel", "status", "explain", "update"])
 async def test_a_job_that_there_is_not(verb: str) -> None:
     async with programs() as told:
-        reply = await told.ask(verb, {"namespace": "team", "name": "nobody"})
+        change = {"change": {"held": True}} if verb == "update" else {}
+        reply = await told.ask(verb, {"namespace": "team", "name": "nobody", **change})
         assert reply == {
             "ok": False,
             "error": "name is team/nobody, expected a job of namespace team",
