@@ -173,3 +173,8 @@ class Hold(Part, frozen=True):
     at_ms: UnixMs
     program: str = ""
     """Identity of the program that holds it; empty for an operator."""
+
+    @property
+    def words(self) -> str:
+        """Who holds the job and why, as a sentence without a full stop."""
+        return f"held by {self.by}: {self.reason}" if self.reason else f"held by {self.by}"

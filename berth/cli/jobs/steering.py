@@ -9,7 +9,6 @@ from berth.cli.jobs.finding import Namespace, find_job
 from berth.cli.jobs.rows import OVER, phase_words, row_of
 from berth.cli.jobs.watching import Watch
 from berth.cli.output import WRONG_USE, CommandError, emit, print_result
-from berth.core.requests.steering import hold_words
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import encode
 from berth.schemas.intake import PRIORITY_MAX, JobSteer
@@ -132,4 +131,4 @@ def _answer(watch: Watch, key: tuple[str, str], uid: str, sequence: int) -> JobS
         return None
     if verdict.hold is None:
         return None if now.is_held else now
-    return now if now.sentence == hold_words(verdict.hold) else None
+    return now if now.sentence == verdict.hold.words else None

@@ -28,7 +28,6 @@ from berth.core.parity import differs
 from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Reasons
-from berth.core.requests.steering import hold_words
 from berth.core.scheduling.rules.registry import built
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
@@ -215,7 +214,7 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         return explanation
     job = snapshot.state.jobs.get((gang.namespace, gang.name))
     if job is not None and job.uid == gang.uid and job.hold is not None:
-        explanation.sentence, explanation.is_held = hold_words(job.hold), True
+        explanation.sentence, explanation.is_held = job.hold.words, True
     elif refusal is not None:
         _add_refusal(case, refusal, explanation)
     return explanation

@@ -14,7 +14,6 @@ from berth.core.explain.recovery_text import (
 )
 from berth.core.explain.refusal_text import sentence, without_past
 from berth.core.requests.gangs import accepted_of, is_fragile, priority_of
-from berth.core.requests.steering import hold_words
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord, Holding
 from berth.schemas.facts import JobSeen, PodPhase
@@ -130,7 +129,7 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
     if gang is None or gang.phase == "waiting":
         if job.state == "cancelled":
             return "cancelled", job.reason
-        return "waiting", hold_words(job.hold) if job.hold is not None else _anew(state, key, gang)
+        return "waiting", job.hold.words if job.hold is not None else _anew(state, key, gang)
     if gang.is_over:
         failed = "" if gang.refusal else POD_FAILED
         words = {"vanished": PODS_GONE, "failed": failed, "cancelled": job.reason}

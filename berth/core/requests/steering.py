@@ -51,8 +51,3 @@ def steered(wish: JobSteer, job: JobSeen, *, intake_seq: Sequence, after_seq: Se
         hold = Hold(wish.by[:_TEXT_MAX], wish.reason[:_TEXT_MAX], at_ms, wish.program) if wish.held else None
     priority = job.priority if wish.priority is None else wish.priority
     return msgspec.structs.replace(job, intake_seq=intake_seq, after_seq=after_seq, hold=hold, priority=priority)
-
-
-def hold_words(hold: Hold) -> str:
-    """Who holds a job and why, as a sentence without a full stop."""
-    return f"held by {hold.by}: {hold.reason}" if hold.reason else f"held by {hold.by}"

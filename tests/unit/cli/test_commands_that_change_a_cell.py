@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.core.requests.steering import hold_words, steered
+from berth.core.requests.steering import steered
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobSteer
@@ -82,7 +82,7 @@ class Steering(FakeBus):
             "waiting",
             2,
             2,
-            sentence=hold_words(verdict.hold) if verdict.hold is not None else "",
+            sentence=verdict.hold.words if verdict.hold is not None else "",
             is_held=verdict.hold is not None,
             priority=verdict.priority or 0,
         )

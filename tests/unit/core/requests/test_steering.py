@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.requests.gangs import queue_order
-from berth.core.requests.steering import hold_words, steered, steering_error
+from berth.core.requests.steering import steered, steering_error
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import Hold, JobSteer
 from tests.support.cells import a_job
@@ -24,7 +24,7 @@ def after(wish: JobSteer, job: JobSeen = JOB) -> JobSeen:
 def test_a_hold_says_who_and_why_and_a_release_ends_it() -> None:
     held = after(a_wish(held=True, reason="no data yet"))
     assert held.hold == Hold("ops@host", "no data yet", 90)
-    assert hold_words(held.hold) == "held by ops@host: no data yet"
+    assert held.hold.words == "held by ops@host: no data yet"
     assert (held.intake_seq, held.after_seq, held.priority) == (9, 8, None)
     assert after(a_wish(held=False), held).hold is None
     assert after(a_wish(priority=1), held).hold == held.hold, "another wish leaves the hold as it is"
