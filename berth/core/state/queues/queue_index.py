@@ -9,12 +9,14 @@ from typing import NamedTuple
 from berth.core.cluster.node_table import NodeTable
 from berth.core.cluster.totals import totals_of
 from berth.core.copies import copied
+from berth.core.gangs import Gang
 from berth.core.parity import differs
 from berth.core.queues.amounts import ordered
 from berth.core.queues.charges import Usage, charge_of_placement
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.tree import Tree, is_tree, tree_of
 from berth.core.queues.wake_keys import keys_of_change
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Folded, LedgerFold
 from berth.schemas.envelope import DecodeError
 from berth.schemas.ledger import Settings
@@ -116,10 +118,23 @@ class QueueIndex:
             self._note([*self._fold.holdings, *((uid, -1) for uid in self._fold.held)])
         return self._usage
 
-    def held_places(self, uid: str) -> Amounts:
-        """What the places count for that are held for a gang which starts anew."""
+    def continues(self, gang: Gang) -> bool:
+        """Whether places are held for a gang in the queue that it names: it continues a job, and starts none."""
+        held = self._fold.held.get(gang.uid)
+        return held is not None and held.queue in {"", gang.queue} and bool(_charge_of_held(held))
+
+    def charge_held(self, usage: Usage, uid: str, *, times: int = 1) -> None:
+        """Charge what is held for a gang that starts anew, if anything is, to the queue from which it comes.
+
+        Args:
+            usage: What queues hold.
+            uid: The gang.
+            times: 1, or -1 to take it back.
+        """
         held = self._fold.held.get(uid)
-        return {} if held is None else charge_of_placement(held.placement, _others(held.placement, held.ranks))
+        if held is not None:
+            charge = _charge_of_held(held)
+            usage.charge(held.queue or DEFAULT, charge, namespace=held.namespace, times=times)
 
     def follow(self, folded: Folded) -> None:
         """Bring the sums in line with a record that was folded."""
@@ -151,13 +166,17 @@ class QueueIndex:
             held = self._fold.held.get(key[0])
             if held is None:
                 return None
-            return _Charged(held.queue or DEFAULT, self.held_places(held.uid), held.namespace, is_leaving=False)
+            return _Charged(held.queue or DEFAULT, _charge_of_held(held), held.namespace, is_leaving=False)
         holding = self._fold.holdings.get(key)
         if holding is None or (holding.foreign and not holding.queue):  # no PodGroup says whose pods these are
             return None
         gone = set(holding.gone).difference(holding.unplaced)  # others are placed anew, by the same attempt
         charge = charge_of_placement(holding.placement, gone)
         return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending))
+
+
+def _charge_of_held(held: Held) -> Amounts:
+    return charge_of_placement(held.placement, _others(held.placement, held.ranks))
 
 
 def _others(placement: Placement, ranks: Iterable[int]) -> set[int]:
