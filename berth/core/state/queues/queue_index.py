@@ -35,6 +35,7 @@ class _Charged(NamedTuple):
     charge: Amounts
     namespace: str
     is_leaving: bool
+    pods: int
 
 
 class QueueIndex:
@@ -154,25 +155,30 @@ class QueueIndex:
         for key in keys:
             before, now = self._charged.pop(key, None), self._charge(key)
             if before is not None:
-                usage.charge(
-                    before.queue, before.charge, namespace=before.namespace, is_leaving=before.is_leaving, times=-1
-                )
+                _count(usage, before, times=-1)
             if now is not None:
                 self._charged[key] = now
-                usage.charge(now.queue, now.charge, namespace=now.namespace, is_leaving=now.is_leaving)
+                _count(usage, now)
 
     def _charge(self, key: _Key) -> _Charged | None:
         if key[1] < 0:
             held = self._fold.held.get(key[0])
             if held is None:
                 return None
-            return _Charged(held.queue or DEFAULT, _charge_of_held(held), held.namespace, is_leaving=False)
+            charge = _charge_of_held(held)
+            return _Charged(held.queue or DEFAULT, charge, held.namespace, is_leaving=False, pods=len(held.ranks))
         holding = self._fold.holdings.get(key)
         if holding is None or (holding.foreign and not holding.queue):  # no PodGroup says whose pods these are
             return None
         gone = set(holding.gone).difference(holding.unplaced)  # others are placed anew, by the same attempt
         charge = charge_of_placement(holding.placement, gone)
-        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending))
+        pods = holding.placement.pods() - len(gone)
+        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending), pods)
+
+
+def _count(usage: Usage, one: _Charged, *, times: int = 1) -> None:
+    leaving, pods = one.is_leaving, one.pods
+    usage.charge(one.queue, one.charge, namespace=one.namespace, is_leaving=leaving, times=times, pods=pods)
 
 
 def _charge_of_held(held: Held) -> Amounts:
