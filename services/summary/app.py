@@ -23,6 +23,8 @@ from berth.services.summary.leaf_map import NodeJobs
 from berth.services.summary.leaf_share import LeafShare
 from berth.services.summary.loop import Loop
 from berth.services.summary.metrics import SummaryMetrics
+from berth.services.summary.queue_state import QueueGroups
+from berth.services.summary.queue_statuses import QueueStatuses
 from berth.services.summary.store import Store
 from berth.services.summary.views import LABEL
 
@@ -70,7 +72,8 @@ async def write_on(
     share = LeafShare(api, bus, clock, config, instruments) if config.tor_share_namespace else None
     fault_records = faults.records if faults is not None else None
     pods = _pods(summaries, share, fault_records, dirty)
-    groups = _groups_into(summaries, fault_records, dirty)
+    queues = QueueStatuses(api, bus, clock, config, instruments)
+    groups = _groups_into(summaries, fault_records, queues.groups, dirty)
     nodes = _nodes_into(summaries, fault_records, dirty)
     reflections = [
         api.reflect("/api/v1/nodes", Node, nodes),
@@ -82,6 +85,7 @@ async def write_on(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(item.run(), name="reflect") for item in reflections]
         tasks.append(group.create_task(_groups(api, groups, config, instruments.log), name="reflect PodGroups"))
+        tasks.append(group.create_task(queues.run(groups.known), name="write statuses of queues"))
         if share is not None:
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
@@ -120,23 +124,26 @@ def _pods(
 
 
 def _groups_into(
-    summaries: JobSummaries, fault_records: FaultRecords | None, dirty: Callable[[], None]
+    summaries: JobSummaries, fault_records: FaultRecords | None, queues: QueueGroups, dirty: Callable[[], None]
 ) -> "_Handler[PodGroup]":
-    """Puts PodGroups into the summaries, and into the records of faults."""
+    """Puts PodGroups into the summaries, the records of faults, and the groups of queues."""
 
     def put(group: PodGroup) -> None:
         summaries.set_group(group)
+        queues.set_group(group)
         if fault_records is not None:
             fault_records.set_group(group)
 
     def drop(group: PodGroup) -> None:
         summaries.drop_group((group.metadata.namespace, group.metadata.name))
+        queues.drop_group((group.metadata.namespace, group.metadata.name))
         if fault_records is not None:
             fault_records.drop_group(job_key(group.metadata.namespace, group.metadata.name))
 
     def keep(groups: list[PodGroup]) -> None:
         places = [(group.metadata.namespace, group.metadata.name) for group in groups]
         summaries.keep_groups(places)
+        queues.keep_groups(places)
         if fault_records is not None:
             fault_records.keep_groups(job_key(*place) for place in places)
 

@@ -2,10 +2,21 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
 from berth.runtime.kube.config import FaultObjectsConfig, KubeConfig
+
+
+class QueueStatusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Status of the Queues of Volcano that are the queues of the cell."""
+
+    write_state: bool = False
+    """Whether summary writes the state of Queues, in place of Volcano's queue controller: an empty one becomes
+    ``Open``, and ``Closing`` becomes ``Closed`` once no PodGroup names the Queue."""
+    lease_namespace: Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")] = "volcano-system"
+    """Namespace of the Lease ``volcano`` of Volcano's scheduler. While that is held nothing of Queues is written."""
 
 
 class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,3 +40,4 @@ class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     tor_share_pause_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
     """Least time between two writes of that ConfigMap."""
     fault_objects: FaultObjectsConfig = FaultObjectsConfig()
+    queues: QueueStatusConfig = QueueStatusConfig()

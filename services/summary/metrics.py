@@ -17,6 +17,10 @@ class SummaryMetrics:
         self.watches = WatchSilence(registry)
         self.jobs = registry.gauge("summary_jobs", "Jobs that have a summary.")
         self.writes = registry.counter("summary_writes_total", "ConfigMaps that were written or deleted.")
+        self.queue_writes = registry.counter("summary_queue_writes_total", "Writes of the status of a Queue.")
+        self.queue_failures = registry.counter(
+            "summary_queue_failures_total", "Failed attempts to write the status of a Queue."
+        )
         self.failures = registry.counter("summary_failures_total", "Failed attempts to write the summary of a job.")
         self.fault_writes = registry.counter("summary_fault_writes_total", "ConfigMaps about faults that were written.")
         self.fault_failures = registry.counter(

@@ -137,7 +137,7 @@ async def queues(target: InvalidInputCell) -> None:
     resource = "huawei.com/Ascend910"
     kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
     await target.api.post(QUEUES, {**kind, "metadata": {"name": "shut"}, "spec": {"weight": 1}})
-    shut = {"status": {"state": "Closed"}}
+    shut = {"status": {"state": "Closed", "allocated": {}}}
     await target.api.patch(f"{QUEUES}/shut/status", shut)
     await target.api.post(QUEUES, {**kind, "metadata": {"name": "small"}, "spec": {"capability": {resource: "2"}}})
     for name, why in (

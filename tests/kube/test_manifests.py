@@ -240,6 +240,9 @@ NEEDED: Final[dict[str, Needs]] = {
         ("", "nodes"): "list watch",
         ("", "pods"): "list watch",
         ("scheduling.volcano.sh", "podgroups"): "list watch",
+        ("scheduling.volcano.sh", "queues"): "list watch",
+        ("scheduling.volcano.sh", "queues/status"): "patch",
+        ("coordination.k8s.io", "leases * volcano"): "get",
         ("", "configmaps"): "list watch create update delete",
     },
 }
@@ -297,6 +300,9 @@ REFUSED_OF: Final = {
         Right("create", "", "pods/eviction", "default", "p"),
         Right("create", "", "events", "default"),
         Right("patch", "scheduling.volcano.sh", "podgroups", "default", "g"),
+        Right("patch", "scheduling.volcano.sh", "queues", "", "q"),
+        Right("get", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
+        Right("update", "coordination.k8s.io", "leases", "volcano-system", "volcano"),
     ],
 }
 
@@ -305,7 +311,7 @@ def needed(service: str) -> list[Right]:
     rights = []
     for (group, words), verbs in NEEDED[service].items():
         resource, namespace, name = (*words.split(), "", "")[:3]
-        rights += [Right(verb, group, resource, namespace, name) for verb in verbs.split()]
+        rights += [Right(verb, group, resource, namespace.strip("*"), name) for verb in verbs.split()]
     return rights
 
 

@@ -51,9 +51,15 @@ async def test_a_job_waits_for_its_queue_until_the_queue_may_hold_more(target: I
     assert [reason for reason, _, _ in await target.events("Pod", "second") if reason == "QueueIgnored"] == []
     tree = {queue["name"]: queue for queue in (await ask("queues"))["queues"]}
     assert (tree["team"]["held"][CHIPS], tree["team"]["running"], tree["team"]["waiting"]) == (800, 1, 1)
-    await target.api.patch(f"{QUEUES}/team/status", {"status": {"running": 3}})
+    await target.api.patch(f"{QUEUES}/team/status", {"status": {"running": 3, "allocated": {}}})
     await target.api.patch(f"{QUEUES}/team", {"spec": {"capability": {CHIPS: "16"}}})
     await target.until_running("second")
+
+    async def is_allocated() -> bool:
+        found = (await target.api.get(f"{QUEUES}/team"))["status"]
+        return (found["allocated"].get(CHIPS), found["allocated"].get("pods"), found["running"]) == ("16", "2", 3)
+
+    await target.until("the status of the queue has what it holds, and what others wrote", is_allocated)
     assert [(fact.source, fact.queue.capability) for fact in await told(target, "team")] == [
         ("kubernetes", {CHIPS: 800}),
         ("kubernetes", {CHIPS: 1_600}),

@@ -129,6 +129,8 @@ REQUESTS: Final = {
     "patch a label of a PodGroup": patch(f"{GROUPS}/group", meta(labels={"fault-scheduling": "off"})),
     "create the queue default": Request("POST", QUEUES, a_queue("default")),
     "create another queue": Request("POST", QUEUES, a_queue("mine")),
+    "patch what a queue has": patch(f"{QUEUES}/team/status", {"status": {"allocated": {"cpu": "1"}}}),
+    "patch the limit of a queue": patch(f"{QUEUES}/team", {"spec": {"capability": {"cpu": "1"}}}),
     "patch the node of a claim": patch(
         f"/api/v1/namespaces/{TEAM}/persistentvolumeclaims/claim",
         meta(annotations={"volume.kubernetes.io/selected-node": "n1"}),
@@ -177,6 +179,7 @@ async def fill(server: KubeServer, objects: list[Tree]) -> None:
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": {"name": "group", "annotations": {"note": "x"}}, "spec": {"minMember": 1},
         })  # fmt: skip
+        await api.post(QUEUES, a_queue("team"))
         size = {"storage": "1Gi"}
         await api.post(f"/api/v1/namespaces/{TEAM}/persistentvolumeclaims", {
             "metadata": {"name": "claim"},

@@ -118,7 +118,10 @@ def status_of(
 def _warning(job: JobSeen, holding: Holding | None) -> str:
     """Warnings of its placement, then those of its verdict; empty for most jobs."""
     groups = holding.placement.groups if holding is not None else ()
-    return "; ".join([*(part.warning for part in groups if part.warning), *job.warnings])
+    named, charged = job.request.queue if job.request is not None else "", holding.queue if holding is not None else ""
+    moved = [f"it is charged to queue {charged}; queue {named} counts from its next attempt on"]
+    is_moved = bool(charged) and charged != named
+    return "; ".join([*(part.warning for part in groups if part.warning), *(moved if is_moved else ()), *job.warnings])
 
 
 def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
@@ -178,7 +181,7 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         open_ranks = (*recovery.open, -1, *recovery.unplaced)
         steps = (recovery.attempt, recovery.step, recovery.placed, open_ranks, recovery.refusal)
     about = (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held)
-    rank = (status.priority, status.pods, status.chips, status.submitted_ms, status.accepted_seq)
+    rank = (status.queue, status.priority, status.pods, status.chips, status.submitted_ms, status.accepted_seq)
     return (
         *about,
         *rank,

@@ -87,6 +87,10 @@ class RuleRound:
     def stepped(self, gang: Gang, recovery: Recovery) -> None:
         """Note a step of the recovery of a placed gang; all steps of a round come before its gangs."""
 
+    def lets_in(self, gang: Gang) -> bool:  # noqa: ARG002
+        """Whether a gang may start, wherever there is room; also asked of one that returns to places held for it."""
+        return True
+
     def is_news(self, entry: Entry, refusal: Refusal, last: Refusal) -> bool:  # noqa: ARG002
         """Whether the record must contain a refusal although its code is that of the last one of the gang."""
         return False
@@ -173,6 +177,7 @@ class Rules:
         self._rules = rules
         self._starts: list[Callable[[Gang, Placement], None]] = [*_defined(rules, "started")]
         self._steps: list[Callable[[Gang, Recovery], None]] = [*_defined(rules, "stepped")]
+        self._lets_in: list[Callable[[Gang], bool]] = [*_defined(rules, "lets_in")]
 
     def started(self, gang: Gang, placement: Placement) -> None:
         """Tell the rules that a gang starts."""
@@ -183,6 +188,10 @@ class Rules:
         """Tell the rules of a step of the recovery of a placed gang."""
         for stepped in self._steps:
             stepped(gang, recovery)
+
+    def lets_in(self, gang: Gang) -> bool:
+        """Whether all rules let a gang start, wherever there is room."""
+        return all(lets_in(gang) for lets_in in self._lets_in)
 
     def starts(self) -> dict[str, int]:
         """When room is reserved for gangs that are not tried in this round (ms), by uid."""

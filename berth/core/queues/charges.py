@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from berth.core.copies import copied
-from berth.core.queues.amounts import add, ordered
+from berth.core.queues.amounts import add, ordered, total
 from berth.core.queues.tree import Tree
 from berth.schemas.placement import Placement, Run, Share
 from berth.schemas.queues.queue import CHIP, CPU, MEMORY, Amounts
@@ -145,13 +145,21 @@ class Usage:
         self._held: dict[str, Amounts] = {}
         self._leaving: dict[str, Amounts] = {}
         self._by_namespace: dict[tuple[str, str], Amounts] = {}
+        self._pods: dict[str, int] = {}
         self._own: set[int] | None = None
         """Sums (``id``) of a copy that are its own."""
         for gang in gangs:
             self.charge(gang.queue, gang.charge, namespace=gang.namespace, is_leaving=gang.is_leaving)
 
     def charge(
-        self, queue: str, charge: Mapping[str, int], *, namespace: str = "", is_leaving: bool = False, times: int = 1
+        self,
+        queue: str,
+        charge: Mapping[str, int],
+        *,
+        namespace: str = "",
+        is_leaving: bool = False,
+        times: int = 1,
+        pods: int = 0,
     ) -> None:
         """Charge a queue and those above it.
 
@@ -161,17 +169,20 @@ class Usage:
             namespace: Namespace of the gang.
             is_leaving: Whether the gang was told to leave.
             times: 1, or -1 to take a charge back.
+            pods: Its pods, for those who are told; nothing limits them.
         """
         table = self._leaving if is_leaving else self._held
         for step in self.tree.charged(queue):
             _count(self._sums(table, step), charge, times)
+            self._pods[step] = self._pods.get(step, 0) + pods * times
             if step in self.tree.queues and self.tree.queues[step].per_namespace:
                 _count(self._sums(self._by_namespace, (step, namespace)), charge, times)
 
     def fork(self) -> "Usage":
         """A copy that is changed alone."""
         tables = self._held.copy(), self._leaving.copy(), self._by_namespace.copy()
-        return copied(self, _held=tables[0], _leaving=tables[1], _by_namespace=tables[2], _own=set())
+        pods = self._pods.copy()
+        return copied(self, _held=tables[0], _leaving=tables[1], _by_namespace=tables[2], _pods=pods, _own=set())
 
     def _sums(self, table: dict[K, Amounts], key: K) -> Amounts:
         """Sums of a key, which may be changed."""
@@ -190,6 +201,10 @@ class Usage:
     def leaving(self, queue: str, dimension: str) -> int:
         """What gangs of a queue that are leaving still hold of a dimension."""
         return self._leaving.get(queue, {}).get(dimension, 0)
+
+    def allocated(self, queue: str) -> tuple[Amounts, int]:
+        """All that gangs of a queue and of those below have, leaving ones included, and how many pods."""
+        return total([self._held.get(queue, {}), self._leaving.get(queue, {})]), self._pods.get(queue, 0)
 
     def of_namespace(self, queue: str, namespace: str, dimension: str) -> int:
         """What gangs of a namespace hold in a queue that limits namespaces, leaving ones included."""

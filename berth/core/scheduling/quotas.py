@@ -9,6 +9,10 @@ from berth.schemas.refusal import QueueRefusal
 def refused_now(state: State, gang: Gang) -> QueueRefusal | None:
     """Why its queue does not let a gang in now; None if it does, or queues do nothing."""
     shares = state.queues.shares()
-    if shares is None or state.queues.held_places(gang.uid):
+    if shares is None or state.queues.continues(gang):
         return None
-    return placement_refusal(shares, state.queues.usage(shares.tree), Ask(gang.queue, gang.charge, gang.namespace))
+    usage = state.queues.usage(shares.tree)
+    if gang.uid in state.fold.held:
+        usage = usage.fork()
+        state.queues.charge_held(usage, gang.uid, times=-1)
+    return placement_refusal(shares, usage, Ask(gang.queue, gang.charge, gang.namespace))

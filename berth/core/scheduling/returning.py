@@ -47,6 +47,8 @@ def place_returning(
     """
     found = Returned([], [])
     for gang, pods in returning:
+        if not rules.lets_in(gang):
+            continue
 
         def left_out(error: Exception, gang: Gang = gang) -> NoPlaces | None:
             parts.nodes.roll_back_gang()

@@ -148,16 +148,23 @@ def end_of_cancelled(job: JobSeen, uid: str) -> str:
 def _update(
     request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings, other: Refusal | None
 ) -> JobSeen:
-    """Verdict on another request of the job with the name: an equal one changes nothing, another one replaces it."""
+    """Verdict on another request of the job with the name: an equal one changes nothing, another one replaces it.
+
+    Of a job that is placed only queue and priority may change. They count from its next attempt on: what it holds is
+    charged to the queue of the record that placed it.
+    """
     same = msgspec.structs.replace(known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq)
     if request == known.request or known.state != "accepted" or holder.is_over:
         return same
-    if holder.is_placed:
+    is_moved = known.request is not None and request == msgspec.structs.replace(
+        known.request, queue=request.queue, priority=request.priority
+    )
+    if holder.is_placed and not is_moved:
         refusal = Refusal(
             code="invalid-request",
             field="uid",
             value=known.uid,
-            expected="the request as it was placed, or another uid once it has ended",
+            expected="the request as it was placed, but for queue and priority, or another uid once it has ended",
         )
         return _rejected_beside(known, known.uid, receipt, refusal)
     refusal_of_new = _refusal_of(request, settings) or other

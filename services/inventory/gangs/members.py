@@ -75,3 +75,14 @@ def held(
 def tombstone(namespace: str, job: str, uid: str, *, at_ms: int) -> MembersSeen:
     """Fact that a name has no pods any more."""
     return MembersSeen(namespace=namespace, job=job, uid=uid, at_ms=at_ms)
+
+
+def owner_of(gang: Gang) -> GangOwner:
+    """Owner of a gang: its PodGroup, and the controller of that, otherwise the controller of its pods."""
+    controller = gang.group_owner or min(
+        (member.place.owner for member in gang.members.values()),
+        key=lambda it: (it.kind, it.name, it.uid),
+        default=Owner(),
+    )
+    is_grouped = gang.key.kind == "podgroup"
+    return GangOwner(controller, gang.key.name if is_grouped else "", gang.podgroup_uid if is_grouped else "")

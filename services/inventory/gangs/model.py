@@ -282,8 +282,8 @@ class Part:
                 self.phase = "gone"
             elif seen.state == "rejected":
                 self._reject(seen.refusal)
-            if seen.request is not None and self.request is None:
-                self.request = seen.request
+            if seen.request is not None:
+                self.request = seen.request  # that is what counts
         elif seen.state == "rejected" and seen.request is not None and seen.request.uid == self.uid:
             self.phase = "failed"  # another job has the uid: the next request gets a new one
         elif seen.rejection is not None and seen.rejection.uid == self.uid:

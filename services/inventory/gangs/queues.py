@@ -47,14 +47,18 @@ class JobQueues:
         Args:
             group: Volcano PodGroup of the gang, if there is one.
             facts: Facts of its owner, if the owner was looked up.
-            members: The pods in order of rank; at least one.
+            members: The pods in order of rank; none while they are not all there.
+
+        Returns:
+            The queue; empty without pods, where only they could name one.
         """
         stated = [group.spec.queue] if group is not None else []
         if facts is not None:
             stated += [facts.queue, queue_named(facts.annotations)]
-        meta = members[0].pod.metadata
-        stated += [queue_named(meta.annotations), self._namespaces.get(meta.namespace, "")]
-        return next((name for name in stated if name), DEFAULT)
+        if members:
+            meta = members[0].pod.metadata
+            stated += [queue_named(meta.annotations), self._namespaces.get(meta.namespace, ""), DEFAULT]
+        return next((name for name in stated if name), "")
 
     def of_row(self, row: PodRow) -> str:
         """Queue of a pod that another scheduler placed; empty if nothing names one."""

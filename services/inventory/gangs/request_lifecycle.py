@@ -211,26 +211,6 @@ def _has_no_chips(part: Part, task: str) -> bool:
     return bool(asks) and all(ask is not None and not ask.chips for ask in asks)
 
 
-def reprioritised(gang: Gang, priority_of: Callable[[Sequence[Member]], int]) -> list[tuple[Part, str]]:
-    """Withdraw requests of a gang that wait with another priority than they have now; with the reasons.
-
-    Args:
-        gang: The gang.
-        priority_of: Priority of a request for some pods.
-    """
-    return _redone(gang, "priority", lambda request: request.priority, priority_of)
-
-
-def requeued(gang: Gang, queue_of: Callable[[Sequence[Member]], str]) -> list[tuple[Part, str]]:
-    """Withdraw requests of a gang that wait in another queue than they name now; with the reasons.
-
-    Args:
-        gang: The gang.
-        queue_of: Queue of a request for some pods.
-    """
-    return _redone(gang, "queue", lambda request: request.queue, queue_of)
-
-
 def _redone(
     gang: Gang, what: str, of_request: Callable[[JobRequest], T], now: Callable[[Sequence[Member]], T]
 ) -> list[tuple[Part, str]]:

@@ -26,7 +26,7 @@ from berth.services.inventory.gangs.chip_pods import request_with_chips
 from berth.services.inventory.gangs.completeness import Completeness, completeness
 from berth.services.inventory.gangs.gang_context import GangContext
 from berth.services.inventory.gangs.lookups import Lookups
-from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
+from berth.services.inventory.gangs.members import held, members_of, owner_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
 from berth.services.inventory.gangs.owner_reads import (
     owner_in_turn,
@@ -45,8 +45,6 @@ from berth.services.inventory.gangs.request_lifecycle import (
     REPLACED,
     dissolve,
     fill,
-    reprioritised,
-    requeued,
     resized,
     see_pods,
     settle_parts,
@@ -55,6 +53,7 @@ from berth.services.inventory.gangs.request_lifecycle import (
     unassigned,
 )
 from berth.services.inventory.gangs.requests import request_of, requested_gang_pods
+from berth.services.inventory.gangs.revisions import revised
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.gangs.warnings import (
     CONSTRAINT_IGNORED,
@@ -146,9 +145,9 @@ class Resolver:
             self.lookups.outdate(gang.key)
         context = replace(self._context(gang, group, now_ms), elsewhere=elsewhere or {}, is_surge=is_surge)
         see_size(gang, now_ms)
-        back += self._outdated(gang, group, context)
+        changed, old = self._outdated(gang, group, context)
         again, lost = self._rebuild(gang, context)
-        effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]
+        effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *old, *lost)]
         # 2. Free pods take the ranks of pods that are gone.
         tasks = context.tasks
         held_backups = {member.uid for member, _ in backups}
@@ -177,7 +176,7 @@ class Resolver:
         effects += [PublishReplacements(fact) for fact in changed_replacements(gang, now_ms)]
         effects += [
             PublishRequest(part.request, self._warnings(gang, part, context))
-            for part in (*again, *new)
+            for part in (*again, *changed, *new)
             if part.request is not None
         ]
         effects += reads
@@ -216,8 +215,13 @@ class Resolver:
             is_sized = any(member.place.size is not None for member in gang.members.values())
             gang.ended, gang.finished = "" if is_sized else lookup.ended, lookup.finished
 
-    def _outdated(self, gang: Gang, group: PodGroup | None, context: GangContext) -> list[tuple[Part, str]]:
-        """Withdraw requests whose minimum, size, precedence, priority or queue is another now; with the reasons."""
+    def _outdated(
+        self, gang: Gang, group: PodGroup | None, context: GangContext
+    ) -> tuple[list[Part], list[tuple[Part, str]]]:
+        """Requests that name another queue or priority now; and those with another minimum, size or precedence now.
+
+        The latter are withdrawn, with the reasons.
+        """
         back = suspended(gang) if context.is_suspended else []
         least = minimum_now(gang, context)
         back += resized(gang, context.facts, least)
@@ -226,11 +230,14 @@ class Resolver:
             dissolve(gang, part)
         back += too_large(gang, least, is_surge=context.is_surge)
         stated = stated_priority(context)
-        if group is not None or stated is not None:
-            back += reprioritised(gang, lambda members: self.priorities.of(members, group, stated))
-        if not context.is_unread and (gang.look is None or (context.facts or context.turns) is not None):
-            back += requeued(gang, lambda members: self._queues.of(group, context.facts, members))
-        return back
+        is_read = not context.is_unread and (gang.look is None or (context.facts or context.turns) is not None)
+        has_priority = group is not None or stated is not None
+        found, too_long = revised(
+            gang,
+            (lambda members: self._queues.of(group, context.facts, members)) if is_read else None,
+            (lambda members: self.priorities.of(members, group, stated)) if has_priority else None,
+        )
+        return found, [*back, *too_long]
 
     def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> GangContext:
         """State besides the pods."""
@@ -380,7 +387,7 @@ class Resolver:
 
     def _members_to_publish(self, gang: Gang, found: Plan, base: str, now_ms: int) -> dict[str, MembersSeen]:
         """Facts to publish about the gang's pods, by name."""
-        owner = _owner(gang)
+        owner = owner_of(gang)
         wanted = {name: members_of(gang, part, owner, at_ms=now_ms) for name, part in gang.parts.items()}
         is_alone = gang.key.kind == "pod"
         waiting = [([member], why, is_alone) for member, why in found.held_single]
@@ -434,14 +441,3 @@ def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
 def _is_beneath(gang: Gang, group: PodGroup | None) -> bool:
     """Whether the object that is read for a PodGroup made its pods, and is not its owner."""
     return gang.key.kind == "podgroup" and gang.look is not None and (group is None or group_owner(group) is None)
-
-
-def _owner(gang: Gang) -> GangOwner:
-    """Owner of a gang: its PodGroup, and the controller of that, otherwise the controller of its pods."""
-    controller = gang.group_owner or min(
-        (member.place.owner for member in gang.members.values()),
-        key=lambda it: (it.kind, it.name, it.uid),
-        default=Owner(),
-    )
-    is_grouped = gang.key.kind == "podgroup"
-    return GangOwner(controller, gang.key.name if is_grouped else "", gang.podgroup_uid if is_grouped else "")

@@ -4,8 +4,9 @@ Longer than 400 lines because admission, claims and status of a PodGroup follow 
 
 The controllers of Volcano jobs and Ascend jobs create pods only after their PodGroup is Inqueue. A PodGroup is admitted
 when its resources are free, or by its queue where queues are in force. It goes back to Pending when it could not start
-for long, so that its claim does not block others. Each patch is computed from the last observed object and names its
-version: concurrent changes are not overwritten, and the newer object leads to a new patch.
+for long, so that its claim does not block others, or when its queue lets it in no more. Each patch is computed from the
+last observed object and names its version: concurrent changes are not overwritten, and the newer object leads to a new
+patch.
 
 Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Volcano PodGroups".
 """
@@ -25,7 +26,7 @@ from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups.pods import GroupPods
-from berth.services.inventory.podgroups.queue_admission import goes_back, queue_barrier, queue_of
+from berth.services.inventory.podgroups.queue_admission import QueueAdmission, goes_back
 from berth.services.inventory.podgroups.status import (
     CPU,
     ENQUEUE_FAILED,
@@ -155,7 +156,7 @@ class Groups:
         self._may_admit = False
         """Something changed, so that another PodGroup may be admitted."""
         self._due: dict[Name, int] = {}
-        self._tree: Tree | None = None
+        self._queues = QueueAdmission()
 
     @property
     def awaits_admission(self) -> bool:
@@ -188,6 +189,7 @@ class Groups:
             return
         for names in (self._dirty, self._waiting, self._claiming, self._due):
             names.pop(name, None)
+        self._queues.forget(name)
         self._may_admit = True
 
     def touch(self, name: Name) -> None:
@@ -203,7 +205,7 @@ class Groups:
 
     def set_queues(self, tree: Tree | None) -> None:
         """Take the queues by which PodGroups are admitted; None where they are admitted by what is free."""
-        self._tree = tree
+        self._queues.tree = tree
         self._may_admit = True
         self._dirty.update(dict.fromkeys(self._groups))
 
@@ -260,12 +262,17 @@ class Groups:
         else:
             self._waiting.pop(name, None)
         if claims:
-            self._claiming[name] = None
+            self._claim(name, group)
             group.admitted_ms = group.admitted_ms or min(enqueued_ms(group.observed) or now_ms, now_ms)
         else:
             group.admitted_ms = 0
             if self._claiming.pop(name, None) is not None:
+                self._queues.forget(name)
                 self._may_admit = True
+
+    def _claim(self, name: Name, group: _Group) -> None:
+        self._claiming[name] = None
+        self._queues.count(group.observed)
 
     def _wanted(self, group: _Group, now_ms: int) -> Wanted:
         """Desired state of a PodGroup, apart from its admission."""
@@ -274,6 +281,9 @@ class Groups:
         if group.phase in NOT_ADMITTED and not _is_started(group):
             return Wanted(group.phase, pods.counts, self._why_waits(group, now_ms), 0, sent_back)
         phase = phase_after(observed, pods.counts) if group.phase == observed.status.phase else group.phase
+        back = NO_REASON if pods.is_placed or phase != "Inqueue" else self._queues.back(observed)
+        if back.reason:
+            return Wanted("Pending", pods.counts, back, 0, sent_back)
         if phase == "Inqueue" and self._is_late(group, now_ms):
             group.backoff_until_ms = now_ms + round(self._settings.retry_s * 1000)
             return Wanted("Pending", pods.counts, self._why_waits(group, now_ms), 0, sent_back + 1)
@@ -283,7 +293,7 @@ class Groups:
     def _is_late(self, group: _Group, now_ms: int) -> bool:
         """Whether the time for an admitted PodGroup to start is over."""
         pods = group.pods
-        if self._tree is not None and not goes_back(group.observed):
+        if self._queues.tree is not None and not goes_back(group.observed):
             return False  # it waits for its turn
         if not self._settings.claim_s or pods.counts.scheduled or pods.is_placed or not group.admitted_ms:
             return False
@@ -323,7 +333,7 @@ class Groups:
                 phase, enqueued = "Inqueue", now_ms
                 group.admitted_ms = now_ms
                 self._waiting.pop(name)
-                self._claiming[name] = None
+                self._claim(name, group)
                 if not self._settings.force_enqueue:
                     claims.update(group.amounts)
                 elif not group.pods.is_requested:
@@ -344,8 +354,8 @@ class Groups:
         """Why a PodGroup cannot be admitted now; empty when it can."""
         if group.min_resources.wrong:
             return Why(VALIDATE_FAILED, group.min_resources.wrong)
-        if self._tree is not None:
-            return queue_barrier(self._tree, group.observed, self._admitted(queue_of(group.observed)))
+        if self._queues.tree is not None:
+            return self._queues.barrier(group.observed)
         for resource, need in group.amounts.items():
             if self._settings.force_enqueue and resource in {CPU, MEMORY}:
                 continue
@@ -358,11 +368,6 @@ class Groups:
                     f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}{lacking}",
                 )
         return NO_REASON
-
-    def _admitted(self, queue: str) -> int:
-        """Pods of the PodGroups of a queue that are admitted and have none on nodes."""
-        claiming = (self._groups[name].observed for name in self._claiming)
-        return sum(one.spec.min_member or 0 for one in claiming if queue_of(one) == queue)
 
     def _claims(self) -> Counter[str]:
         """Claims of admitted PodGroups that do not run yet; empty where claims do not count."""

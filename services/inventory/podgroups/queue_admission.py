@@ -2,9 +2,11 @@
 
 A PodGroup that is not admitted has no pods, so that nobody could see that it starves. The dispatcher decides who
 starts, by the limits of the queues. Here only those wait that their queue does not let in at all, and those for which
-their queue has too many pods that wait already.
+their queue has too many pods that wait already. For the same reasons one that was admitted goes back: its queue does
+not let it in any more, it names another queue, or needs more pods than before.
 """
 
+from collections import Counter
 from typing import Final
 
 from berth.core.queues.admission import queue_refusal
@@ -16,8 +18,68 @@ from berth.services.inventory.podgroups.status import ENQUEUE_FAILED, NO_REASON,
 
 PODS_MAX: Final = 10_000
 """Most pods of one queue that are admitted and do not run."""
+_Name = tuple[str, str]
+"""Namespace and name of a PodGroup."""
 _DEQUEUE: Final = "huawei.com/schedule_enable_dequeue"
 """Annotation of a PodGroup that goes back to Pending if it cannot start for long: ``on``."""
+
+
+class QueueAdmission:
+    """Whom queues let have pods.
+
+    Attributes:
+        tree: The queues; None where they admit nobody.
+    """
+
+    def __init__(self) -> None:
+        self.tree: Tree | None = None
+        self._counted: dict[_Name, tuple[str, int]] = {}
+        """Queue and pods of each PodGroup that is admitted and has no pods on nodes."""
+        self._pods: Counter[str] = Counter()
+        """Their pods, by queue."""
+
+    def count(self, group: PodGroup) -> None:
+        """Count the pods of a PodGroup that is admitted and has none on nodes, unless it is counted."""
+        name = _name_of(group)
+        if name not in self._counted:
+            self._counted[name] = _asked(group)
+            self._pods[queue_of(group)] += group.spec.min_member or 0
+
+    def forget(self, name: _Name) -> None:
+        """Count a PodGroup no longer."""
+        queue, pods = self._counted.pop(name, ("", 0))
+        self._pods[queue] -= pods
+        if not self._pods[queue]:
+            del self._pods[queue]
+
+    def barrier(self, group: PodGroup) -> Why:
+        """Why the queue of a PodGroup that is not counted does not let it have pods; empty when it does."""
+        if self.tree is None:
+            return NO_REASON
+        queue, pods = _asked(group)
+        refusal = queue_refusal(self.tree, queue, group.metadata.namespace)
+        if refusal is not None:
+            return Why(ENQUEUE_FAILED, text_of(refusal))
+        waiting = self._pods[queue]
+        if waiting and waiting + pods > PODS_MAX:
+            text = f"queue {queue} has {waiting:,} pods of jobs that wait, and this job has {pods:,}"
+            return Why(ENQUEUE_FAILED, f"{text}: at most {PODS_MAX:,}")
+        return NO_REASON
+
+    def back(self, group: PodGroup) -> Why:
+        """Why a PodGroup that is counted goes back to Pending; empty when it stays admitted."""
+        name = _name_of(group)
+        before = self._counted.get(name)
+        if self.tree is None or before is None:
+            return NO_REASON
+        if before == _asked(group):
+            refusal = queue_refusal(self.tree, before[0], group.metadata.namespace)
+            return NO_REASON if refusal is None else Why(ENQUEUE_FAILED, text_of(refusal))
+        self.forget(name)
+        why = self.barrier(group)
+        if not why.reason:
+            self.count(group)
+        return why
 
 
 def queue_of(group: PodGroup) -> str:
@@ -25,24 +87,14 @@ def queue_of(group: PodGroup) -> str:
     return group.spec.queue or DEFAULT
 
 
-def queue_barrier(tree: Tree, group: PodGroup, admitted: int) -> Why:
-    """Why the queue of a PodGroup does not let it have pods; empty when it does.
-
-    Args:
-        tree: The queues.
-        group: The PodGroup.
-        admitted: Pods of the queue that are admitted and do not run.
-    """
-    queue, pods = queue_of(group), group.spec.min_member or 0
-    refusal = queue_refusal(tree, queue, group.metadata.namespace)
-    if refusal is not None:
-        return Why(ENQUEUE_FAILED, text_of(refusal))
-    if admitted and admitted + pods > PODS_MAX:
-        text = f"queue {queue} has {admitted:,} pods of jobs that wait, and this job has {pods:,}: at most {PODS_MAX:,}"
-        return Why(ENQUEUE_FAILED, text)
-    return NO_REASON
-
-
 def goes_back(group: PodGroup) -> bool:
     """Whether a PodGroup asks to go back to Pending if it cannot start for long."""
     return group.metadata.annotation(_DEQUEUE) == "on"
+
+
+def _name_of(group: PodGroup) -> _Name:
+    return group.metadata.namespace, group.metadata.name
+
+
+def _asked(group: PodGroup) -> tuple[str, int]:
+    return queue_of(group), group.spec.min_member or 0

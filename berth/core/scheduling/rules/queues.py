@@ -89,9 +89,9 @@ class QueuesRound(RuleRound):
         """Looked for when a gang of a fifo queue is tried: one pass over the waiting gangs for all queues."""
 
     def admit(self, entry: Entry) -> Refusal | None:
-        """A gang waits while its queue does not let it in; one that starts anew on places of its own continues."""
+        """A gang waits while its queue does not let it in; one that starts anew on places held there continues."""
         gang = entry.gang
-        if self._queues.held_places(gang.uid):
+        if self._queues.continues(gang):
             return None
         head = self._head(gang)
         if head is not None and head.order < gang.order:
@@ -111,16 +111,17 @@ class QueuesRound(RuleRound):
     def started(self, gang: Gang, placement: Placement) -> None:  # noqa: ARG002  # the port has it
         """It counts from now on, in place of what was held for it."""
         self._usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
-        held = self._queues.held_places(gang.uid)
-        if held:
-            self._usage.charge(gang.queue, held, namespace=gang.namespace, times=-1)
+        self._queues.charge_held(self._usage, gang.uid, times=-1)
 
     def lets_in(self, gang: Gang) -> bool:
         """Whether its queue lets a gang in, with what was placed so far."""
-        return bool(self._queues.held_places(gang.uid)) or self._refusal(gang) is None
+        return self._queues.continues(gang) or self._refusal(gang) is None
 
     def _refusal(self, gang: Gang) -> QueueRefusal | None:
-        return placement_refusal(self._shares, self._usage, Ask(gang.queue, gang.charge, gang.namespace))
+        self._queues.charge_held(self._usage, gang.uid, times=-1)  # in another queue, but perhaps below the same one
+        found = placement_refusal(self._shares, self._usage, Ask(gang.queue, gang.charge, gang.namespace))
+        self._queues.charge_held(self._usage, gang.uid)
+        return found
 
     def _wait(self, gang: Gang) -> None:
         if self._is_fifo(gang.queue):

@@ -9,12 +9,14 @@ from typing import NamedTuple
 from berth.core.cluster.node_table import NodeTable
 from berth.core.cluster.totals import totals_of
 from berth.core.copies import copied
+from berth.core.gangs import Gang
 from berth.core.parity import differs
 from berth.core.queues.amounts import ordered
 from berth.core.queues.charges import Usage, charge_of_placement
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.tree import Tree, is_tree, tree_of
 from berth.core.queues.wake_keys import keys_of_change
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Folded, LedgerFold
 from berth.schemas.envelope import DecodeError
 from berth.schemas.ledger import Settings
@@ -33,6 +35,7 @@ class _Charged(NamedTuple):
     charge: Amounts
     namespace: str
     is_leaving: bool
+    pods: int
 
 
 class QueueIndex:
@@ -116,10 +119,23 @@ class QueueIndex:
             self._note([*self._fold.holdings, *((uid, -1) for uid in self._fold.held)])
         return self._usage
 
-    def held_places(self, uid: str) -> Amounts:
-        """What the places count for that are held for a gang which starts anew."""
+    def continues(self, gang: Gang) -> bool:
+        """Whether places are held for a gang in the queue that it names: it continues a job, and starts none."""
+        held = self._fold.held.get(gang.uid)
+        return held is not None and held.queue in {"", gang.queue} and bool(_charge_of_held(held))
+
+    def charge_held(self, usage: Usage, uid: str, *, times: int = 1) -> None:
+        """Charge what is held for a gang that starts anew, if anything is, to the queue from which it comes.
+
+        Args:
+            usage: What queues hold.
+            uid: The gang.
+            times: 1, or -1 to take it back.
+        """
         held = self._fold.held.get(uid)
-        return {} if held is None else charge_of_placement(held.placement, _others(held.placement, held.ranks))
+        if held is not None:
+            charge = _charge_of_held(held)
+            usage.charge(held.queue or DEFAULT, charge, namespace=held.namespace, times=times)
 
     def follow(self, folded: Folded) -> None:
         """Bring the sums in line with a record that was folded."""
@@ -139,25 +155,34 @@ class QueueIndex:
         for key in keys:
             before, now = self._charged.pop(key, None), self._charge(key)
             if before is not None:
-                usage.charge(
-                    before.queue, before.charge, namespace=before.namespace, is_leaving=before.is_leaving, times=-1
-                )
+                _count(usage, before, times=-1)
             if now is not None:
                 self._charged[key] = now
-                usage.charge(now.queue, now.charge, namespace=now.namespace, is_leaving=now.is_leaving)
+                _count(usage, now)
 
     def _charge(self, key: _Key) -> _Charged | None:
         if key[1] < 0:
             held = self._fold.held.get(key[0])
             if held is None:
                 return None
-            return _Charged(held.queue or DEFAULT, self.held_places(held.uid), held.namespace, is_leaving=False)
+            charge = _charge_of_held(held)
+            return _Charged(held.queue or DEFAULT, charge, held.namespace, is_leaving=False, pods=len(held.ranks))
         holding = self._fold.holdings.get(key)
         if holding is None or (holding.foreign and not holding.queue):  # no PodGroup says whose pods these are
             return None
         gone = set(holding.gone).difference(holding.unplaced)  # others are placed anew, by the same attempt
         charge = charge_of_placement(holding.placement, gone)
-        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending))
+        pods = holding.placement.pods() - len(gone)
+        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending), pods)
+
+
+def _count(usage: Usage, one: _Charged, *, times: int = 1) -> None:
+    leaving, pods = one.is_leaving, one.pods
+    usage.charge(one.queue, one.charge, namespace=one.namespace, is_leaving=leaving, times=times, pods=pods)
+
+
+def _charge_of_held(held: Held) -> Amounts:
+    return charge_of_placement(held.placement, _others(held.placement, held.ranks))
 
 
 def _others(placement: Placement, ranks: Iterable[int]) -> set[int]:

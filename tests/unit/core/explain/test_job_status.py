@@ -247,6 +247,16 @@ def test_a_job_without_chips_has_a_queue_of_its_own() -> None:
 def test_a_status_is_written_again_when_its_job_changes_the_queue() -> None:
     status = ExplainResult(request=a_job("j", chips=0)).status
     assert digest(status) != digest(msgspec.structs.replace(status, is_plain=False))
+    assert digest(status) != digest(msgspec.structs.replace(status, queue="other"))
+
+
+def test_a_job_that_runs_and_names_another_queue_says_to_which_it_is_charged() -> None:
+    told = ExplainResult()
+    told.round(verdicts=[Verdict("default", "j", "uid-j", 1, PLACEMENT, queue="before")])
+    assert told.status.warning == "it is charged to queue before; queue q counts from its next attempt on"
+    same = ExplainResult()
+    same.round(verdicts=[Verdict("default", "j", "uid-j", 1, PLACEMENT, queue="q")])
+    assert same.status.warning == ""
 
 
 def test_a_status_is_written_again_when_a_waiting_job_has_another_priority() -> None:

@@ -1,12 +1,17 @@
 """Held places: what stays reserved for a job that starts anew as a whole."""
 
+import msgspec
 import pytest
 
 from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Epoch
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import CHIP, Queue
 from berth.schemas.recovery import HeldPlaces
 from tests.support.cells import a_job, a_node
+from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
+from tests.support.queue_cells import NPU, limits
 from tests.support.replacements import holding_of
 
 _HOLD_MS = 60_000
@@ -83,6 +88,49 @@ def test_in_an_epoch_without_the_rule_a_job_does_not_return_to_its_places() -> N
     cell.publish()
     cell.turns()
     assert (cell.phase("j"), cell.phase("small")) == ("waiting", "placed")
+
+
+def queue_cell(*queues: Queue) -> FaultCell:
+    """A job of queue ``a`` has ended for a fault, and named ``b`` meanwhile; its healthy place is held."""
+    cell = a_cell("ab", queues=1)
+    for queue in queues:
+        cell.fact(SUBJECTS.fact_queue(queue.name), QueueSeen(queue))
+    cell.run(msgspec.structs.replace(a_job("j", chips=8, replicas=2), queue="a"), labels=GRACE)
+    cell.break_chip("a")
+    cell.turns()
+    cell.remove("j")
+    cell.turns()
+    cell.ask(msgspec.structs.replace(a_job("j", chips=8, replicas=2), queue="b"))
+    cell.conditions.clear()
+    cell.publish()
+    cell.turns()
+    return cell
+
+
+def chips_held(cell: FaultCell, *names: str) -> list[int]:
+    """What queues hold."""
+    tree = cell.state.queues.tree()
+    assert tree is not None
+    return [cell.state.queues.usage(tree).held(name, NPU) // CHIP for name in names]
+
+
+def test_a_job_that_names_another_queue_returns_to_its_places_and_is_charged_there() -> None:
+    cell = queue_cell(Queue("lab", capability=limits(16)), Queue("a", parent="lab"), Queue("b", parent="lab"))
+    holding = holding_of(cell.state, "j")
+    assert (holding.attempt, holding.queue, holding.placement.names()) == (2, "b", ["a", "b"])
+    assert chips_held(cell, "a", "b", "lab") == [0, 16, 16]
+
+
+def test_a_job_waits_for_the_queue_that_it_names_although_places_are_held_for_it() -> None:
+    cell = queue_cell(Queue("a"), Queue("b", capability=limits(8)))
+    assert cell.phase("j") == "waiting"
+    assert chips_held(cell, "a", "b") == [8, 0], "the place on b"
+    record = cell.state.fold.gangs[holding_uid(cell)]
+    assert record.refusal is not None
+    assert record.refusal.code == "larger-than-capability"
+    cell.fact(SUBJECTS.fact_queue("b"), QueueSeen(Queue("b", capability=limits(16))))
+    cell.turns()
+    assert (cell.phase("j"), chips_held(cell, "a", "b")) == ("placed", [0, 16])
 
 
 def holding_uid(cell: FaultCell) -> str:

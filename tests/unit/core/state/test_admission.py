@@ -94,6 +94,12 @@ def test_a_placed_job_cannot_be_changed() -> None:
     assert (job.rejection.refusal.field, job.rejection.refusal.value) == ("uid", "uid-j")
 
 
+def test_queue_and_priority_of_a_placed_job_may_change_for_its_next_attempt() -> None:
+    moved = msgspec.structs.replace(a_job("j"), queue="other", priority=9)
+    job = admit(moved, LATER, Holder(accepted(), is_over=False, is_placed=True), SETTINGS)
+    assert job == msgspec.structs.replace(accepted(), intake_seq=9, after_seq=7, request=moved)
+
+
 def test_an_unsound_update_leaves_the_waiting_job_as_it_is() -> None:
     job = admit(a_job("j", chips=9), LATER, Holder(accepted(), is_over=False), SETTINGS)
     assert (job.state, job.request) == ("accepted", a_job("j"))

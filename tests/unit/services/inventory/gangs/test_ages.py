@@ -83,11 +83,10 @@ def test_a_growing_gang_that_runs_below_a_raised_minimum_is_not_requested_anew_w
     (name,) = (one.name for one in world.published if one.name != BASE)
     world.verdict(name, accepted_seq=20)
     world.status(name, "waiting")
-    for least in (1, 2):
-        group = a_group("pg", least=least, version=str(least + 1), queue="other")
-        world.gangs.set_group(group)
+    for version, (least, phase) in enumerate([(1, "Pending"), (1, "Inqueue"), (2, "Inqueue")], 2):
+        world.gangs.set_group(a_group("pg", least=least, phase=phase, version=str(version)))
         world.settle(after_s=1)
-    assert singles(world) == [(0, False), (20, False)], "its queue is another one, and its minimum"
+    assert singles(world) == [(0, False), (20, False)], "it was admitted again, and has another minimum"
 
 
 def test_a_restart_keeps_the_place_of_a_request_that_waits() -> None:

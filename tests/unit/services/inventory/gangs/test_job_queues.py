@@ -9,7 +9,7 @@ from berth.formats.kubernetes.storage_objects import Namespace
 from berth.services.inventory.namespace_queues import NamespaceQueues
 from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.storage.collection import Storage
-from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
+from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, requested, running
 
 KEY = OwnerKey("PyTorchJob", "ns", "llm")
 OWNER = ("kubeflow.org/v1", "PyTorchJob", "llm", "u")
@@ -65,8 +65,52 @@ def test_a_job_that_waits_goes_to_the_queue_that_its_namespace_names_now() -> No
     world.settle()
     world.gangs.queues.set_namespaces({"ns": "gold"})
     world.settle()
-    assert [why for _, _, why in world.withdrawn] == ["its queue is now gold, not default"]
+    assert world.withdrawn == []
     assert [request.queue for request in world.published] == ["default", "gold"]
+    assert len({request.uid for request in world.published}) == 1
+
+
+def test_a_job_that_runs_says_in_which_queue_its_next_attempt_is() -> None:
+    world = running(2)
+    world.gangs.set_group(a_group("pg", least=2, version="9", queue="gold"))
+    world.settle()
+    world.verdict(BASE)
+    world.settle()
+    assert world.withdrawn == []
+    assert [(one.queue, one.uid) for one in world.published] == [
+        (queue, world.requests[BASE].uid) for queue in ("default", "gold")
+    ]
+
+
+def test_a_job_whose_pods_are_being_made_anew_goes_to_the_queue_that_its_group_names_now() -> None:
+    world = running(2)
+    world.status(BASE, "waiting", attempt=2)
+    for index in range(2):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    world.gangs.set_group(a_group("pg", least=2, version="9", queue="gold"))
+    world.settle(after_s=1)
+    assert (world.withdrawn, world.requests[BASE].queue, world.requests[BASE].priority) == ([], "gold", 0)
+
+
+def test_a_job_goes_to_no_queue_with_a_name_that_is_too_long() -> None:
+    world = requested(1)
+    world.gangs.set_group(a_group("pg", least=1, version="9", queue="q" * 1_000))
+    world.settle()
+    assert [why for _, _, why in world.withdrawn] == [f"its queue is now {'q' * 64}, not default"]
+    assert world.hold(BASE).startswith("no request is made for so large a gang: queue is 1000 key")
+    assert world.requests[BASE].queue == "default"
+
+
+def test_a_queue_that_was_not_taken_is_named_again() -> None:
+    """The dispatcher judged the first request last, or leads anew from the facts."""
+    world = requested(1)
+    first = world.job(BASE)
+    world.gangs.set_group(a_group("pg", least=1, version="9", queue="gold"))
+    world.settle()
+    world.gangs.note_job(first)
+    world.gangs.set_group(a_group("pg", least=1, version="10", queue="gold"))
+    world.settle()
+    assert [request.queue for request in world.published] == ["default", "gold", "gold"]
 
 
 def test_a_pod_of_another_scheduler_has_the_queue_of_its_group_its_annotation_or_its_namespace() -> None:

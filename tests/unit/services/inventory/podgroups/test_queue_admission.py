@@ -1,11 +1,13 @@
 """PodGroups where queues are in force: their queue lets them in, whatever is free, and they keep their turn."""
 
+from typing import Any
+
 import pytest
 
 from berth.core.queues.tree import tree_of
 from berth.schemas.queues.queue import CHIP, Queue
 from berth.services.inventory.podgroups.queue_admission import PODS_MAX
-from tests.support.gang_world import CHIPS, a_group
+from tests.support.gang_world import CHIPS, a_group, a_pod
 from tests.unit.services.inventory.podgroups.test_collection import GroupWorld, pending
 
 ENABLED = "huawei.com/schedule_enable_dequeue"
@@ -66,3 +68,69 @@ def test_without_queues_groups_are_admitted_by_what_is_free_again() -> None:
     world.show(pending(queue="a"))
     world.run()
     assert world.phase() == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("group", "tree", "why"),
+    [
+        ({"queue": "a"}, [Queue("a", state="Closing")], "queue a is Closing"),
+        ({"queue": "a"}, [Queue("b")], "queue a does not exist"),
+        ({"queue": "theirs"}, [Queue("a"), Queue("theirs", namespaces=["x"])], "queue theirs is not for jobs of"),
+        (
+            {"queue": "a", "least": PODS_MAX},
+            [Queue("a")],
+            "queue a has 4 pods of jobs that wait, and this job has 10,000: at most 10,000",
+        ),
+    ],
+    ids=("closes", "deleted", "names-another", "needs-more"),
+)
+def test_a_group_that_is_admitted_goes_back_when_its_queue_does_not_let_it_in_any_more(
+    group: dict[str, Any], tree: list[Queue], why: str
+) -> None:
+    world = world_of(Queue("a"), chips=16)
+    world.show(pending(queue="a"), pending("other", queue="a"))
+    world.run()
+    assert world.phase() == "Inqueue"
+    world.gangs.groups.set_queues(tree_of(tree))
+    world.show(a_group("pg", version="50", **{"least": 4, **group}))
+    world.run()
+    assert world.phase() == "Pending"
+    assert world.condition()[2].startswith(why)
+    world.gangs.groups.set_queues(tree_of([Queue("a"), Queue("theirs")]))
+    world.show(a_group("pg", version="70", phase="Pending", **{**group, "least": 4}))
+    world.run()
+    assert world.phase() == "Inqueue"
+
+
+def test_only_the_group_that_has_changed_goes_back() -> None:
+    world = world_of(Queue("a"), chips=16)
+    half = PODS_MAX // 2
+    world.show(*(a_group(name, phase="Pending", queue="a", least=half) for name in ("first", "second")))
+    world.run()
+    world.show(a_group("first", version="50", queue="a", least=half + 1))
+    world.run()
+    world.show(a_group("second", version="60", queue="a", least=half, labels={"any": "thing"}))
+    world.run()
+    assert (world.phase("first"), world.phase("second")) == ("Pending", "Inqueue")
+
+
+def test_a_group_that_is_admitted_and_names_another_queue_counts_there() -> None:
+    world = world_of(Queue("a"), Queue("b"), chips=16)
+    world.show(a_group("large", phase="Pending", queue="a", least=PODS_MAX))
+    world.run()
+    world.show(a_group("large", version="50", queue="b", least=PODS_MAX))
+    world.run()
+    world.show(a_group("in-a", phase="Pending", queue="a"), a_group("in-b", phase="Pending", queue="b"))
+    world.run()
+    assert [world.phase(name) for name in ("large", "in-a", "in-b")] == ["Inqueue", "Inqueue", "Pending"]
+
+
+def test_a_group_of_which_a_pod_has_a_node_stays_whatever_becomes_of_its_queue() -> None:
+    world = world_of(Queue("a"), chips=16)
+    world.show(a_group("pg", least=1, queue="a"))
+    world.pods(a_pod("p-0", group="pg", node="n1", phase="Running"))
+    world.run()
+    world.show(a_group("pg", version="50", least=2, queue="nowhere"))
+    world.gangs.groups.set_queues(tree_of([Queue("a", state="Closed")]))
+    world.run()
+    assert (world.phase(), world.withdrawn) == ("Inqueue", [])
