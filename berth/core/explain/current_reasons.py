@@ -28,6 +28,7 @@ from berth.core.placement.round_demand import NeedMoreError, candidate_counts, i
 from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
+from berth.core.scheduling.rules.queues import QUEUES
 from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -203,7 +204,7 @@ class CurrentReasons:
         """
         queue = self._scheduler.queue
         gang = queue.gang(uid)
-        if gang is None or gang.fresh or recorded.missing_shards or recorded.code in _KEPT:
+        if gang is None or gang.fresh or recorded.missing_shards or recorded.code in _KEPT or recorded.rule == QUEUES:
             return self._given(uid, gang, recorded, at_ms)
         ahead = self._ahead(gang)
         if ahead is not None:

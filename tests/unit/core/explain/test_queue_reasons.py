@@ -42,6 +42,19 @@ def test_what_is_wrong_with_the_queue_is_told_as_it_is_now() -> None:
     assert told(cell, reasons, "a0") == "there is room for it now, and it is tried in one of the next rounds"
 
 
+def test_who_waits_behind_another_in_a_fifo_queue_says_so_although_there_is_room() -> None:
+    cell = Shared(2, Queue("a", is_fifo=True, capability=limits(8)))
+    cell.submitted("wide", "a", replicas=2)
+    cell.submitted("small", "a", chips=1)
+    assert cell.round() == [("wide", "queues"), ("small", "queues")]
+    reasons = CurrentReasons(cell.seat.scheduler)
+    for _ in range(2):
+        reasons.begin(1_000)
+        reasons.advance(9)
+    behind = "waits behind team/wide, which is before it in its queue (dequeueStrategy fifo)"
+    assert told(cell, reasons, "small") == behind
+
+
 def test_an_explanation_does_not_say_that_room_on_nodes_would_help() -> None:
     cell = Shared(4, Queue("a", capability=limits(8)))
     cell.submitted("a0", "a")
