@@ -111,9 +111,7 @@ class QueuesRound(RuleRound):
     def started(self, gang: Gang, placement: Placement) -> None:  # noqa: ARG002  # the port has it
         """It counts from now on, in place of what was held for it."""
         self._usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
-        held = self._queues.held_places(gang.uid)
-        if held:
-            self._usage.charge(gang.queue, held, namespace=gang.namespace, times=-1)
+        self._queues.unhold(self._usage, gang.uid)
 
     def lets_in(self, gang: Gang) -> bool:
         """Whether its queue lets a gang in, with what was placed so far."""

@@ -121,6 +121,12 @@ class QueueIndex:
         held = self._fold.held.get(uid)
         return {} if held is None else charge_of_placement(held.placement, _others(held.placement, held.ranks))
 
+    def unhold(self, usage: Usage, uid: str) -> None:
+        """Take back from sums what is held for a gang that starts now. Its queue may be another one since."""
+        held = self._charge((uid, -1))
+        if held is not None:
+            usage.charge(held.queue, held.charge, namespace=held.namespace, times=-1)
+
     def follow(self, folded: Folded) -> None:
         """Bring the sums in line with a record that was folded."""
         if self._usage is not None:
