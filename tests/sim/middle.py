@@ -97,6 +97,7 @@ class Middle:
         """
         observer = self._observer
         try:
+            observer.queues.see_sums(observer.state)
             reader = self._see_alike()
             if not observer.scheduler.has_work:
                 if reader.decided(now_ms, MissingShards()) is None:

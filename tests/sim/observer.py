@@ -139,7 +139,7 @@ class Observer:
             self.queues.before(self.state)
             folded = follow_record(self.scheduler, link)
             check(self.state)
-            self.queues.after(self.state, stored.sequence)
+            self.queues.after(self.state, stored.sequence, folded)
         except _ERRORS as error:
             self.fail(f"record: {type(error).__name__}", f"{stored.sequence}: {error}", error)
             return

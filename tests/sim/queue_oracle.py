@@ -77,11 +77,16 @@ class QueueOracle:
         for charge in charges:
             self.charge(charge)
 
-    def charge(self, charge: Charge) -> None:
-        """Count what somebody holds."""
+    def charge(self, charge: Charge, *, times: int = 1) -> None:
+        """Count what somebody holds, or with ``times`` -1 holds no longer."""
+        amounts = {name: amount * times for name, amount in charge.amounts.items()}
         for step in self._charged(charge.queue):
-            self._held.setdefault(step, Counter()).update(charge.amounts)
-            self._in_namespace.setdefault((step, charge.namespace), Counter()).update(charge.amounts)
+            self._held.setdefault(step, Counter()).update(amounts)
+            self._in_namespace.setdefault((step, charge.namespace), Counter()).update(amounts)
+
+    def held(self, queue: str) -> Amounts:
+        """What a queue holds with those below it."""
+        return self._held.get(queue, {})
 
     def shut(self, queue: str, namespace: str) -> Why | None:
         """Why a queue lets nobody of a namespace in, whatever is held; None if it may."""

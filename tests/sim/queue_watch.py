@@ -6,14 +6,16 @@ from typing import Final
 
 from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.cell import State
+from berth.core.state.records.entries import Folded
 from berth.schemas.envelope import decode
 from berth.schemas.intake import JobRequest
 from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, MEMORY, Queue
+from tests.sim.errors import Failure
 from tests.sim.queue_oracle import Charge, QueueOracle, charges_of, is_in_force
 
 QUEUED: Final = (
-    "places in queues", "reasons of queues", "PodGroups that wait for their queue", "planner, judged: its queue binds",
+    "places in queues", "sums of queues", "reasons of queues", "PodGroups that wait for their queue", "planner, judged: its queue binds",
 )  # fmt: skip
 """What must have been checked at least once in a run of many seeds."""
 _ENDS: Final = frozenset({"bind-failed", "cancelled", "withdrawn", "vanished", "fault"})
@@ -67,44 +69,67 @@ class QueueWatch:
         """Take note of what is held before a record."""
         self._before = charges_of(state.fold) if self.declared else {}
 
-    def after(self, state: State, sequence: int) -> None:
-        """See that a record gives places only within limits, in queues that let their gangs in.
+    def after(self, state: State, sequence: int, folded: Folded) -> None:
+        """See that a record gives places only within limits, one after another, in queues that let their gangs in.
 
         Places that others have given, and those of gangs that start anew on places that were held for them, may be
         above a limit.
         """
-        before, now = self._before, charges_of(state.fold) if self.declared else {}
-        continues = {uid for uid, attempt in before if attempt < 0}
-        held = {key: charge for key, charge in now.items() if key[1] >= 0}
-        new = [key for key, one in held.items() if key not in before and not one.is_foreign and key[0] not in continues]
-        for key, one in held.items():
+        if not self.declared:
+            return
+        before, now = self._before, charges_of(state.fold)
+        for key, one in now.items():
             was = before.get(key)
-            if was is None or one.is_foreign:
+            if was is None or one.is_foreign or key[1] < 0:
                 continue  # which chips a pod of another scheduler has may become known later
             if any(amount > was.amounts.get(name, 0) for name, amount in one.amounts.items()):
                 self._fail("an attempt holds more than before", f"record {sequence}: {was}, now {one}")
-        ends = {one.ending for key, one in state.fold.holdings.items() if key in now and one.ending} - _ENDS
+        ends = {holding.ending for holding in folded.ending} - _ENDS
         if ends:
             self._fail("an attempt ends for an unknown reason", f"record {sequence}: {sorted(ends)}")
-        if not new:
-            return
-        kept = [before[key] if key in before else now[key] for key in now if key in before or key in new]
-        kept += [before[uid, -1] for uid in sorted(continues) if (uid, -1) not in now]
-        oracle = self.oracle(state, kept)
+        new = [holding.key for holding in folded.taken if not holding.foreign and holding.key in now]
+        oracle = self.oracle(state, before.values()) if new else None
         for key in new if oracle is not None else ():
             assert oracle is not None
-            charge = now[key]
-            self._count["places in queues"] += 1
-            why = oracle.shut(charge.queue, charge.namespace) or oracle.over(charge)
-            if why is not None:
-                self._fail("a place is given that a queue forbids", f"record {sequence}: {key} {charge}: {why.text}")
+            charge, held = now[key], before.get((key[0], -1))
+            oracle.charge(charge)
+            if held is not None:
+                oracle.charge(held, times=-1)
+            else:
+                self._see_place(state, oracle, f"record {sequence}: {key} {charge}", charge)
             job = state.jobs.get(state.name_of.get(key[0], ("", "")))
-            if job is not None and job.request is not None and job.uid == key[0]:
-                wanted = job.request.queue or DEFAULT
-                if wanted != charge.queue:
-                    self._fail(
-                        "a place is charged to another queue", f"record {sequence}: {key} {charge}, asked {wanted}"
-                    )
+            if job is not None and job.request is not None and charge.queue != (job.request.queue or DEFAULT):
+                self._fail("a place is charged to another queue", f"{key} {charge}, asked {job.request.queue}")
+
+    def _see_place(self, state: State, oracle: QueueOracle, who: str, charge: Charge) -> None:
+        """See that a place may be given, which is charged already."""
+        self._count["places in queues"] += 1
+        why = oracle.shut(charge.queue, charge.namespace) or oracle.over(charge)
+        if why is not None:
+            self._fail("a place is given that a queue forbids", f"{who}: {why.text}, at {state.facts_seq}")
+
+    def see_sums(self, state: State) -> None:
+        """See that limits, what is not valid and what each queue holds are as computed anew.
+
+        Raises:
+            Failure: They are not.
+        """
+        oracle, shares = self.now(state), state.queues.shares()
+        if oracle is None:
+            return
+        assert shares is not None
+        usage = state.queues.usage(shares.tree)
+        self._count["sums of queues"] += 1
+        broken = sorted(oracle.queues.keys() - oracle.paths.keys())
+        if sorted(shares.tree.broken) != broken:
+            raise Failure("other queues are not valid", f"{dict(shares.tree.broken)}, expected {broken}")
+        if shares.limits != oracle.limits:
+            raise Failure("other limits of queues", f"{shares.limits}, expected {oracle.limits}")
+        for name in oracle.queues:
+            wanted = oracle.held(name)
+            found = {one: usage.held(name, one) + usage.leaving(name, one) for one in {*wanted, *shares.capacity}}
+            if any(amount != wanted.get(one, 0) for one, amount in found.items()):
+                raise Failure("a queue holds something else", f"{name}: {found}, expected {dict(wanted)}")
 
 
 def charge_of(request: JobRequest) -> Charge:

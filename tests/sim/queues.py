@@ -174,7 +174,7 @@ class Queues(Users):
     def _do_tenant(self, event: Event) -> None:
         """A request without pods of this namespace or another one, in a queue."""
         dice, ask = event.dice, self.ask_of(event)
-        name, namespace = f"t{event.one % 7}", dice.choice(("ns", "others", "others"))
+        name, namespace = f"t{event.one % 2}", dice.choice(("ns", "others", "others"))
         job = a_job(
             name,
             uid=f"uid-{namespace}-{name}",

@@ -101,6 +101,8 @@ QUEUES_SHARE: Final = 0.25
 """Share of the seeds that have queues."""
 QUEUES: Final = ("queue", "queue", "queue", "requeue", "tenant", "tenant", "level", "source")
 """What happens in stories with queues, see ``tests/sim/queues.py``."""
+CROWD: Final = ("job", "job", "ascend", "pod")
+"""What more users do in some of these stories, so that more of them wait."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 USERS: Final = (
     "job", "ascend", "pod", "heavy", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong",
@@ -296,7 +298,9 @@ def _of_queues(seed: int) -> tuple[Literal["volcano", "berth"], int, list[Event]
     chance = Random(f"{seed} tree")  # noqa: S311  # a simulation
     source: Literal["volcano", "berth"] = "volcano" if chance.random() < 0.6 else "berth"  # a share
     level = chance.choice((0, 1, 1, 2, 2, 2))
-    return source, level, [_event(chance, chance.choice(QUEUES)) for _ in range(chance.randrange(8, 30))]
+    drawn = [chance.choice(QUEUES) for _ in range(chance.randrange(8, 30))]
+    drawn += [chance.choice(CROWD) for _ in range(chance.choice((0, 6, 14)))]
+    return source, level, [_event(chance, verb) for verb in drawn]
 
 
 def _is_unsynced(seed: int) -> bool:

@@ -7,19 +7,27 @@ from random import Random
 import msgspec
 import pytest
 
+from berth.core.explain import current_reasons
 from berth.core.queues import admission
+from berth.core.queues.charges import Usage
 from berth.core.queues.tree import tree_of
 from berth.core.scheduling.rules import queues
 from berth.core.state.queues import queue_index
 from berth.formats.kubernetes import policies
 from berth.formats.queues.queue_objects import queue_of_object
 from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, ROOT, Queue
-from berth.services.inventory.podgroups import collection
+from berth.services.inventory.podgroups import collection, queue_admission
 from berth.services.inventory.podgroups.status import Why
+from tests.sim import run
+from tests.sim.cell import CellSettings
+from tests.sim.loop import SimLoop
+from tests.sim.manifests import pod
 from tests.sim.queue_objects import WRONG, a_declared_queue, in_a_queue, volcano_queue
 from tests.sim.queue_oracle import Charge, QueueOracle, is_in_force
-from tests.sim.run import live
-from tests.sim.story import QUEUES, draw, has_queues
+from tests.sim.queue_watch import QUEUED
+from tests.sim.story import QUEUES, Event, Story, draw, has_queues
+from tests.sim.users import JOBS
+from tests.sim.world import World
 from tests.support.kube_rules import merged
 
 NPU = "huawei.com/Ascend910"
@@ -132,20 +140,64 @@ def test_the_rule_that_is_computed_anew_knows_what_is_not_valid_and_what_is_clos
     assert is_in_force([Queue(DEFAULT, state="Closed")])
 
 
-FAULTS: Mapping[str, tuple[int, object, str, object, str]] = {
-    "no limit binds": (12, admission, "_over", None, "a place is given that a queue forbids"),
-    "closed queues let jobs in": (12, admission, "closing_of", None, "a place is given that a queue forbids"),
-    "a queue that changes wakes nobody": (12, queue_index, "keys_of_change", {}, "a gang waits that could be placed"),
-    "a job that ends wakes nobody": (12, queues, "keys_of_amounts", (), "a gang waits that could be placed"),
+class Directed(World):
+    """Two jobs of a queue in which one has room, and one each of queues that are closed, small, and small at first."""
+
+    def begin_queues(self) -> None:
+        small = [Queue(name, capability=chips(4)) for name in ("qc", "qd")]
+        for queue in (Queue("qa", capability=chips(8)), Queue("qb", state="Closed"), *small):
+            self._put_queue(queue)
+
+    def _do_job(self, event: Event) -> None:
+        for number, (queue, size) in enumerate((("qa", 8), ("qa", 8), ("qb", 1), ("qc", 8), ("qd", 8))):
+            body = pod("p", self.story.cluster.asks[0], Random(0), chips=size)  # noqa: S311  # a simulation
+            body["metadata"]["annotations"] |= {"berth/run-for": "10s"}
+            task = {"name": "worker", "replicas": 1, "template": body}
+            spec = {"schedulerName": "berth", "minAvailable": 1, "queue": queue, "tasks": [task]}
+            self.cell.kube.put(JOBS, {"metadata": {"name": f"j{number}"}, "spec": spec})
+        self.later(event.for_s, self._put_queue, Queue("qc", capability=chips(8)))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> list[Directed]:
+    """The world that is lived through, which is not made yet."""
+    made: list[Directed] = []
+
+    def directed(loop: SimLoop, seed: int, story: Story) -> Directed:
+        made.append(Directed(loop, seed, story))
+        return made[-1]
+
+    settings = CellSettings(dispatchers=1, decisions={"queues": 1}, queues=True)
+    story = Story(0, settings, (Event(20.0, "job", for_s=20.0),), "volcano")
+    monkeypatch.setattr(run, "World", directed)
+    monkeypatch.setattr(run, "draw", lambda _: story)
+    return made
+
+
+def test_what_queues_do_is_checked(world: list[Directed]) -> None:
+    lived = run.live(0, [0])
+    assert (lived.kind, lived.details) == ("", "")
+    assert [name for name in QUEUED if not world[0].observer.count[name]] == []
+
+
+FAULTS: Mapping[str, tuple[object, str, object, str]] = {
+    "no limit binds": (admission, "_over", None, "a place is given that a queue forbids"),
+    "closed queues let jobs in": (admission, "closing_of", None, "a place is given that a queue forbids"),
+    "a queue that changes wakes nobody": (queue_index, "keys_of_change", {}, "a gang waits that could be placed"),
+    "a job that ends wakes nobody": (queues, "keys_of_amounts", (), "a gang waits that could be placed"),
     "no PodGroup is admitted": (
-        28, collection, "queue_barrier", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
+        collection, "queue_barrier", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
     ),
+    "a PodGroup says nothing": (queue_admission, "text_of", "no", "a PodGroup does not name the queue that keeps it"),
+    "sums are wrong": (Usage, "leaving", 1, "a queue holds something else"),
+    "reasons are those of the record": (current_reasons, "sentence", "no room", "a job says why it waited before"),
 }  # fmt: skip
-"""A seed, a function of the product and what it returns instead, and what is found."""
+"""A function of the product and what it returns instead, and what is found."""
 
 
+@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_product_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    seed, where, function, result, kind = FAULTS[name]
+    where, function, result, kind = FAULTS[name]
     monkeypatch.setattr(where, function, lambda *_: result)
-    assert live(seed).kind == kind
+    assert run.live(0, [0]).kind == kind
