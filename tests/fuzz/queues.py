@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -49,28 +50,46 @@ def queue_fact(families: tuple[str, ...], chance: random.Random) -> QueueSeen:
     if chance.random() < 0.1:
         return QueueSeen(Queue(name), gone=True)
     resources = [NODE_PRODUCTS[family].resource for family in families]
+    return QueueSeen(a_queue(name, resources, chance))
+
+
+def drawn_name(chance: random.Random) -> str:
+    """Name of a queue that is declared."""
+    return chance.choice(_NAMES)
+
+
+def a_queue(
+    name: str, resources: Sequence[str], chance: random.Random, *, cpu: int = 10_000, namespace: str = "default"
+) -> Queue:
+    """A queue of a small tree, which may be wrong.
+
+    Args:
+        name: Its name.
+        resources: Names of the resources of chips in the cell.
+        chance: Of its fields.
+        cpu: Unit of its amounts of cpu, in thousandths.
+        namespace: Of the jobs of the cell.
+    """
 
     def amounts(share: float) -> Amounts:
         some = [one for one in (*resources, CPU) if chance.random() < share]
-        return {one: chance.choice(_AMOUNTS) * (CHIP if one != CPU else 10_000) for one in some}
+        return {one: chance.choice(_AMOUNTS) * (CHIP if one != CPU else cpu) for one in some}
 
     is_below = name not in {ROOT, "lab"} and chance.random() < 0.6
-    return QueueSeen(
-        Queue(
-            name,
-            parent="lab" if is_below else "" if chance.random() < 0.9 else chance.choice(("qa", "qb", "nowhere")),
-            capability=amounts(0.6),
-            guarantee=amounts(0.2),
-            deserved=amounts(0.3),
-            weight=chance.choice((1, 1, 2, 5)) if chance.random() < 0.98 else 0,
-            priority=chance.choice((0, 0, 1)),
-            is_fifo=chance.random() < 0.15,
-            state="" if chance.random() < 0.9 else chance.choice(("Closing", "Closed")),
-            created=chance.choice((0, 0, 1, 2)),
-            namespaces=None if chance.random() < 0.9 else chance.choice((["default"], ["others"])),
-            per_namespace=amounts(0.1),
-            wrong=["spec.type: is 3, expected a text"] if chance.random() < 0.02 else [],
-        )
+    return Queue(
+        name,
+        parent="lab" if is_below else "" if chance.random() < 0.9 else chance.choice(("qa", "qb", "nowhere")),
+        capability=amounts(0.6),
+        guarantee=amounts(0.2),
+        deserved=amounts(0.3),
+        weight=chance.choice((1, 1, 2, 5)) if chance.random() < 0.98 else 0,
+        priority=chance.choice((0, 0, 1)),
+        is_fifo=chance.random() < 0.15,
+        state="" if chance.random() < 0.9 else chance.choice(("Closing", "Closed")),
+        created=chance.choice((0, 0, 1, 2)),
+        namespaces=None if chance.random() < 0.9 else chance.choice(([namespace], ["others"])),
+        per_namespace=amounts(0.1),
+        wrong=["spec.type: is 3, expected a text"] if chance.random() < 0.02 else [],
     )
 
 

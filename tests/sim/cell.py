@@ -86,6 +86,7 @@ class CellSettings(msgspec.Struct, frozen=True):
         replicas: Of each stream, as the dispatcher has it.
         sync: Whether the bus's server has each write on its disk before it acknowledges it: ``always``, or ``default``.
         shape_s: How long it takes to score a shape of a heavy gang.
+        queues: Whether the inventory applies Queues of Volcano.
     """
 
     shards: int = 0
@@ -99,6 +100,7 @@ class CellSettings(msgspec.Struct, frozen=True):
     replicas: Literal[1, 3] = 1
     sync: str = "always"
     shape_s: float = 0.0
+    queues: bool = False
 
 
 class Kind(NamedTuple):
@@ -281,7 +283,7 @@ class SimCell:
         await scorer.serve(process.buses[0], process.clock, config, process.instruments, stop)
 
     async def _count(self, process: Process, stop: asyncio.Event) -> None:
-        config = InventoryConfig(gangs=GangSettings(**self.settings.gangs))
+        config = InventoryConfig(gangs=GangSettings(**self.settings.gangs), queues=self.settings.queues)
         await inventory.serve_on(
             process.buses[0], process.connect_api(), process.clock, config, process.instruments, stop
         )

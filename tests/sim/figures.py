@@ -10,12 +10,13 @@ from berth.schemas.refusal import Code
 from tests.sim.batch import Result
 from tests.sim.middle import MIDDLE
 from tests.sim.observer import CHECKS
+from tests.sim.queue_watch import QUEUED
 from tests.sim.steady import STEADY
-from tests.sim.story import CONTESTED_FROM, OWNERS, OWNERS_FROM, RIVALS, UNREACHED, WEIGHTS
+from tests.sim.story import CONTESTED_FROM, OWNERS, OWNERS_FROM, QUEUES, RIVALS, UNREACHED, WEIGHTS
 
 AT_REST: Final = ("replay", "sleepers", "starts", "statuses", "pods at rest")
 """Checks at the end."""
-MANY: Final = (*MIDDLE, *STEADY, "PodGroups")
+MANY: Final = (*MIDDLE, *STEADY, *QUEUED, "PodGroups")
 """Checks of a run of :data:`ALL` seeds or more."""
 ALL: Final = 100
 """A run of so many seeds must touch everything."""
@@ -37,7 +38,7 @@ def untouched(count: Counter[str], seeds: int) -> dict[str, list[str]]:
     likewise those in which owners are busy.
     """
     rare = [verbs for verbs, first in ((OWNERS, OWNERS_FROM), (RIVALS, CONTESTED_FROM)) if seeds >= first + ALL]
-    verbs = (*WEIGHTS, *(dict.fromkeys(verb for verbs in rare for verb in verbs)))
+    verbs = (*WEIGHTS, *dict.fromkeys(QUEUES), *(dict.fromkeys(verb for verbs in rare for verb in verbs)))
     points = (*POINTS, *BINDER_POINTS, *VOLUME_POINTS, *RECOVERY_POINTS)
     codes: tuple[str, ...] = Code.__args__  # type: ignore[attr-defined]  # of a Literal
     return {

@@ -5,7 +5,8 @@ are only judged at a moment at which nothing is to be decided: a reader that beg
 not get its next record stored for long, and until then nobody is woken by what the last one changed.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,10 +18,12 @@ from berth.core.placement.round_demand import is_heavy
 from berth.core.replay.replay import ReplayError
 from berth.core.requests.gangs import queue_order
 from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.rules.queues import QUEUES
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.schemas.chain import Position
 from berth.schemas.intake import JobRequest
+from berth.schemas.queues.queue import DEFAULT
 from berth.schemas.recording import BEGINNING
 from berth.schemas.refusal import Refusal
 from tests.fuzz.failure import Failure as FuzzFailure
@@ -30,6 +33,8 @@ from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
 from tests.sim.observer import Observer
 from tests.sim.planner import Planner
+from tests.sim.queue_oracle import QueueOracle
+from tests.sim.queue_watch import charge_of
 from tests.sim.shard_replay import ShardReplay
 from tests.support.replays import entries_of
 
@@ -92,6 +97,7 @@ class Middle:
         """
         observer = self._observer
         try:
+            observer.queues.see_sums(observer.state)
             reader = self._see_alike()
             if not observer.scheduler.has_work:
                 if reader.decided(now_ms, MissingShards()) is None:
@@ -155,14 +161,22 @@ def see_refused(observer: Observer) -> None:
     planner = Planner(_facts(observer), fold.holdings.values(), settings, held=fold.held.values())
     line: list[str] = []
     waits = _line(state, queue)
+    oracle = observer.queues.now(state)
+    if oracle is not None:
+        waits = list(
+            _let_in(oracle, waits, planner.count, [(held.namespace, held.name) for held in fold.held.values()])
+        )
+    ordered = [_name(request) for request, _ in waits] if oracle is not None else line
+    """With queues one that was accepted later may have an earlier turn."""
     for index, (request, refusal) in enumerate(waits):
         name = _name(request)
         in_lane = not any(task.chips for task in request.tasks)
         # Only a strict queue holds a gang back for one that is before it and has no reservation.
         is_behind = refusal.code == "behind" and settings.queue_policy == "fifo" and refusal.ahead in line
+        is_behind = is_behind or refusal.rule == QUEUES
         if is_behind or refusal.code == "reserved":
             planner.count[f"judged: {refusal.code}"] += 1
-            if refusal.code == "reserved" and refusal.ahead not in line:
+            if refusal.code == "reserved" and refusal.ahead not in ordered:
                 raise Failure("a gang waits for none that is before it", f"{name}: {refusal}, after {line}"[:2000])
         elif refusal.code == "behind" and refusal.ahead in _later(state, waits[index:]):
             raise Failure("a gang waits for one that is not before it", f"{name}: {refusal}, after {line}"[:2000])
@@ -192,6 +206,31 @@ def see_answered(observer: Observer) -> None:
     observer.count["gangs that wait for no scorer"] += len(light)
     if waits:
         raise Failure("a gang waits for a scorer, and all of them are there", f"{waits}")
+
+
+def _let_in(
+    oracle: QueueOracle,
+    waits: Iterable[tuple[JobRequest, Refusal]],
+    count: Counter[str],
+    continuing: Container[tuple[str, str]],
+) -> Iterator[tuple[JobRequest, Refusal]]:
+    """Those of the gangs that their queues let in; one that was refused by its queue waits for room since then.
+
+    One that waits in a fifo queue for another one that was refused before it has that refusal still, with its rule.
+    """
+    before: list[tuple[str, str]] = []
+    for request, refusal in waits:
+        name = request.queue or DEFAULT
+        why = None if (request.namespace, request.name) in continuing else oracle.why(charge_of(request))
+        is_behind = refusal.code == "behind" and oracle.is_fifo(name) and (refusal.ahead, name) in before
+        if refusal.code not in _NEVER:
+            before.append((_name(request), name))
+        if why is not None:
+            count["judged: its queue binds"] += 1
+        elif refusal.rule != QUEUES or is_behind:
+            yield request, refusal
+        else:
+            yield request, msgspec.structs.replace(refusal, code="no-room", rule="", queue=None)
 
 
 def _of_now(queue: Queue, uid: str, refusal: Refusal) -> Refusal:

@@ -37,6 +37,7 @@ from berth.schemas.subjects import StreamName, Subjects
 from tests.fuzz.seat import Seat
 from tests.sim.errors import Failure
 from tests.sim.ledger_oracle import LedgerOracle, Position
+from tests.sim.queue_watch import QueueWatch
 from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Place, Tree
 
@@ -46,6 +47,7 @@ SCHEDULER: Final = "berth"
 """Scheduler of the pods that get their nodes from Berth."""
 WHOLE: Final = 100
 """Percent of a chip that a pod has who shares it with nobody."""
+_ERRORS: Final = (CoreError, AssertionError, LookupError, ValueError, ArithmeticError, TypeError, AttributeError)
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -61,6 +63,7 @@ class Observer:
         count: How often each check was made.
         codes: How often each refusal was given.
         state: State at the end of the ledger.
+        queues: What is declared of queues.
     """
 
     def __init__(self, cell: str) -> None:
@@ -72,6 +75,7 @@ class Observer:
         self.scheduler = Scheduler(self.state)
         self.failures: list[Failure] = []
         self.oracle = LedgerOracle()
+        self.queues = QueueWatch(self.count, self.fail)
         self._subjects = Subjects(cell)
         self._names = {self._subjects.stream(name): name for name in StreamName}
         self._pending: deque[Stored] = deque()
@@ -132,17 +136,11 @@ class Observer:
             while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
             self.known_seq = max(self.known_seq, link.facts_seq)
+            self.queues.before(self.state)
             folded = follow_record(self.scheduler, link)
             check(self.state)
-        except (
-            CoreError,
-            AssertionError,
-            LookupError,
-            ValueError,
-            ArithmeticError,
-            TypeError,
-            AttributeError,
-        ) as error:
+            self.queues.after(self.state, stored.sequence, folded)
+        except _ERRORS as error:
             self.fail(f"record: {type(error).__name__}", f"{stored.sequence}: {error}", error)
             return
         if is_new and (folded.moved or any(not holding.foreign for holding in folded.taken)):
@@ -205,6 +203,7 @@ class Observer:
     def _apply(self, fact: Stored) -> None:
         applied = self.state.apply_fact(fact.subject, fact.sequence, fact.data)
         self.scheduler.note(applied.changes)
+        self.queues.fact(fact.subject, fact.data)
 
     def catch_up(self) -> None:
         """Apply all facts that are stored."""
@@ -243,6 +242,7 @@ class Observer:
                 self.scheduler.load(loaded.waiting, loaded.changes)
         self.facts, self.records = list(facts), []
         self._pending = deque(facts)
+        self.queues.begin_again((kept.subject, kept.data) for kept in base.facts)
         for stored in records:
             self._record(stored, is_new=False)
         self.restored_stream = restored_stream

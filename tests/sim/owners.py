@@ -87,7 +87,7 @@ class Owners(Users):
         name = f"g{event.one}-{event.two}"
         least = dice.randrange(1, len(few) + 1)
         is_late = dice.random() < 0.5
-        self.later(event.for_s if is_late else 0.0, self._group, name, least)
+        self.later(event.for_s if is_late else 0.0, self._group, name, least, event)
         for number, found in enumerate(few):
             path = f"{PODS}/{found['metadata']['name']}"
             self.later(number * dice.choice((0.0, 0.05, _STEP_S)), self._name_group, path, found, name)

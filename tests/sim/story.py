@@ -6,7 +6,7 @@ one is made shorter.
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -97,6 +97,12 @@ RARE_POINTS: Final = ("mark.before", "mark.after")
 """Fault points that are so seldom passed that an event hardly ever meets one."""
 RARE_FROM: Final = 100
 """From this seed on, a process dies at one of them in each story in which ranks recover."""
+QUEUES_SHARE: Final = 0.25
+"""Share of the seeds that have queues."""
+QUEUES: Final = ("queue", "queue", "queue", "requeue", "tenant", "tenant", "level", "source")
+"""What happens in stories with queues, see ``tests/sim/queues.py``."""
+CROWD: Final = ("job", "job", "ascend", "pod")
+"""What more users do in some of these stories, so that more of them wait."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 USERS: Final = (
     "job", "ascend", "pod", "heavy", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong",
@@ -141,6 +147,8 @@ class Story(msgspec.Struct, frozen=True):
     kind: int
     settings: CellSettings
     events: tuple[Event, ...]
+    queues: Literal["", "volcano", "berth"] = ""
+    """Who declares queues: objects of Volcano, or ``berth queues``; empty: nobody."""
 
     def only(self, kept: Sequence[int]) -> "Story":
         """A part of it, by the numbers of the events."""
@@ -188,8 +196,14 @@ def draw(seed: int) -> Story:
     if _has_busy_owners(seed):
         events += _of_owners(seed)
         settings.agents["controllers_s"] = chance.choice((0.0, 0.3, 2.0))
+    source: Literal["", "volcano", "berth"] = ""
+    if has_queues(seed):
+        source, level, more = _of_queues(seed)
+        events += more
+        decisions = {**settings.decisions, "queues": level}
+        settings = msgspec.structs.replace(settings, decisions=decisions, queues=source == "volcano")
     events.sort(key=lambda event: event.at_s)
-    return Story(kind, settings, tuple(events))
+    return Story(kind, settings, tuple(events), source)
 
 
 def _decisions(chance: Random) -> dict[str, Any]:
@@ -272,6 +286,21 @@ def _is_contested(seed: int) -> bool:
 def has_strangers(seed: int) -> bool:
     """Whether the nodes of a seed get pods of another scheduler, and kubelets reject pods."""
     return Random(f"{seed} strangers").random() < STRANGERS and not _is_contested(seed)  # noqa: S311  # a simulation
+
+
+def has_queues(seed: int) -> bool:
+    """Whether somebody declares queues in a seed."""
+    return Random(f"{seed} queues").random() < QUEUES_SHARE  # noqa: S311  # a simulation
+
+
+def _of_queues(seed: int) -> tuple[Literal["volcano", "berth"], int, list[Event]]:
+    """Who declares queues, what they do at the beginning, and what becomes of them, whatever else happens."""
+    chance = Random(f"{seed} tree")  # noqa: S311  # a simulation
+    source: Literal["volcano", "berth"] = "volcano" if chance.random() < 0.6 else "berth"  # a share
+    level = chance.choice((0, 1, 1, 2, 2, 2))
+    drawn = [chance.choice(QUEUES) for _ in range(chance.randrange(8, 30))]
+    drawn += [chance.choice(CROWD) for _ in range(chance.choice((0, 6, 14)))]
+    return source, level, [_event(chance, verb) for verb in drawn]
 
 
 def _is_unsynced(seed: int) -> bool:

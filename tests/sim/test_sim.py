@@ -13,7 +13,7 @@ from tests.sim.batch import Result, command, run_batch, shrunk
 from tests.sim.figures import ALL, AT_REST, MANY, page, untouched, wrongs
 from tests.sim.observer import CHECKS, Observer
 from tests.sim.run import STEPS_MIN, Lived, live
-from tests.sim.story import CONTESTED_FROM, OWNERS_FROM, WEIGHTS, Event, Story, draw
+from tests.sim.story import CONTESTED_FROM, OWNERS_FROM, QUEUES, WEIGHTS, Event, Story, draw
 from tests.sim.world import World
 from tests.support.compiled_files import COMPILED_FILES
 
@@ -58,7 +58,7 @@ def test_the_same_seed_leaves_the_same_trace_in_any_process() -> None:
 
 def test_every_kind_of_event_is_in_some_story() -> None:
     seen = Counter(event.verb for seed in range(300) for event in draw(seed).events)
-    assert set(seen) == set(WEIGHTS)
+    assert set(seen) == {*WEIGHTS, *QUEUES}
 
 
 def test_a_failing_seed_is_made_short_and_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,14 +146,16 @@ def test_nobody_stores_anything_while_the_server_is_away() -> None:
 def test_what_was_never_touched_is_named() -> None:
     assert "append.after" in untouched(Counter(), ALL)["fault points"]
     assert "append.after" not in untouched(Counter({"point: append.after": 1}), ALL)["fault points"]
-    assert set(untouched(Counter(), ALL)["events"]) == set(WEIGHTS)
+    usual = {*WEIGHTS, *QUEUES}
+    assert set(untouched(Counter(), ALL)["events"]) == usual
     owners = {"scale", "rollout", "rename", "regroup", "refuse"}
-    assert set(untouched(Counter(), OWNERS_FROM + ALL)["events"]) == set(WEIGHTS) | owners
+    assert set(untouched(Counter(), OWNERS_FROM + ALL)["events"]) == usual | owners
     fences = {"doubt", "rival", "stray"}
-    assert set(untouched(Counter(), CONTESTED_FROM + ALL)["events"]) == set(WEIGHTS) | owners | fences
-    assert fences | owners == {
-        event.verb for seed in range(CONTESTED_FROM, CONTESTED_FROM + ALL) for event in draw(seed).events
-    } - set(WEIGHTS)
+    assert set(untouched(Counter(), CONTESTED_FROM + ALL)["events"]) == usual | owners | fences
+    assert (
+        fences | owners
+        == {event.verb for seed in range(CONTESTED_FROM, CONTESTED_FROM + ALL) for event in draw(seed).events} - usual
+    )
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class GroupWorld(World):
     """A PodGroup of pods that still run when everything is repaired."""
 
     def _do_pod(self, event: Event) -> None:
-        self._group("group", event.one)
+        self._group("group", event.one, event)
         ask = self.story.cluster.asks[event.two]
         for number in range(event.one):
             body: Tree = pod(f"p{number}", ask, Random(0), chips=ask.sizes[0])  # noqa: S311  # a simulation

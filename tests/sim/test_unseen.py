@@ -41,7 +41,7 @@ class BlindWorld(World):
     bound = 0
 
     def _do_pod(self, event: Event) -> None:
-        self._group("group", event.one)
+        self._group("group", event.one, event)
         for number in range(event.one):
             finished(self.cell.kube.create(PODS, a_pod(f"p{number}")))
 

@@ -72,6 +72,15 @@ class Trouble(Stage):
             if name.startswith(("dispatcher", "scorer")):
                 self.later(0.2, cell.start, name)
 
+    def _do_level(self, event: Event) -> None:
+        """Dispatchers are started again, and queues do something else."""
+        cell = self.cell
+        decisions = {**cell.settings.decisions, "queues": (1, 2, 2, 0)[event.two % 4]}
+        cell.settings = msgspec.structs.replace(cell.settings, decisions=decisions)
+        for name in [name for name in cell.names if name.startswith("dispatcher")]:
+            cell.kill(name, "other settings")
+            self.later(0.2, cell.start, name)
+
     # Networks and servers.
 
     def _do_cut(self, event: Event) -> None:

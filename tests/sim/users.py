@@ -1,6 +1,7 @@
 """What users do: jobs of all kinds, pods, claims, requests, and everything wrong."""
 
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
 import msgspec
@@ -10,6 +11,7 @@ from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobCancel
 from tests.sim.kube import finished
 from tests.sim.manifests import PRIORITIES, ascend_job, heavy_job, owned, pod, run_for, volcano_job
+from tests.sim.queue_objects import in_a_queue
 from tests.sim.stage import Stage
 from tests.sim.storage import KINDS
 from tests.sim.story import Event
@@ -39,6 +41,11 @@ class Users(Stage):
     jobs = pods = requests = ascend_jobs = 0
     """How many were made."""
 
+    def queued(self, body: Tree, event: Event) -> Tree:
+        """A job, PodGroup or pod that names a queue, in stories with queues."""
+        chance = Random(f"{event} queue")  # noqa: S311  # a simulation
+        return in_a_queue(body, chance) if self.story.queues else body
+
     # Jobs.
 
     def _do_again(self, event: Event) -> None:
@@ -46,7 +53,7 @@ class Users(Stage):
         if self.jobs:
             self._do_end(event)
             body = volcano_job(f"j{event.one % self.jobs}", self.ask_of(event), event.dice)
-            self.later(0.0 if event.two % 2 else event.for_s, self._put_job, body)
+            self.later(0.0 if event.two % 2 else event.for_s, self._put_job, self.queued(body, event))
 
     def _put_job(self, body: Tree) -> None:
         if not any(one["metadata"]["name"] == body["metadata"]["name"] for one in self.cell.kube.objects(JOBS)):
@@ -55,12 +62,12 @@ class Users(Stage):
     def _do_job(self, event: Event) -> None:
         """A Volcano job; some have labels that let them recover from faults."""
         number, self.jobs = self.jobs, self.jobs + 1
-        self.cell.kube.put(JOBS, volcano_job(f"j{number}", self.ask_of(event), event.dice))
+        self.cell.kube.put(JOBS, self.queued(volcano_job(f"j{number}", self.ask_of(event), event.dice), event))
 
     def _do_heavy(self, event: Event) -> None:
         """A Volcano job of so many different tasks that a round may not score all of them."""
         number, self.jobs = self.jobs, self.jobs + 1
-        self.cell.kube.put(JOBS, heavy_job(f"j{number}", self.ask_of(event), event.dice))
+        self.cell.kube.put(JOBS, self.queued(heavy_job(f"j{number}", self.ask_of(event), event.dice), event))
 
     def _do_end(self, event: Event) -> None:
         """A user deletes a job."""
@@ -83,7 +90,8 @@ class Users(Stage):
     def _do_ascend(self, event: Event) -> None:
         """An AscendJob."""
         number, self.ascend_jobs = self.ascend_jobs, self.ascend_jobs + 1
-        self.cell.kube.put(ASCEND_JOBS, ascend_job(f"a{number}", self.ask_of(event), event.dice))
+        body = ascend_job(f"a{number}", self.ask_of(event), event.dice)
+        self.cell.kube.put(ASCEND_JOBS, self.queued(body, event))
 
     # Pods.
 
@@ -91,11 +99,13 @@ class Users(Stage):
         """A pod of its own, or pods of a PodGroup, a Job or a ReplicaSet; nobody makes these anew."""
         dice, ask = event.dice, self.ask_of(event)
         name, count = self._pod_name(), dice.choice((1, 2, 3))
-        bodies = [pod(f"{name}-{index}" if count > 1 else name, ask, dice) for index in range(count)]
+        bodies = [
+            self.queued(pod(f"{name}-{index}" if count > 1 else name, ask, dice), event) for index in range(count)
+        ]
         kind = dice.choice(("pod", "group", "Job", "ReplicaSet")) if count > 1 else "pod"
         if kind == "group":
             least = dice.randrange(1, count + 1)
-            self._group(name, least)
+            self._group(name, least, event)
             bodies = [_noted(body, "scheduling.k8s.io/group-name", name) for body in bodies]
         elif kind == "Job":
             made = self.cell.kube.put(
@@ -112,9 +122,10 @@ class Users(Stage):
         number, self.pods = self.pods, self.pods + 1
         return f"p{number}"
 
-    def _group(self, name: str, least: int) -> None:
+    def _group(self, name: str, least: int, event: Event) -> None:
         spec = {"minMember": least, "queue": "default"}
-        self.cell.kube.put(GROUPS, {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Pending"}})
+        body: Tree = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Pending"}}
+        self.cell.kube.put(GROUPS, self.queued(body, event))
 
     def _do_remove(self, event: Event) -> None:
         """A user deletes a pod, with or without its time to end; its controller may make another one."""
@@ -133,9 +144,9 @@ class Users(Stage):
             self.later(late_s, self.storage.claim, claim, dice.choice(KINDS))
         if dice.random() < 0.3:
             number, self.jobs = self.jobs, self.jobs + 1
-            self.cell.kube.put(JOBS, volcano_job(f"j{number}", ask, dice, claims=claims))
+            self.cell.kube.put(JOBS, self.queued(volcano_job(f"j{number}", ask, dice, claims=claims), event))
         else:
-            finished(self.cell.kube.create(PODS, pod(name, ask, dice, claims=claims)))
+            finished(self.cell.kube.create(PODS, self.queued(pod(name, ask, dice, claims=claims), event)))
 
     def _do_unclaim(self, event: Event) -> None:
         """A user deletes a claim; it stays as long as pods use it."""
@@ -239,7 +250,7 @@ class Users(Stage):
             "note": _wrong_note,
         }
         if what == "least":
-            self._group(name, int(value))
+            self._group(name, int(value), event)
             body = _noted(body, "scheduling.k8s.io/group-name", name)
         else:
             wrongs[what](body, value)

@@ -22,6 +22,8 @@ from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
 from tests.sim.middle import see_answered, see_refused
 from tests.sim.process import Process
+from tests.sim.queue_watch import charge_of
+from tests.sim.queued_groups import see_admitted
 from tests.sim.steady import AT_WORK
 from tests.sim.users import BATCH_JOBS, PODS, REPLICA_SETS
 from tests.sim.world import World
@@ -96,6 +98,7 @@ async def see_rest(world: World) -> None:
     _see_chips(world)
     _see_pods(world)
     _see_held(world)
+    see_admitted(world)
 
 
 async def _started(world: World) -> tuple[dict[str, object], dict[str, object]]:
@@ -151,7 +154,7 @@ async def _wrong_reasons(world: World) -> dict[tuple[str, str], tuple[str, str]]
     world.observer.catch_up()
     state, scheduler = world.observer.state, world.observer.scheduler
     scorer, now_ms = scheduler.new_scorer(), world.cell.clocks["bus"].now_ms()
-    drained = DrainedGangs(state, now_ms)
+    drained, oracle = DrainedGangs(state, now_ms), world.observer.queues.now(state)
     for key, job in state.jobs.items():
         said, record = told.get(key), state.fold.gangs.get(job.uid)
         if said is None or said.refusal is None or record is None or record.refusal is None or job.request is None:
@@ -163,6 +166,11 @@ async def _wrong_reasons(world: World) -> dict[tuple[str, str], tuple[str, str]]
         world.observer.count["reasons"] += 1
         if right != said.sentence:
             found[key] = said.sentence, right
+        elif oracle is not None and said.refusal.queue is not None:
+            world.observer.count["reasons of queues"] += 1
+            why = oracle.why(charge_of(job.request))
+            if why is None or why.text not in said.sentence:
+                found[key] = said.sentence, why.text if why is not None else "its queue lets it in"
     return found
 
 

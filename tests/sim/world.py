@@ -18,6 +18,7 @@ from tests.sim.observer import Observer
 from tests.sim.operator import Operator
 from tests.sim.outsiders import Outsiders
 from tests.sim.owners import Owners
+from tests.sim.queues import Queues
 from tests.sim.rivals import Rivals
 from tests.sim.story import RARE_FROM, RARE_POINTS, UNREACHED, Event, Story, has_strangers
 from tests.sim.trouble import Trouble
@@ -25,7 +26,7 @@ from tests.sim.users import PODS
 from tests.support.kube_rules import Place, Tree
 
 
-class World(Owners, Outsiders, Nature, Trouble, Operator, Rivals):
+class World(Owners, Queues, Outsiders, Nature, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
@@ -65,6 +66,8 @@ class World(Owners, Outsiders, Nature, Trouble, Operator, Rivals):
     def _changed(self, place: Place, old: Tree | None, new: Tree | None) -> None:
         self.observer.changed(place, old, new)
         self.storage.changed(place, old, new)
+        if place.plural == "podgroups" and old is not None and new is not None:
+            self.see_stays(old, new)
         is_new = old is not None and not old["spec"].get("nodeName") if place.plural == "pods" else False
         if is_new and new is not None and new["spec"].get("nodeName"):
             self.see_bound(new)
@@ -84,6 +87,7 @@ class World(Owners, Outsiders, Nature, Trouble, Operator, Rivals):
         self.user = SimBus(self.cell.server, self.cell.ground.cell, self.loop.main, self.cell.chance("user"))
         self.cell.kube.put("/api/v1/namespaces", {"metadata": {"name": "ns"}})
         self.begin_policies()
+        self.begin_queues()
         self.storage.begin(self.nodes)
         if self.cell.seed >= RARE_FROM and self.story.settings.agents.get("recovery"):
             self.cell.rare.add(RARE_POINTS[self.cell.seed % len(RARE_POINTS)])

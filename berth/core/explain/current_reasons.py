@@ -28,6 +28,7 @@ from berth.core.placement.round_demand import NeedMoreError, candidate_counts, i
 from berth.core.placement.round_refusals import with_reservation
 from berth.core.placement.rules import RESERVED, Entry, RuleRound, Rules
 from berth.core.placement.scoring import Candidates, Scorer
+from berth.core.scheduling.rules.queues import QUEUES
 from berth.core.scheduling.rules.strict_order import behind
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -203,7 +204,7 @@ class CurrentReasons:
         """
         queue = self._scheduler.queue
         gang = queue.gang(uid)
-        if gang is None or gang.fresh or recorded.missing_shards or recorded.code in _KEPT:
+        if gang is None or gang.fresh or recorded.missing_shards or recorded.code in _KEPT or recorded.rule == QUEUES:
             return self._given(uid, gang, recorded, at_ms)
         ahead = self._ahead(gang)
         if ahead is not None:
@@ -224,20 +225,22 @@ class CurrentReasons:
 
     def _given(self, uid: str, gang: Gang | None, recorded: Refusal, at_ms: int) -> Reason:
         """Reason of a gang that is not judged with its class."""
-        if recorded.retry_ms and recorded.code not in _KEPT and (gang is None or gang.fresh):
-            return self._paused(uid, _as_recorded(recorded, at_ms))
+        is_paused = bool(recorded.retry_ms) and (gang is None or gang.fresh)
+        if gang is None and is_paused:
+            gang = self._paused(uid)
         if gang is not None and recorded.queue is not None:
             refusal = self._of_queues.of(gang)
             return Reason(recorded, _TURN) if refusal is None else Reason(refusal, sentence(refusal))
-        return _as_recorded(recorded, at_ms)
+        said = _as_recorded(recorded, at_ms)
+        if gang is not None and is_paused and recorded.code not in _KEPT:
+            return self._named(gang, said.refusal)
+        return said
 
-    def _paused(self, uid: str, said: Reason) -> Reason:
-        """Reason of a gang that was refused and leaves the queue for a while, with the names of now."""
+    def _paused(self, uid: str) -> Gang | None:
+        """A gang that was refused and leaves the queue for a while; None if its job is not known any more."""
         state = self._scheduler.state
         job = state.jobs.get(state.name_of.get(uid, ("", "")))
-        if job is None or job.request is None:
-            return said
-        return self._named(self._scheduler.gang(job, job.request, 1), said.refusal)
+        return None if job is None or job.request is None else self._scheduler.gang(job, job.request, 1)
 
     def _named(self, gang: Gang, refusal: Refusal) -> Reason:
         return Reason(refusal, self._namer.sentence(refusal, gang))

@@ -2,6 +2,7 @@
 
 from berth.core.explain.current_reasons import CurrentReasons
 from berth.core.explain.explainer import explain_now
+from berth.schemas.intake import Task
 from berth.schemas.ledger import Verdict
 from berth.schemas.queues.queue import Queue
 from tests.support.queue_cells import NPU, Shared, limits
@@ -40,6 +41,28 @@ def test_what_is_wrong_with_the_queue_is_told_as_it_is_now() -> None:
     assert told(cell, reasons, "a0") == "queue a is Closed (its parent lab is Closed)"
     cell.queue(Queue("lab"))
     assert told(cell, reasons, "a0") == "there is room for it now, and it is tried in one of the next rounds"
+
+
+def test_who_waits_behind_another_in_a_fifo_queue_says_so_although_there_is_room() -> None:
+    cell = Shared(2, Queue("a", is_fifo=True, capability=limits(8)))
+    cell.submitted("wide", "a", replicas=2)
+    cell.submitted("small", "a", chips=1)
+    assert cell.round() == [("wide", "queues"), ("small", "queues")]
+    reasons = CurrentReasons(cell.seat.scheduler)
+    for _ in range(2):
+        reasons.begin(1_000)
+        reasons.advance(9)
+    behind = "waits behind team/wide, which is before it in its queue (dequeueStrategy fifo)"
+    assert told(cell, reasons, "small") == behind
+
+
+def test_a_heavy_gang_that_pauses_says_what_is_wrong_with_its_queue() -> None:
+    cell = Shared(50, Queue("a", state="Closed"))
+    cell.submitted("many", "a", tasks=[Task(f"t{cpu}", 1, 1, cpu_milli=cpu) for cpu in range(1, 301)])
+    assert cell.round() == [("many", "queues")]
+    assert cell.round(6) == []
+    assert "uid-many" not in cell.seat.scheduler.queue
+    assert told(cell, CurrentReasons(cell.seat.scheduler), "many") == "queue a is Closed"
 
 
 def test_an_explanation_does_not_say_that_room_on_nodes_would_help() -> None:

@@ -267,3 +267,26 @@ def test_no_rank_gets_a_node_that_failed_earlier_in_the_recovery() -> None:
     cell.turns()
     names = holding_of(cell.state, "j").placement.names()
     assert names == ["e", "d", "c"], "the healthy ranks have theirs, the other one none of those that failed"
+
+
+def test_places_are_charged_to_the_queue_in_which_they_are_held_and_a_start_in_another_one_counts_there() -> None:
+    cell = a_cell("abcd", queues=1)
+    for queue in (Queue("old"), Queue("new", capability=limits(16))):
+        cell.fact(f"berth.c.fact.queue.{queue.name}", QueueSeen(queue))
+    job = a_job("j", chips=8, replicas=2, queue="old")
+    cell.run(job, labels=GRACE)
+    cell.run(a_job("other", chips=8, replicas=2, queue="old"))
+    cell.break_chip("a")
+    cell.turns()
+    cell.remove("j")
+    cell.turns()
+    (entry,) = cell.state.fold.held.values()
+    assert (entry.queue, entry.ranks) == ("old", [1])
+    cell.ask(msgspec.structs.replace(job, queue="new"), a_job("small", chips=8, queue="new"))
+    cell.turns()
+    for pod in cell.pods["other"].values():
+        pod.phase = PodPhase.SUCCEEDED
+    cell.say("other")
+    cell.turns()
+    assert holding_of(cell.state, "j").queue == "new"
+    assert cell.phase("small") == "waiting", "new holds 16 of 16"
