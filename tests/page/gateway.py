@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from berth.page.files import CONTENT_POLICY, INDEX, page_files
-from tests.page.synthetic import SyntheticCell
+from tests.page.synthetic import SyntheticCell, queues
 
 Answer = Callable[[Request], Awaitable[Response]]
 _START_S: Final = 20.0
@@ -43,7 +43,11 @@ class PageGateway:
         self.cell = cell
         self.token = token
         self.port = port or _free_port()
-        self.documents: dict[str, Any] = {"cell": _status(), "dead": _letters(cell.at_ms)}
+        self.documents: dict[str, Any] = {
+            "cell": _status(),
+            "dead": _letters(cell.at_ms),
+            "queues": queues(cell),
+        }
         self.requests: list[str] = []
         self.former: list[dict[str, Any]] = []
         self.held: set[str] = set()
@@ -116,6 +120,7 @@ class PageGateway:
                 Route("/api/v1/view/changes", self._guarded(self._changes)),
                 Route("/api/v1/cell", self._guarded(self._cell)),
                 Route("/api/v1/dead", self._guarded(self._dead)),
+                Route("/api/v1/queues", self._guarded(self._queues)),
                 Route("/api/v1/jobs/{namespace}/{name}", self._guarded(self._job)),
                 Route("/api/v1/jobs/{namespace}/{name}/events", self._guarded(self._events)),
                 Route("/api/v1/jobs/{namespace}/{name}/explain", self._guarded(self._explain)),
@@ -160,6 +165,13 @@ class PageGateway:
 
     async def _dead(self, _: Request) -> Response:
         return JSONResponse(self.documents["dead"])
+
+    async def _queues(self, request: Request) -> Response:
+        """In pages of two."""
+        after = request.query_params.get("after", "")
+        found = [one for one in self.documents["queues"]["queues"] if one["name"] > after]
+        page = {"queues": found[:2], "next": found[1]["name"] if found[2:] else ""}
+        return JSONResponse(self.documents["queues"] | page)
 
     def _named(self, request: Request) -> tuple[str, str, dict[str, Any] | None]:
         namespace, name = request.path_params["namespace"], request.path_params["name"]

@@ -58,6 +58,7 @@ export class Cell {
     this.atMs = 0;
     this.hasView = false;
     this.isPartial = false;
+    this.hasQueues = false;
     this.layout = NO_LAYOUT;
     this.layoutCount = (this.layoutCount ?? 0) + 1; // another one means that the map is arranged anew
     this.nodes = [];
@@ -95,8 +96,8 @@ export class Cell {
 
   // The view as it is now, for setView. What is in it is shared: changes replace rows and jobs.
   view() {
-    const { name: cell, version, atMs: at_ms, layout, queue, faults, reservations, isPartial: is_partial } = this;
-    return { cell, version, at_ms, layout, nodes: this.nodes.slice(), jobs: [...this.jobs.values()], queue, faults, reservations, is_partial };
+    const { name: cell, version, atMs: at_ms, layout, queue, faults, reservations, hasQueues: has_queues, isPartial: is_partial } = this;
+    return { cell, version, at_ms, layout, nodes: this.nodes.slice(), jobs: [...this.jobs.values()], queue, faults, reservations, has_queues, is_partial };
   }
 
   // Applies a change, and returns what is worth telling: jobs whose phase became another one, and new faults.
@@ -126,6 +127,7 @@ export class Cell {
     if (message.queue || message.jobs?.length) this.#countPositions();
     if (message.faults) this.faults = message.faults;
     if (message.reservations) this.reservations = message.reservations;
+    if (message.has_queues !== undefined) this.hasQueues = message.has_queues;
     if (message.is_partial !== undefined) this.isPartial = message.is_partial;
   }
 

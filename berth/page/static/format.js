@@ -48,6 +48,12 @@ export function count(value, one, many = `${one}s`) {
   return `${number(value)} ${value === 1 ? one : many}`;
 }
 
+// An amount of a resource: MiB of memory, otherwise a number.
+export function amountText(resource, value) {
+  if (resource !== "memory") return number(value);
+  return value < 1024 ? `${number(value)} MiB` : `${number(Math.round((10 * value) / 1024) / 10)} GiB`;
+}
+
 export function percent(part, whole) {
   return whole ? `${Math.round((100 * part) / whole)} %` : "0 %";
 }

@@ -9,25 +9,30 @@ import { groupTitle } from "./groups.js";
 import { showLegend } from "./legend.js";
 import { LiveSource } from "./live.js";
 import { CellMap } from "./map.js";
+import { jobsView } from "./jobs.js";
 import { deadView, servicesView } from "./operations.js";
 import { Player } from "./player.js";
+import { queuesView } from "./queues.js";
 import { RecordedSource } from "./recorded.js";
 import { addressOfGroup, addressOfJob, addressOfNode, isPlaced, parseAddress, setPlaced, setQuery } from "./routes.js";
 import { SearchBox } from "./search.js";
 import { jobView } from "./story.js";
 import { StoryReader } from "./story_reader.js";
 import { Theme } from "./theme.js";
-import { cellView, faultsView, groupView, jobsView, nodeView, queueView, unknownView } from "./views.js";
+import { cellView, faultsView, groupView, nodeView, queueView, unknownView } from "./views.js";
 
 const PANEL_EVERY_MS = 200;
 const READ_EVERY_MS = 5000;
-const VIEWS = [["", "Cell"], ["queue", "Queue"], ["jobs", "Jobs"], ["faults", "Faults"], ["services", "Services"], ["dead", "Dead letters"]];
+const VIEWS = [["", "Cell"], ["queue", "Queue"], ["jobs", "Jobs"], ["queues", "Queues"], ["faults", "Faults"], ["services", "Services"], ["dead", "Dead letters"]];
 const PARENT = { group: "", node: "", job: "jobs" };
 const RENDER = {
   "": cellView, group: groupView, node: nodeView, queue: queueView, jobs: jobsView, faults: faultsView,
-  job: jobView, services: servicesView, dead: deadView,
+  job: jobView, queues: queuesView, services: servicesView, dead: deadView,
 };
-const READ = { services: "cell", dead: "dead" }; // views with a document of their own, read again and again
+// Views with a document of their own, which is read again and again. A recording has none.
+const READ = {
+  queues: (source) => source.list("queues", "queues"), services: (source) => source.get("cell"), dead: (source) => source.get("dead"),
+};
 
 class Page {
   constructor() {
@@ -47,6 +52,7 @@ class Page {
     this.search = new SearchBox(byId("search"), byId("found"), this.cell);
     showLegend(byId("legend-marks"), readPalette());
     this.#listen();
+    this.#listenFilters();
     this.#startSource();
     this.#routeChanged(true);
     setInterval(() => this.#tick(), 1000);
@@ -101,10 +107,20 @@ class Page {
       this.source.signIn(token);
     });
     byId("content").addEventListener("click", (event) => {
+      const { sort, clear } = event.target.closest("[data-sort], [data-clear]")?.dataset ?? {};
+      if (sort) return this.#filter({ sort });
+      if (clear) return this.#filter({ [clear]: null });
       const more = event.target.closest("[data-more]");
       if (!more) return;
       this.limits.set(more.dataset.more, (this.limits.get(more.dataset.more) ?? 100) + 200);
       this.#render();
+    });
+  }
+
+  #listenFilters() {
+    byId("content").addEventListener("input", ({ target }) => {
+      const { filter } = target.dataset;
+      if (filter) this.#filter({ [filter]: target.value || null });
     });
   }
 
@@ -213,8 +229,10 @@ class Page {
     if (position === null && isPlaced()) this.map.fit(false);
     else if (position === null) this.#mapMoved();
     else if (position !== this.map.position()) this.map.setPosition(position);
-    if (!isOther) return;
+    if (!isOther) return this.#render();
     this.reader.clear();
+    byId("main").dataset.view = this.route.view; // some views are wider than others
+    this.map.resize();
     this.#focusMap();
     this.#showViews();
     this.#render();
@@ -246,7 +264,8 @@ class Page {
     const current = PARENT[this.route.view] ?? this.route.view;
     const waiting = this.cell.queue.length;
     const amounts = { queue: waiting, faults: this.cell.faults.length };
-    show(byId("views"), this.views.map(([view, text]) =>
+    const views = this.views.filter(([view]) => view !== "queues" || this.cell.hasQueues);
+    show(byId("views"), views.map(([view, text]) =>
       element("li", {}, element("a", { href: `#/${view}`, "aria-current": view === current ? "page" : null }, text,
         amounts[view] ? element("span", { class: "amount" }, ` ${amounts[view]}`) : null))));
   }
@@ -275,8 +294,8 @@ class Page {
   #render() {
     this.renderedMs = performance.now();
     const { view } = this.route;
-    const render = RENDER[view] ?? unknownView;
-    if (!this.cell.hasView && !(view in READ)) {
+    const render = (!(this.source.isRecorded && view in READ) && RENDER[view]) || unknownView;
+    if (!this.cell.hasView && (!(view in READ) || view === "queues")) {
       document.title = "Berth";
       byId("map").setAttribute("aria-label", "Map of the cell");
       show(byId("panel-title"), "Cell");
@@ -292,19 +311,34 @@ class Page {
     document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);
     show(byId("panel-title"), title);
     show(byId("content"), content);
+    this.#showFilters();
     const total = this.cell.totals(this.cell.allRows());
     byId("map").setAttribute("aria-label", `Map of the cell: ${count(total.nodes, "node")}, ${total.used} of ${count(total.chips, "chip")} in use`);
+  }
+
+  // What a reader chose is in the address; a change of the list of choices does not change it.
+  #showFilters() {
+    for (const control of byId("content").querySelectorAll("[data-filter]")) {
+      const wanted = this.route.query.get(control.dataset.filter) ?? "";
+      if (control.value !== wanted) control.value = wanted;
+    }
+  }
+
+  #filter(changes) {
+    setQuery(changes);
+    this.route = parseAddress(location.hash);
+    this.#render();
   }
 
   // Reads the document of a view that has one.
   async #read() {
     const { view } = this.route;
-    const path = READ[view];
+    const document = READ[view];
     const { reading } = this;
-    if (!path || this.source.isRecorded || reading.isBusy) return;
+    if (!document || this.source.isRecorded || reading.isBusy) return;
     reading.isBusy = true;
     try {
-      reading.documents[view] = await this.source.get(path);
+      reading.documents[view] = await document(this.source);
       reading.errors[view] = "";
     } catch (error) {
       reading.errors[view] = error.message;

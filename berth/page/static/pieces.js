@@ -98,10 +98,19 @@ export function useBar(used, chips) {
   return element("span", { class: "bar", "aria-hidden": "true" }, inner);
 }
 
+// Head of a column by which a reader can sort: one press ascending, the next one descending.
+export function sortHead(key, text, sort) {
+  const isBy = sort.key === key;
+  const next = isBy && sort.sign > 0 ? `-${key}` : key;
+  return element("th", { scope: "col", "aria-sort": isBy ? (sort.sign > 0 ? "ascending" : "descending") : null },
+    element("button", { type: "button", class: "sort", "data-sort": next }, text,
+      element("span", { "aria-hidden": "true" }, isBy ? (sort.sign > 0 ? " ▲" : " ▼") : "")));
+}
+
 // A table that scrolls within itself where it is too wide. A row is a list of cells, or a made row.
-export function table(caption, heads, rows) {
-  return element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, element("table", {},
+export function table(caption, heads, rows, className = null) {
+  return element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, element("table", { class: className },
     element("caption", { class: "unseen" }, caption),
-    element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
+    element("thead", {}, element("tr", {}, heads.map((head) => (head instanceof Node ? head : element("th", { scope: "col" }, head))))),
     element("tbody", {}, rows.map((cells) => (cells instanceof Node ? cells : element("tr", {}, cells.map((one) => element("td", {}, one))))))));
 }

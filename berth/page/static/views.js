@@ -1,10 +1,10 @@
-// Views in the panel: cell, group, node, queue, jobs, faults. Each returns its title and its content.
+// Views in the panel: cell, group, node, queue, faults. Each returns its title and its content.
 
-import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, UNNAMED, WAITING, WITHHELD, ownersOf } from "./cell.js";
+import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, UNNAMED, WITHHELD, ownersOf } from "./cell.js";
 import { element } from "./dom.js";
 import { bits, count, number, percent, ranges } from "./format.js";
 import { groupTitle } from "./groups.js";
-import { age, badge, conditionBadge, empty, jobLink, limited, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms, useBar } from "./pieces.js";
+import { age, badge, conditionBadge, empty, jobLink, limited, moment, nodeLink, sizeOf, swatch, table, terms, useBar } from "./pieces.js";
 import { address, addressOfGroup } from "./routes.js";
 
 // What a view needs: the cell, the arranged map, the time, the theme, the limits of lists, and the route.
@@ -171,28 +171,6 @@ function queueCard(cell, job, nowMs) {
     element("p", { class: "muted small" }, [sizeOf(job), job.is_plain && "queue of jobs without chips",
       job.queue && `queue ${job.queue}`, `priority ${job.priority}`, job.code].filter(Boolean).join(" · ")),
     job.expected_start_ms ? element("p", { class: "small" }, "expected start: ", moment(job.expected_start_ms, nowMs)) : null);
-}
-
-// Jobs that recover come first, those that wait last.
-const placeOf = (job) => (job.phase === "recovering" ? 0 : job.phase === "waiting" ? 2 : 1);
-
-export function jobsView({ cell, nowMs, limits, isDark }) {
-  const all = [...cell.jobs.values()].filter((job) => job.name);
-  const active = all.filter((job) => !OVER.has(job.phase)).sort((a, b) => placeOf(a) - placeOf(b) || b.since_ms - a.since_ms || a.n - b.n);
-  const over = all.filter((job) => OVER.has(job.phase)).sort((a, b) => b.since_ms - a.since_ms || b.n - a.n);
-  const part = (title, name, jobs) => {
-    const [cards, more] = limited(jobs, name, limits, (job) => jobCard(job, nowMs, isDark));
-    return [element("h3", {}, `${title} (${number(jobs.length)})`), jobs.length ? element("ul", { class: "cards" }, cards) : empty("None."), more];
-  };
-  return { title: "Jobs", content: [part("Not over", "jobs", active), part("Ended lately", "ended jobs", over)] };
-}
-
-function jobCard(job, nowMs, isDark) {
-  return element("li", { class: "card", "data-key": String(job.n) },
-    element("div", { class: "card-head" }, swatch(job, isDark), jobLink(job),
-      element("span", { class: "card-age" }, phaseBadge(job.phase), " ",
-        age((WAITING.has(job.phase) && job.submitted_ms) || job.since_ms, nowMs))),
-    element("p", { class: "muted small" }, [sizeOf(job), job.queue && `queue ${job.queue}`].filter(Boolean).join(" · ")));
 }
 
 export function faultsView({ cell, nowMs, limits }) {
