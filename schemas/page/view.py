@@ -100,6 +100,8 @@ class Fault(Shape, frozen=True, kw_only=True):
 
     at_ms: Whole = 0
     """Last report of its source; 0 if unknown."""
+    since_ms: Whole = 0
+    """Since when the node has it; 0 if unknown."""
     node: int
     """Row of the node; -1 if it has none."""
     place: str

@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from berth.page.files import CONTENT_POLICY, INDEX, page_files
-from tests.page.synthetic import SyntheticCell, queues
+from tests.page.documents import hour, queues
+from tests.page.synthetic import SyntheticCell
 
 Answer = Callable[[Request], Awaitable[Response]]
 _START_S: Final = 20.0
@@ -118,6 +119,7 @@ class PageGateway:
                 Route("/api/v1/me", self._guarded(self._me)),
                 Route("/api/v1/view", self._guarded(self._view)),
                 Route("/api/v1/view/changes", self._guarded(self._changes)),
+                Route("/api/v1/view/hour", self._guarded(self._hour)),
                 Route("/api/v1/cell", self._guarded(self._cell)),
                 Route("/api/v1/dead", self._guarded(self._dead)),
                 Route("/api/v1/queues", self._guarded(self._queues)),
@@ -159,6 +161,9 @@ class PageGateway:
 
     async def _view(self, _: Request) -> Response:
         return Response(msgspec.json.encode(self.cell.view()), media_type="application/json")
+
+    async def _hour(self, _: Request) -> Response:
+        return JSONResponse(self.documents.get("hour") or hour(self.cell))
 
     async def _cell(self, _: Request) -> Response:
         return JSONResponse(self.documents["cell"])

@@ -235,6 +235,7 @@ class SyntheticCell:
             self.faults.append(
                 {
                     "at_ms": self.at_ms - self._random.randrange(10_000, 4_000_000),
+                    "since_ms": self.at_ms - 500_000 * (index + 1),
                     "node": row,
                     "place": f"{name} chip {chip}" if kind in {0, 2} else name,
                     "level": levels[kind],
@@ -294,48 +295,6 @@ def recording(cell: SyntheticCell, steps: int, title: str = "Synthetic cell") ->
         "view": view,
         "changes": changes,
         "stories": stories,
-    }
-
-
-def queues(cell: SyntheticCell) -> Json:
-    """A tree of queues, as the operation ``queues`` replies: of the chips of the cell, with jobs in two of them."""
-    whole = sum(len(node[3]) for node in cell.nodes)
-
-    def queue(name: str, parent: str, held: float, entitled: int, limit: int | None, **values: object) -> Json:
-        resources = {"huawei.com/Ascend910": (held, entitled, limit), "cpu": (4 * held, 4 * entitled, None)}
-        amounts = [
-            {"resource": resource, "held": one, "entitled": two, "limit": three}
-            for resource, (one, two, three) in resources.items()
-        ]
-        usual = {"state": "Open", "is_valid": True, "is_declared": True, "reason": "", "namespaces": None, "waiting": 0}
-        return {"name": name, "parent": parent, "amounts": amounts, "oldest_ms": 0} | usual | values
-
-    broken = "parent is nowhere, expected the name of a queue"
-    return {
-        "ok": True,
-        "are_applied": True,
-        "queues": [
-            queue(
-                "archive", "nowhere", 0, 0, None, is_valid=False, reason=broken, state="Closed", amounts=[], waiting=1
-            ),
-            queue("default", "root", whole // 12, 0, whole, is_declared=False),
-            queue(
-                "llm", "research", whole // 2, whole // 3, whole * 3 // 4, waiting=2, oldest_ms=cell.at_ms - 9_000_000
-            ),
-            queue("research", "root", whole // 2 + 4, whole * 2 // 3, whole),
-            queue("root", "", whole * 7 // 12 + 4, whole, None),
-            queue(
-                "vision",
-                "research",
-                4,
-                whole // 3,
-                None,
-                state="Closed",
-                namespaces=["team-a", "vision"],
-                waiting=1,
-                oldest_ms=cell.at_ms - 60_000,
-            ),
-        ],
     }
 
 

@@ -98,7 +98,7 @@ class Overview:
         self._touched.clear()
         is_moved = self._see_layout(touched)
         nodes = self._see_rows(touched)
-        faults = self._see_faults(touched)
+        faults = self._see_faults(touched, at_ms if self._version else 0)
         reservations = self._see_reservations() if owners or is_moved else UNSET
         has_queues = self._see_queues()
         has_lists = faults is not UNSET or reservations is not UNSET or listed.queue is not None
@@ -189,10 +189,11 @@ class Overview:
                     found.append((index, now))
         return sorted(found, key=_index)
 
-    def _see_faults(self, touched: list[int]) -> list[Fault] | UnsetType:
+    def _see_faults(self, touched: list[int], at_ms: int) -> list[Fault] | UnsetType:
         for row in touched:
             index = self._layout.index_of.get(row)
-            found = self._source.of(row, index) if index is not None else ()
+            before = self._faults_of.get(row, ())
+            found = self._source.of(row, index, before, at_ms) if index is not None else ()
             if found:
                 self._faults_of[row] = found
             else:

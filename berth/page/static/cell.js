@@ -42,6 +42,8 @@ export function usedOn(row) {
   return Math.min(row[OWNERS].length, owned + (row[UNNAMED] ?? 0));
 }
 
+// The worst first.
+const CONDITIONS = ["gone", "not ready", "evict", "no new work", "drained", "cordoned", "sub-healthy"];
 const SERIOUS = new Set(["gone", "not ready", "evict", "no new work"]);
 export const isSerious = (condition) => SERIOUS.has(condition);
 
@@ -206,14 +208,17 @@ export class Cell {
 
   // Chips, and nodes with a condition, of some nodes.
   totals(rows) {
-    const sum = { nodes: 0, chips: 0, used: 0, unhealthy: 0, limited: 0, serious: 0 };
+    const sum = { nodes: 0, chips: 0, used: 0, unhealthy: 0, limited: 0, serious: 0, worst: "", ofWorst: 0 };
     for (const row of rows) {
       sum.nodes += 1;
       sum.chips += this.chipsOf(row);
       sum.used += this.used[row];
       const unhealthy = this.nodes[row][UNHEALTHY];
       if (unhealthy) sum.unhealthy += ones(unhealthy);
-      if (this.condition[row]) sum.limited += 1;
+      if (this.condition[row]) {
+        sum.limited += 1;
+        countWorst(sum, this.condition[row]);
+      }
       if (isSerious(this.condition[row])) sum.serious += 1;
     }
     return sum;
@@ -229,6 +234,12 @@ export function ownersOf(node) {
   const found = new Set(node[OWNERS]);
   for (const [, jobs] of node[SHARERS] ?? []) for (const n of jobs) found.add(n);
   return found;
+}
+
+function countWorst(sum, condition) {
+  const [before, now] = [CONDITIONS.indexOf(sum.worst), CONDITIONS.indexOf(condition)];
+  if (condition === sum.worst) sum.ofWorst += 1;
+  else if (!sum.worst || (now >= 0 && (before < 0 || now < before))) [sum.worst, sum.ofWorst] = [condition, 1];
 }
 
 function ones(mask) {

@@ -130,6 +130,11 @@ export class LiveSource {
     return (await this.#fetch(path, signal)).json();
   }
 
+  // What changed in the last hour.
+  hour() {
+    return this.get("view/hour");
+  }
+
   // A list of the cell with the entries of all its pages.
   async list(path, name) {
     const found = [];

@@ -4,11 +4,13 @@ import { Announcer } from "./announcer.js";
 import { Cell, OWNERS, ownersOf } from "./cell.js";
 import { readPalette } from "./colors.js";
 import { byId, element, show, shown } from "./dom.js";
-import { count, fullName } from "./format.js";
+import { count, fullName, number } from "./format.js";
+import { worstKind } from "./faults.js";
 import { groupTitle } from "./groups.js";
 import { showLegend } from "./legend.js";
 import { LiveSource } from "./live.js";
 import { CellMap } from "./map.js";
+import { homeView } from "./home.js";
 import { jobsView } from "./jobs.js";
 import { deadView, servicesView } from "./operations.js";
 import { Player } from "./player.js";
@@ -19,19 +21,19 @@ import { SearchBox } from "./search.js";
 import { jobView } from "./story.js";
 import { StoryReader } from "./story_reader.js";
 import { Theme } from "./theme.js";
-import { cellView, faultsView, groupView, nodeView, queueView, unknownView } from "./views.js";
+import { faultsView, groupView, nodeView, queueView, unknownView } from "./views.js";
 
 const PANEL_EVERY_MS = 200;
 const READ_EVERY_MS = 5000;
 const VIEWS = [["", "Cell"], ["queue", "Queue"], ["jobs", "Jobs"], ["queues", "Queues"], ["faults", "Faults"], ["services", "Services"], ["dead", "Dead letters"]];
 const PARENT = { group: "", node: "", job: "jobs" };
 const RENDER = {
-  "": cellView, group: groupView, node: nodeView, queue: queueView, jobs: jobsView, faults: faultsView,
+  "": homeView, group: groupView, node: nodeView, queue: queueView, jobs: jobsView, faults: faultsView,
   job: jobView, queues: queuesView, services: servicesView, dead: deadView,
 };
 // Views with a document of their own, which is read again and again. A recording has none.
 const READ = {
-  queues: (source) => source.list("queues", "queues"), services: (source) => source.get("cell"), dead: (source) => source.get("dead"),
+  "": (source) => source.hour(), queues: (source) => source.list("queues", "queues"), services: (source) => source.get("cell"), dead: (source) => source.get("dead"),
 };
 
 class Page {
@@ -81,7 +83,7 @@ class Page {
       this.player.renew();
     }
     const isRecorded = this.source.isRecorded;
-    this.views = VIEWS.filter(([view]) => !(isRecorded && view in READ));
+    this.views = VIEWS.filter(([view]) => !(isRecorded && isLive(view)));
   }
 
   #listen() {
@@ -112,7 +114,7 @@ class Page {
       if (clear) return this.#filter({ [clear]: null });
       const more = event.target.closest("[data-more]");
       if (!more) return;
-      this.limits.set(more.dataset.more, (this.limits.get(more.dataset.more) ?? 100) + 200);
+      this.limits.set(more.dataset.more, (this.limits.get(more.dataset.more) ?? Number(more.dataset.first)) + 200);
       this.#render();
     });
   }
@@ -226,7 +228,7 @@ class Page {
     const isOther = isFirst || !isSamePlace(before, this.route);
     if (this.source.isRecorded && !isFirst) this.#takeTime(this.route);
     const position = this.route.query.get("map");
-    if (position === null && isPlaced()) this.map.fit(false);
+    if (position === null && (isPlaced() || !this.route.view)) this.map.fit(false);
     else if (position === null) this.#mapMoved();
     else if (position !== this.map.position()) this.map.setPosition(position);
     if (!isOther) return this.#render();
@@ -264,10 +266,11 @@ class Page {
     const current = PARENT[this.route.view] ?? this.route.view;
     const waiting = this.cell.queue.length;
     const amounts = { queue: waiting, faults: this.cell.faults.length };
+    const kinds = { faults: worstKind(this.cell.faults) };
     const views = this.views.filter(([view]) => view !== "queues" || this.cell.hasQueues);
     show(byId("views"), views.map(([view, text]) =>
       element("li", {}, element("a", { href: `#/${view}`, "aria-current": view === current ? "page" : null }, text,
-        amounts[view] ? element("span", { class: "amount" }, ` ${amounts[view]}`) : null))));
+        amounts[view] ? [" ", element("span", { class: `amount ${kinds[view] ?? ""}` }, number(amounts[view]))] : null))));
   }
 
   #plan() {
@@ -294,8 +297,9 @@ class Page {
   #render() {
     this.renderedMs = performance.now();
     const { view } = this.route;
-    const render = (!(this.source.isRecorded && view in READ) && RENDER[view]) || unknownView;
-    if (!this.cell.hasView && (!(view in READ) || view === "queues")) {
+    const { isRecorded } = this.source;
+    const render = (!(isRecorded && isLive(view)) && RENDER[view]) || unknownView;
+    if (!this.cell.hasView && view !== "services" && view !== "dead") {
       document.title = "Berth";
       byId("map").setAttribute("aria-label", "Map of the cell");
       show(byId("panel-title"), "Cell");
@@ -306,7 +310,7 @@ class Page {
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
       limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
-      document: this.reading.documents[view], error: this.reading.errors[view],
+      document: isRecorded && view === "" ? this.source.hour() : this.reading.documents[view], error: this.reading.errors[view],
     });
     document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);
     show(byId("panel-title"), title);
@@ -391,6 +395,11 @@ class Page {
     tip.style.left = `${Math.max(4, left)}px`;
     tip.style.top = `${top}px`;
   }
+}
+
+// Whether a view has a document of a living cell alone.
+function isLive(view) {
+  return view !== "" && view in READ;
 }
 
 // Whether two addresses show the same thing, whatever the place of the map.

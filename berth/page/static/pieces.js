@@ -27,8 +27,14 @@ const LEVELS = new Map([
   ["no new work", ["warn", "▲"]], ["recovering", ["warn", "↻"]],
 ]);
 
+const levelOf = (condition) => (condition === "sub-healthy" ? condition : condition.replaceAll("-", " "));
+
+export function conditionKind(condition) {
+  return LEVELS.get(levelOf(condition))?.[0] ?? "warn";
+}
+
 export function conditionBadge(condition) {
-  const text = condition === "sub-healthy" ? condition : condition.replaceAll("-", " ");
+  const text = levelOf(condition);
   const [kind, sign] = LEVELS.get(text) ?? ["warn", "◥"];
   return badge(text, kind, sign);
 }
@@ -45,6 +51,12 @@ export function jobLink(job) {
   if (!job.name) return element("span", { class: "muted" }, "job of another namespace");
   const name = [element("span", { class: "namespace" }, `${job.namespace}/`), job.name];
   return element("a", { href: addressOfJob(job), class: "name" }, name, job.is_foreign && " (other scheduler)");
+}
+
+// The first of some jobs, and how many others.
+export function jobLinks(jobs, most) {
+  const links = jobs.slice(0, most).flatMap((job, index) => (index ? [", ", jobLink(job)] : [jobLink(job)]));
+  return jobs.length > most ? [links, ` and ${number(jobs.length - most)} more`] : links;
 }
 
 export function nodeLink(name) {
@@ -73,12 +85,12 @@ export function empty(text) {
 }
 
 // The first items of a list, and a button for more. `limits` remembers how many a reader wants.
-export function limited(items, name, limits, make) {
-  const limit = limits.get(name) ?? 100;
+export function limited(items, name, limits, make, first = 100) {
+  const limit = limits.get(name) ?? first;
   const shown = items.slice(0, limit).map(make);
   if (items.length <= limit) return [shown, null];
   const rest = items.length - limit;
-  const more = element("button", { type: "button", "data-more": name, class: "more" },
+  const more = element("button", { type: "button", "data-more": name, "data-first": String(first), class: "more" },
     `Show ${Math.min(200, rest)} more of ${number(rest)}`);
   return [shown, more];
 }

@@ -233,6 +233,24 @@ def test_faults_have_their_reasons_and_jobs() -> None:
     assert (view.nodes[0].level, view.nodes[0].unhealthy, view.nodes[1].flags) == ("sub-healthy", 0b100, 1)
 
 
+def test_a_fault_has_the_time_since_which_the_node_has_it() -> None:
+    cell = CoreCell([a_node("a"), a_node("b")])
+    overview = Overview(cell.state)
+
+    def report(at_ms: int, *names: str) -> list[tuple[str, int]]:
+        cell.conditions = {name: NodeCondition(name, unhealthy=1, reason=f"seen at {at_ms}") for name in names}
+        cell.publish()
+        overview.note_fact(encode(pack_health("all", list(cell.conditions.values()))))
+        overview.change(at_ms)
+        return [(one.place, one.since_ms) for one in overview.view().faults]
+
+    report(1)
+    assert report(5, "a") == [("a chip 0", 5)]
+    assert report(7, "a", "b") == [("a chip 0", 5), ("b chip 0", 7)]
+    assert report(9, "b") == [("b chip 0", 7)]
+    assert report(11, "a", "b") == [("a chip 0", 11), ("b chip 0", 7)]
+
+
 def test_the_json_has_the_fields_of_the_page() -> None:
     overview = Overview(CoreCell([a_node("a", superpod="s")]).state)
     first(overview)
