@@ -71,6 +71,7 @@ export class Cell {
     this.positions = new Map();
     this.rowOf = new Map();
     this.used = new Uint16Array(0);
+    this.main = new Int32Array(0); // of each node the owner of the most chips; 0 if none is in use
     this.condition = [];
     this.rowsByJob = new Map();
     this.byName = new Map();
@@ -88,6 +89,7 @@ export class Cell {
     this.name = view.cell;
     this.nodes = view.nodes.slice();
     this.used = new Uint16Array(view.nodes.length);
+    this.main = new Int32Array(view.nodes.length);
     this.condition = new Array(view.nodes.length).fill("");
     view.layout.nodes.forEach((node, row) => this.rowOf.set(node[0], row));
     for (const job of view.jobs) this.jobs.set(job.n, job);
@@ -152,6 +154,7 @@ export class Cell {
       rows.add(row);
     }
     this.used[row] = usedOn(node);
+    this.main[row] = mainOwner(node[OWNERS]);
     this.condition[row] = conditionOf(node);
   }
 
@@ -234,6 +237,18 @@ export function ownersOf(node) {
   const found = new Set(node[OWNERS]);
   for (const [, jobs] of node[SHARERS] ?? []) for (const n of jobs) found.add(n);
   return found;
+}
+
+function mainOwner(owners) {
+  let [best, most] = [0, 0];
+  for (let slot = 0; slot < owners.length; slot += 1) {
+    const owner = owners[slot];
+    if (owner === 0 || owner === best) continue;
+    let chips = 0;
+    for (const other of owners) if (other === owner) chips += 1;
+    if (chips > most) [best, most] = [owner, chips];
+  }
+  return best;
 }
 
 function countWorst(sum, condition) {

@@ -10,6 +10,7 @@ import { groupTitle } from "./groups.js";
 import { showLegend } from "./legend.js";
 import { LiveSource } from "./live.js";
 import { CellMap } from "./map.js";
+import { MapColors } from "./map_colors.js";
 import { homeView } from "./home.js";
 import { jobsView } from "./jobs.js";
 import { deadView, servicesView } from "./operations.js";
@@ -51,6 +52,7 @@ class Page {
       hovered: (row, group, x, y) => this.#hovered(row, group, x, y),
       told: (row) => this.announcer.say(this.#nodeText(row)),
     });
+    this.colors = new MapColors(byId("map-colors"), byId("map-namespaces"), this.map);
     this.search = new SearchBox(byId("search"), byId("found"), this.cell);
     showLegend(byId("legend-marks"), readPalette());
     this.#listen();
@@ -316,6 +318,7 @@ class Page {
     show(byId("panel-title"), title);
     show(byId("content"), content);
     this.#showFilters();
+    this.colors.update(this.cell, this.theme.isDark);
     const total = this.cell.totals(this.cell.allRows());
     byId("map").setAttribute("aria-label", `Map of the cell: ${count(total.nodes, "node")}, ${total.used} of ${count(total.chips, "chip")} in use`);
   }

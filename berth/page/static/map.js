@@ -53,6 +53,13 @@ export class CellMap {
     this.redraw();
   }
 
+  // What colours mean: "use", "job" or "namespace", with the colours of these.
+  setColors(by, namespaces) {
+    this.painter.by = by;
+    this.painter.namespaces = namespaces;
+    this.renewed();
+  }
+
   // After a new view: jobs may have other numbers.
   renewed() {
     this.painter.colors.clear();

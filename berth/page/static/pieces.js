@@ -3,7 +3,7 @@
 import { OVER } from "./cell.js";
 import { jobColor } from "./colors.js";
 import { element } from "./dom.js";
-import { clock, count, iso, momentWords, number, span } from "./format.js";
+import { clockUtc, count, iso, momentWords, number, span } from "./format.js";
 import { addressOfJob, addressOfNode } from "./routes.js";
 
 const PHASES = {
@@ -70,7 +70,7 @@ export function age(ms, nowMs, words = "") {
 }
 
 export function moment(ms, nowMs) {
-  return element("time", { datetime: iso(ms), title: momentWords(ms) }, clock(ms, nowMs));
+  return element("time", { datetime: iso(ms), title: momentWords(ms) }, clockUtc(ms, nowMs));
 }
 
 // Terms with their descriptions; rows without a description are left out.
