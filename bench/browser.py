@@ -129,11 +129,11 @@ def _first_paints(browser: Browser, gateway: PageGateway, paints: int) -> tuple[
 
 
 def _updates(browser: Browser, gateway: PageGateway, updates: int) -> tuple[list[float], list[float]]:
-    """From the sending of a change with a new job to its card in the queue, and to the text of a bare page."""
+    """From the sending of a change with a new job to its row in the table, and to the text of a bare page."""
     cell = gateway.cell
     page = _opened(browser)
     page.goto(f"{gateway.url}#/jobs")
-    page.locator("#content .card").first.wait_for(timeout=60_000)
+    page.locator("#content tbody tr").first.wait_for(timeout=60_000)
     page.evaluate(_WATCH)
     other = _opened(browser)
     other.goto(f"{gateway.url}bare")

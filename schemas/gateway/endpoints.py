@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
+from berth.schemas.page.hour import Hour
 from berth.schemas.page.view import Change, View
 from berth.schemas.programs.documents import components_of
 from berth.schemas.programs.events import JobEvent
@@ -301,6 +302,15 @@ ENDPOINTS: Final = (
         " `/api/v1/view`, then `change` for each change, and `view` again when the layout of the cell changes.",
         answer=Change,
         media=EVENTS,
+        tag="",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/view/hour",
+        "viewHour",
+        "read",
+        "What changed within the last hour: chips in use and waiting jobs over the time, and what happened.",
+        answer=Hour,
         tag="",
     ),
     Endpoint(

@@ -100,6 +100,8 @@ class Fault(Shape, frozen=True, kw_only=True):
 
     at_ms: Whole = 0
     """Last report of its source; 0 if unknown."""
+    since_ms: Whole = 0
+    """Since when the node has it; 0 if unknown."""
     node: int
     """Row of the node; -1 if it has none."""
     place: str
@@ -148,6 +150,8 @@ class View(Shape, frozen=True, kw_only=True):
     """Numbers of the jobs that wait, in the order of the queue."""
     faults: list[Fault] = []
     reservations: list[Reservation] = []
+    has_queues: bool = False
+    """Somebody declared queues that mean something, whether or not the cell applies them."""
     is_partial: bool = False
     """The reader may not see all namespaces: jobs of the others are left out, and -1 as owners."""
 
@@ -168,3 +172,4 @@ class Change(Shape, frozen=True, kw_only=True):
     queue: list[int] | UnsetType = UNSET
     faults: list[Fault] | UnsetType = UNSET
     reservations: list[Reservation] | UnsetType = UNSET
+    has_queues: bool | UnsetType = UNSET

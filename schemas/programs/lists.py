@@ -337,6 +337,10 @@ class QueueEntry(Shape, frozen=True, kw_only=True):
     """By resource; none where queues do nothing, and for a queue that is not valid."""
     waiting: int = 0
     """Jobs that name it and wait."""
+    oldest_ms: Whole = 0
+    """Since when the oldest of these waits; 0 without."""
+    is_declared: bool = True
+    """Somebody declared it; ``root`` and ``default`` are there also without that."""
 
 
 class QueuesReply(Reply, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from berth.page.files import CONTENT_POLICY, INDEX, page_files
+from tests.page.documents import hour, queues
 from tests.page.synthetic import SyntheticCell
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -43,7 +44,11 @@ class PageGateway:
         self.cell = cell
         self.token = token
         self.port = port or _free_port()
-        self.documents: dict[str, Any] = {"cell": _status(), "dead": _letters(cell.at_ms)}
+        self.documents: dict[str, Any] = {
+            "cell": _status(),
+            "dead": _letters(cell.at_ms),
+            "queues": queues(cell),
+        }
         self.requests: list[str] = []
         self.former: list[dict[str, Any]] = []
         self.held: set[str] = set()
@@ -114,8 +119,10 @@ class PageGateway:
                 Route("/api/v1/me", self._guarded(self._me)),
                 Route("/api/v1/view", self._guarded(self._view)),
                 Route("/api/v1/view/changes", self._guarded(self._changes)),
+                Route("/api/v1/view/hour", self._guarded(self._hour)),
                 Route("/api/v1/cell", self._guarded(self._cell)),
                 Route("/api/v1/dead", self._guarded(self._dead)),
+                Route("/api/v1/queues", self._guarded(self._queues)),
                 Route("/api/v1/jobs/{namespace}/{name}", self._guarded(self._job)),
                 Route("/api/v1/jobs/{namespace}/{name}/events", self._guarded(self._events)),
                 Route("/api/v1/jobs/{namespace}/{name}/explain", self._guarded(self._explain)),
@@ -155,11 +162,21 @@ class PageGateway:
     async def _view(self, _: Request) -> Response:
         return Response(msgspec.json.encode(self.cell.view()), media_type="application/json")
 
+    async def _hour(self, _: Request) -> Response:
+        return JSONResponse(self.documents.get("hour") or hour(self.cell))
+
     async def _cell(self, _: Request) -> Response:
         return JSONResponse(self.documents["cell"])
 
     async def _dead(self, _: Request) -> Response:
         return JSONResponse(self.documents["dead"])
+
+    async def _queues(self, request: Request) -> Response:
+        """In pages of two."""
+        after = request.query_params.get("after", "")
+        found = [one for one in self.documents["queues"]["queues"] if one["name"] > after]
+        page = {"queues": found[:2], "next": found[1]["name"] if found[2:] else ""}
+        return JSONResponse(self.documents["queues"] | page)
 
     def _named(self, request: Request) -> tuple[str, str, dict[str, Any] | None]:
         namespace, name = request.path_params["namespace"], request.path_params["name"]

@@ -35,6 +35,7 @@ class SyntheticCell:
         self.jobs: dict[int, Json] = {}
         self.queue: list[int] = []
         self.faults: list[Json] = []
+        self.has_queues = False
         self.events: dict[str, list[Json]] = {}
         self.layout = _layout(nodes)
         self.nodes: list[list[Any]] = [_free_node(node[5]) for node in self.layout["nodes"]]
@@ -58,6 +59,7 @@ class SyntheticCell:
             "queue": list(self.queue),
             "faults": list(self.faults),
             "reservations": [],
+            "has_queues": self.has_queues,
             "is_partial": False,
         }
 
@@ -233,6 +235,7 @@ class SyntheticCell:
             self.faults.append(
                 {
                     "at_ms": self.at_ms - self._random.randrange(10_000, 4_000_000),
+                    "since_ms": self.at_ms - 500_000 * (index + 1),
                     "node": row,
                     "place": f"{name} chip {chip}" if kind in {0, 2} else name,
                     "level": levels[kind],

@@ -32,7 +32,7 @@ def test_ten_thousand_nodes_are_shown_searched_and_walked(open_page: Open, large
     expect(page.locator("#map")).to_have_attribute("aria-label", re.compile("Map of the cell: 10,000 nodes"))
     rows = page.get_by_role("table", name="Groups of nodes").locator("tbody tr")
     expect(rows).to_have_count(100)
-    page.get_by_role("button", name="Show 200 more").click()
+    page.get_by_role("button", name="Show 200 more of 387").click()
     expect(rows).to_have_count(300)
     last = large.cell.layout["nodes"][-1][0]
     page.keyboard.press("/")

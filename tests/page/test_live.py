@@ -19,7 +19,8 @@ def test_the_cell_is_shown_with_its_figures(open_page: Open, gateway: PageGatewa
     expect(page.locator(".figures")).to_contain_text(f"{used} of {chips} chips in use")
     expect(page.locator("#connection")).to_have_text("Live")
     expect(page.locator("#cell-name")).to_have_text("synthetic")
-    expect(page.locator("tbody tr")).to_have_count(len(small.layout["leaves"]))
+    rows = page.get_by_role("table", name="Groups of nodes").locator("tbody tr")
+    expect(rows).to_have_count(len(small.layout["leaves"]))
 
 
 def test_the_queue_is_in_order_with_reason_and_age(open_page: Open, gateway: PageGateway, small: SyntheticCell) -> None:

@@ -44,7 +44,7 @@ def test_axe_finds_nothing_on_any_view(
         settled(page)
         found[address] = violations(page, axe)
     page.get_by_role("combobox", name="Search").fill("a")
-    expect(page.get_by_role("option").first).to_be_visible()
+    expect(page.locator("#found").get_by_role("option").first).to_be_visible()
     found["search"] = violations(page, axe)
     assert {address: problems for address, problems in found.items() if problems} == {}
 
@@ -120,20 +120,20 @@ def test_search_finds_jobs_and_nodes(open_page: Open, gateway: PageGateway, smal
     job = next(job for job in small.jobs.values() if job["phase"] == "running")
     page.keyboard.press("/")
     page.keyboard.type(job["name"])
-    expect(page.get_by_role("option").first).to_contain_text(f"{job['namespace']}/{job['name']}")
+    expect(page.locator("#found").get_by_role("option").first).to_contain_text(f"{job['namespace']}/{job['name']}")
     page.keyboard.press("Enter")
     expect(page.locator("#panel-title")).to_have_text(f"Job {job['namespace']}/{job['name']}")
     page.keyboard.press("/")
     page.keyboard.type("a2-1")
-    expect(page.get_by_role("option")).to_have_count(3)
+    expect(page.locator("#found").get_by_role("option")).to_have_count(3)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("option").nth(1)).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#found").get_by_role("option").nth(1)).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Enter")
     expect(page.locator("#panel-title")).to_have_text("Node a2-10")
     page.keyboard.press("/")
     page.keyboard.type("no-such-thing")
-    expect(page.get_by_role("option")).to_have_text("Nothing found")
+    expect(page.locator("#found").get_by_role("option")).to_have_text("Nothing found")
     page.keyboard.press("Escape")
     expect(page.get_by_role("listbox")).to_be_hidden()
 
@@ -167,7 +167,7 @@ def test_a_move_of_the_map_right_before_a_new_address_is_not_a_part_of_it(
     settled(page)
     page.keyboard.press("/")
     page.keyboard.type("a2-4")
-    expect(page.get_by_role("option").first).to_contain_text("a2-4")
+    expect(page.locator("#found").get_by_role("option").first).to_contain_text("a2-4")
     page.evaluate(
         """() => {
           document.getElementById("zoom-in").click();

@@ -62,7 +62,7 @@ def test_the_slider_shows_every_time_forwards_and_backwards(
         want = waiting_at(recorded, index)
         expect(page.locator("ol.cards li")).to_have_count(len(want))
         assert shown(page) == want
-    assert page.get_by_label("Time", exact=True).get_attribute("aria-valuetext") == "14:13:27 (7 s of 14 min)"
+    assert page.get_by_label("Time", exact=True).get_attribute("aria-valuetext") == "14:13:27 UTC (7 s of 14 min)"
 
 
 def test_a_recording_plays_and_pauses(open_page: Open, recorded: dict[str, Any], tmp_path: Path) -> None:
@@ -159,13 +159,13 @@ def test_timelines_of_other_times_keep_the_time_since_the_start(
     page = open_page(stored(tmp_path, [recorded, other]) + "#/queue")
     time = page.locator("output.time")
     move(page, 70_000)
-    expect(time).to_have_text("14:14:30 (1 min 10 s of 14 min)")
+    expect(time).to_have_text("14:14:30 UTC (1 min 10 s of 14 min)")
     page.get_by_label("Timeline").select_option("Simulated")
     expect(time).to_have_text("1 min 10 s of 14 min")
     expect(page.locator("ol.cards li")).to_have_count(len(waiting_at(other, 10)))
     assert shown(page) == waiting_at(other, 10)
     page.get_by_label("Timeline").select_option("Synthetic cell")
-    expect(time).to_have_text("14:14:30 (1 min 10 s of 14 min)")
+    expect(time).to_have_text("14:14:30 UTC (1 min 10 s of 14 min)")
 
 
 def test_the_time_is_part_of_every_address(open_page: Open, recorded: dict[str, Any], tmp_path: Path) -> None:

@@ -129,4 +129,4 @@ def test_a_job_that_waits_is_as_old_as_its_submission(
     page = open_page(f"{gateway.url}{address(job)}")
     expect(page.locator("#content .job-head")).to_contain_text("waiting, submitted 2 h ago")
     page.goto(f"{gateway.url}#/jobs")
-    expect(page.locator("#content li.card", has_text=job["name"]).locator(".card-age")).to_contain_text("2 h")
+    expect(page.locator("#content tbody tr", has_text=job["name"])).to_contain_text("2 h")

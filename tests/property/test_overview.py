@@ -94,7 +94,7 @@ class Follower:
 
 
 def by_name(view: View) -> dict[str, object]:
-    """A picture without numbers and versions, which depend on what was before."""
+    """A picture without numbers, versions and begins of faults, which depend on what was before."""
     names = {job.n: f"{job.namespace}/{job.name}/{job.uid}" for job in view.jobs}
     assert len(names) == len(view.jobs)
     assert len(view.nodes) == len(view.layout.nodes)
@@ -117,7 +117,8 @@ def by_name(view: View) -> dict[str, object]:
         "jobs": {names[one.n]: job(one) for one in view.jobs},
         "queue": [names[number] for number in view.queue],
         "faults": [
-            (msgspec.structs.replace(one, jobs=[]), sorted(names[number] for number in one.jobs)) for one in view.faults
+            (msgspec.structs.replace(one, jobs=[], since_ms=0), sorted(names[number] for number in one.jobs))
+            for one in view.faults
         ],
         "reservations": sorted((names[one.job], one.until_ms, one.nodes) for one in view.reservations),
     }

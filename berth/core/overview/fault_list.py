@@ -1,5 +1,6 @@
 """Faults of nodes, as the page lists them."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from berth.core.chips.picking import ids_of
@@ -59,6 +60,16 @@ def _condition(state: State, conditions: Conditions, row: int) -> NodeCondition 
     return NodeCondition(name=table.names[row], unhealthy=unhealthy, network_unhealthy=network, level=NodeHealth(level))
 
 
+def begun_ms(state: State, fault: NodeFault) -> int:
+    """Since when a node has a fault that was there before anybody looked; 0 if nobody knows."""
+    lost = state.faults.lost.get(fault.node)
+    if fault.kind is NodeFaultKind.NODE_NOT_READY:
+        return lost.unready_ms if lost is not None else 0
+    if fault.kind is NodeFaultKind.NODE_UNHEALTHY and lost is not None and lost.evicted_ms:
+        return lost.evicted_ms
+    return fault.reported_ms
+
+
 class FaultSource:
     """Derives the faults of a node.
 
@@ -75,16 +86,22 @@ class FaultSource:
         self._owners = owners
         self._numbers = numbers
 
-    def of(self, row: int, index: int) -> tuple[Fault, ...]:
+    def of(self, row: int, index: int, before: Iterable[Fault], at_ms: int) -> tuple[Fault, ...]:
         """Faults of a node, of the whole node first.
 
         Args:
             row: Its row of the node table.
             index: Its row on the page.
+            before: Those that it had.
+            at_ms: Since when it has others; 0: nobody looked before.
         """
-        return tuple(self._fault(fault, row, index) for fault in faults_at(self._state, self._conditions, row))
+        since_ms = {fault.kind: fault.since_ms for fault in before}
+        return tuple(
+            self._fault(fault, row, index, since_ms.get(fault.kind.value, at_ms or begun_ms(self._state, fault)))
+            for fault in faults_at(self._state, self._conditions, row)
+        )
 
-    def _fault(self, fault: NodeFault, row: int, index: int) -> Fault:
+    def _fault(self, fault: NodeFault, row: int, index: int, since_ms: int) -> Fault:
         chips = list(ids_of(fault.chips))
         jobs = {
             self._numbers.of(hold.job)
@@ -94,6 +111,7 @@ class FaultSource:
         words = f" {numbered('chip', chips)}" if chips else ""
         return Fault(
             at_ms=fault.reported_ms,
+            since_ms=since_ms,
             node=index,
             place=f"{fault.node}{words}",
             kind=fault.kind.value,

@@ -11,7 +11,7 @@ from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_table import NodeTable
 from berth.core.faults.model import NodeFault, NodeFaultKind
 from berth.core.overview.conditions import Conditions
-from berth.core.overview.fault_list import LEVELS, faults_at
+from berth.core.overview.fault_list import LEVELS, begun_ms, faults_at
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.schemas.programs.lists import JOBS_MAX, NAMES_MAX, RANKS_MAX, FaultGroup, FaultScope, JobRanks
@@ -161,7 +161,7 @@ class FaultLog:
         for fault in faults_at(self._state, self._conditions, row) if is_there else ():
             known = before.get(fault.kind)
             if known is None:
-                since_ms = at_ms or self._begun_ms(fault)
+                since_ms = at_ms or begun_ms(self._state, fault)
                 now[fault.kind] = KnownFault(fault, since_ms, since_ms)
             elif (known.fault.chips, known.fault.reason) == (fault.chips, fault.reason):
                 now[fault.kind] = known._replace(fault=fault)
@@ -171,15 +171,6 @@ class FaultLog:
             self._known[row] = now
         if now.keys() != before.keys():
             self._places = None
-
-    def _begun_ms(self, fault: NodeFault) -> int:
-        """Since when a node has a fault that was there before; 0 if nobody knows."""
-        lost = self._state.faults.lost.get(fault.node)
-        if fault.kind is NodeFaultKind.NODE_NOT_READY:
-            return lost.unready_ms if lost is not None else 0
-        if fault.kind is NodeFaultKind.NODE_UNHEALTHY and lost is not None and lost.evicted_ms:
-            return lost.evicted_ms
-        return fault.reported_ms
 
 
 class _Sizes:

@@ -13,6 +13,7 @@ from berth.core.overview.node_layout import NodeLayout, Where, where
 from berth.core.overview.node_rows import ChangedRows, node_row
 from berth.core.overview.numbers import JobId, Numbers
 from berth.core.overview.owners import Owners
+from berth.core.queues.tree import is_tree
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.schemas.page.view import Change, Fault, NodeRow, Reservation, View
@@ -48,6 +49,7 @@ class Overview:
         """Faults by row of the node table, of the rows that have any."""
         self._faults: list[Fault] = []
         self._reservations: list[Reservation] = []
+        self._has_queues = False
         self._touched: dict[int, None] = {}
         self._version = 0
         self._at_ms = self._facts_seq = self._ledger_seq = 0
@@ -96,9 +98,11 @@ class Overview:
         self._touched.clear()
         is_moved = self._see_layout(touched)
         nodes = self._see_rows(touched)
-        faults = self._see_faults(touched)
+        faults = self._see_faults(touched, at_ms if self._version else 0)
         reservations = self._see_reservations() if owners or is_moved else UNSET
+        has_queues = self._see_queues()
         has_lists = faults is not UNSET or reservations is not UNSET or listed.queue is not None
+        has_lists |= has_queues is not UNSET
         if self._version and not (is_moved or has_lists or nodes or listed.jobs or listed.gone):
             return None
         self._version += 1
@@ -106,7 +110,8 @@ class Overview:
         self._facts_seq, self._ledger_seq = self._state.facts_seq, self._state.fold.head
         if is_moved or self._version == 1:
             return self.view()
-        return self._change(nodes, listed, faults, reservations)
+        change = self._change(nodes, listed, faults, reservations)
+        return change if has_queues is UNSET else msgspec.structs.replace(change, has_queues=has_queues)
 
     def view(self, at_ms: int | None = None) -> View:
         """The whole picture as of the last change.
@@ -126,6 +131,7 @@ class Overview:
             queue=self._jobs.queue,
             faults=list(self._faults),
             reservations=list(self._reservations),
+            has_queues=self._has_queues,
         )
 
     def namespace_of(self) -> dict[int, str]:
@@ -183,10 +189,11 @@ class Overview:
                     found.append((index, now))
         return sorted(found, key=_index)
 
-    def _see_faults(self, touched: list[int]) -> list[Fault] | UnsetType:
+    def _see_faults(self, touched: list[int], at_ms: int) -> list[Fault] | UnsetType:
         for row in touched:
             index = self._layout.index_of.get(row)
-            found = self._source.of(row, index) if index is not None else ()
+            before = self._faults_of.get(row, ())
+            found = self._source.of(row, index, before, at_ms) if index is not None else ()
             if found:
                 self._faults_of[row] = found
             else:
@@ -213,6 +220,13 @@ class Overview:
             return UNSET
         self._reservations = found
         return list(found)
+
+    def _see_queues(self) -> bool | UnsetType:
+        before, self._has_queues = (
+            self._has_queues,
+            is_tree(fact.queue for fact in self._state.queues.declared.values()),
+        )
+        return UNSET if self._has_queues == before else self._has_queues
 
     def _owns(self, job: JobId) -> bool:
         return self._jobs.number(job) > 0

@@ -1,7 +1,7 @@
 """Use of queues: chips that each holds, is entitled to and may hold, and jobs that wait in it."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from berth.core.parity import differs
@@ -74,7 +74,7 @@ def queue_entries(state: State, may_read: Callable[[str], bool]) -> list[QueueEn
                 )
                 for one in in_order(entitled)
             ]
-    waiting = waiting_by_queue(state)
+    waiting, oldest = waiting_by_queue(state), oldest_by_queue(state)
     found: list[QueueEntry] = []
     for name in sorted(tree.queues):
         queue, is_valid = tree.queues[name], name in tree.paths
@@ -91,6 +91,8 @@ def queue_entries(state: State, may_read: Callable[[str], bool]) -> list[QueueEn
                 namespaces=None if namespaces is None else sorted(filter(may_read, namespaces)),
                 amounts=amounts.get(name, []),
                 waiting=waiting.get(name, 0),
+                oldest_ms=oldest.get(name, 0),
+                is_declared=name in tree.declared,
             )
         )
     return found
@@ -98,9 +100,20 @@ def queue_entries(state: State, may_read: Callable[[str], bool]) -> list[QueueEn
 
 def waiting_by_queue(state: State) -> dict[str, int]:
     """Jobs that wait, by the queue that they name, which need not exist; queues without any are left out."""
-    found: Counter[str] = Counter()
+    return dict(Counter(queue for queue, _ in _waiting(state)))
+
+
+def oldest_by_queue(state: State) -> dict[str, int]:
+    """Since when the oldest of these jobs waits."""
+    found: dict[str, int] = {}
+    for queue, at_ms in _waiting(state):
+        found[queue] = min(at_ms, found.get(queue, at_ms))
+    return found
+
+
+def _waiting(state: State) -> Iterator[tuple[str, int]]:
+    """Queue and time of the acceptance of each job that waits."""
     for job in state.jobs.values():
         gang = state.fold.gangs.get(job.uid)
         if job.state == "accepted" and job.request is not None and (gang is None or gang.phase == "waiting"):
-            found[job.request.queue] += 1
-    return dict(found)
+            yield job.request.queue, job.at_ms

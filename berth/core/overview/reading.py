@@ -39,6 +39,7 @@ def applied(view: View, message: Change | View) -> View:
         queue=queue,
         faults=_newer(view.faults, message.faults),
         reservations=_newer(view.reservations, message.reservations),
+        has_queues=view.has_queues if message.has_queues is UNSET else message.has_queues,
         is_partial=view.is_partial,
     )
 
@@ -85,6 +86,7 @@ def merged(first: Change | View, then: Change | View) -> Change | View:
         queue=first.queue if then.queue is UNSET else then.queue,
         faults=first.faults if then.faults is UNSET else then.faults,
         reservations=first.reservations if then.reservations is UNSET else then.reservations,
+        has_queues=first.has_queues if then.has_queues is UNSET else then.has_queues,
     )
 
 

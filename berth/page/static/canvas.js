@@ -17,6 +17,8 @@ export class Painter {
     this.context = context;
     this.cell = cell;
     this.colors = new Map();
+    this.namespaces = new Map(); // colours of namespaces
+    this.by = "use"; // what colours mean from afar: "use", "job" or "namespace"
     this.drawn = { nodes: 0, chips: 0, parts: 0 };
   }
 
@@ -31,7 +33,8 @@ export class Painter {
       if (n < 0) return this.palette.hidden;
       const job = this.cell.jobs.get(n);
       if (job === undefined) return this.palette.hidden;
-      this.colors.set(n, (color = jobColor(job, this.palette.isDark)));
+      const { isDark, hidden } = this.palette;
+      this.colors.set(n, (color = this.by === "namespace" ? (this.namespaces.get(job.namespace) ?? hidden) : jobColor(job, isDark)));
     }
     return color;
   }
@@ -110,8 +113,7 @@ export class Painter {
       const y = Math.round((part.y - frame.top) * frame.scale);
       const width = Math.max(1, Math.round(part.width * frame.scale));
       const height = Math.max(1, Math.round(part.height * frame.scale));
-      context.fillStyle = palette.use[useLevel(total.used, total.chips)];
-      context.fillRect(x, y, width, height);
+      this.#fill(x, y, width, height, total.used, total.chips, () => mainOf(this.cell, part.rows));
       if (total.serious) this.#stroke(x, y, width, height, palette.bad, 1);
       this.drawn.parts += 1;
       return;
@@ -150,13 +152,31 @@ export class Painter {
     const side = Math.max(1, Math.round(frame.scale - 2 * margin));
     const holds = focus.job > 0 && focus.rows.has(row);
     if (focus.rows.size > 0 && !holds) context.globalAlpha = 0.3;
-    context.fillStyle = holds ? this.colorOf(focus.job) : palette.use[useLevel(cell.used[row], cell.chipsOf(row))];
-    context.fillRect(left, top, side, side);
+    if (holds) {
+      context.fillStyle = this.colorOf(focus.job);
+      context.fillRect(left, top, side, side);
+    } else this.#fill(left, top, side, side, cell.used[row], cell.chipsOf(row), () => cell.main[row]);
     context.globalAlpha = 1;
     if (cell.condition[row]) this.#markNode(row, left, top, side);
     else if (cell.nodes[row][UNHEALTHY]) this.#corner(left, top, side, palette.bad);
     if (holds) this.#stroke(left, top, side, side, palette.text, 1);
     this.drawn.nodes += 1;
+  }
+
+  // Colour of the share of chips in use, or that of whoever has the most of them, as high as the share.
+  #fill(x, y, width, height, used, chips, owner) {
+    const { context, palette } = this;
+    if (this.by === "use") {
+      context.fillStyle = palette.use[useLevel(used, chips)];
+      context.fillRect(x, y, width, height);
+      return;
+    }
+    const share = chips > 0 && used > 0 ? Math.max(1, Math.min(height, Math.round((height * used) / chips))) : 0;
+    context.fillStyle = palette.free;
+    if (share < height) context.fillRect(x, y, width, height - share);
+    if (share === 0) return;
+    context.fillStyle = this.colorOf(owner() || -1);
+    context.fillRect(x, y + height - share, width, share);
   }
 
   // A condition is a shape, not only a colour: a cross, diagonal lines, or a corner.
@@ -319,6 +339,19 @@ export class Painter {
     this.#stroke(x - 3, y - 3, side + 6, side + 6, palette.surface, 5);
     this.#stroke(x - 2, y - 2, side + 4, side + 4, palette.accent, 3);
   }
+}
+
+// Owner that stands for some nodes: that of the most chips of nodes on which it has the most.
+function mainOf(cell, rows) {
+  const counts = new Map();
+  let best = 0;
+  for (const row of rows) {
+    const owner = cell.main[row];
+    if (owner === 0) continue;
+    counts.set(owner, (counts.get(owner) ?? 0) + cell.used[row]);
+    if (best === 0 || counts.get(owner) > counts.get(best)) best = owner;
+  }
+  return best;
 }
 
 function chipColumns(chips) {

@@ -42,6 +42,8 @@ export function usedOn(row) {
   return Math.min(row[OWNERS].length, owned + (row[UNNAMED] ?? 0));
 }
 
+// The worst first.
+const CONDITIONS = ["gone", "not ready", "evict", "no new work", "drained", "cordoned", "sub-healthy"];
 const SERIOUS = new Set(["gone", "not ready", "evict", "no new work"]);
 export const isSerious = (condition) => SERIOUS.has(condition);
 
@@ -58,6 +60,7 @@ export class Cell {
     this.atMs = 0;
     this.hasView = false;
     this.isPartial = false;
+    this.hasQueues = false;
     this.layout = NO_LAYOUT;
     this.layoutCount = (this.layoutCount ?? 0) + 1; // another one means that the map is arranged anew
     this.nodes = [];
@@ -68,6 +71,7 @@ export class Cell {
     this.positions = new Map();
     this.rowOf = new Map();
     this.used = new Uint16Array(0);
+    this.main = new Int32Array(0); // of each node the owner of the most chips; 0 if none is in use
     this.condition = [];
     this.rowsByJob = new Map();
     this.byName = new Map();
@@ -85,6 +89,7 @@ export class Cell {
     this.name = view.cell;
     this.nodes = view.nodes.slice();
     this.used = new Uint16Array(view.nodes.length);
+    this.main = new Int32Array(view.nodes.length);
     this.condition = new Array(view.nodes.length).fill("");
     view.layout.nodes.forEach((node, row) => this.rowOf.set(node[0], row));
     for (const job of view.jobs) this.jobs.set(job.n, job);
@@ -95,8 +100,8 @@ export class Cell {
 
   // The view as it is now, for setView. What is in it is shared: changes replace rows and jobs.
   view() {
-    const { name: cell, version, atMs: at_ms, layout, queue, faults, reservations, isPartial: is_partial } = this;
-    return { cell, version, at_ms, layout, nodes: this.nodes.slice(), jobs: [...this.jobs.values()], queue, faults, reservations, is_partial };
+    const { name: cell, version, atMs: at_ms, layout, queue, faults, reservations, hasQueues: has_queues, isPartial: is_partial } = this;
+    return { cell, version, at_ms, layout, nodes: this.nodes.slice(), jobs: [...this.jobs.values()], queue, faults, reservations, has_queues, is_partial };
   }
 
   // Applies a change, and returns what is worth telling: jobs whose phase became another one, and new faults.
@@ -126,6 +131,7 @@ export class Cell {
     if (message.queue || message.jobs?.length) this.#countPositions();
     if (message.faults) this.faults = message.faults;
     if (message.reservations) this.reservations = message.reservations;
+    if (message.has_queues !== undefined) this.hasQueues = message.has_queues;
     if (message.is_partial !== undefined) this.isPartial = message.is_partial;
   }
 
@@ -148,6 +154,7 @@ export class Cell {
       rows.add(row);
     }
     this.used[row] = usedOn(node);
+    this.main[row] = mainOwner(node[OWNERS]);
     this.condition[row] = conditionOf(node);
   }
 
@@ -204,14 +211,17 @@ export class Cell {
 
   // Chips, and nodes with a condition, of some nodes.
   totals(rows) {
-    const sum = { nodes: 0, chips: 0, used: 0, unhealthy: 0, limited: 0, serious: 0 };
+    const sum = { nodes: 0, chips: 0, used: 0, unhealthy: 0, limited: 0, serious: 0, worst: "", ofWorst: 0 };
     for (const row of rows) {
       sum.nodes += 1;
       sum.chips += this.chipsOf(row);
       sum.used += this.used[row];
       const unhealthy = this.nodes[row][UNHEALTHY];
       if (unhealthy) sum.unhealthy += ones(unhealthy);
-      if (this.condition[row]) sum.limited += 1;
+      if (this.condition[row]) {
+        sum.limited += 1;
+        countWorst(sum, this.condition[row]);
+      }
       if (isSerious(this.condition[row])) sum.serious += 1;
     }
     return sum;
@@ -227,6 +237,24 @@ export function ownersOf(node) {
   const found = new Set(node[OWNERS]);
   for (const [, jobs] of node[SHARERS] ?? []) for (const n of jobs) found.add(n);
   return found;
+}
+
+function mainOwner(owners) {
+  let [best, most] = [0, 0];
+  for (let slot = 0; slot < owners.length; slot += 1) {
+    const owner = owners[slot];
+    if (owner === 0 || owner === best) continue;
+    let chips = 0;
+    for (const other of owners) if (other === owner) chips += 1;
+    if (chips > most) [best, most] = [owner, chips];
+  }
+  return best;
+}
+
+function countWorst(sum, condition) {
+  const [before, now] = [CONDITIONS.indexOf(sum.worst), CONDITIONS.indexOf(condition)];
+  if (condition === sum.worst) sum.ofWorst += 1;
+  else if (!sum.worst || (now >= 0 && (before < 0 || now < before))) [sum.worst, sum.ofWorst] = [condition, 1];
 }
 
 function ones(mask) {

@@ -25,8 +25,26 @@ function hash(text) {
 // colours of equal lightness look equally light.
 export function jobColor(job, isDark) {
   const value = hash(job.name ? `${job.namespace}/${job.name}` : `#${job.n}`);
-  const hue = 45 + (value % 61) * 5;
-  const step = Math.floor(value / 61) % 3;
+  return okColor(45 + (value % 61) * 5, Math.floor(value / 61) % 3, isDark);
+}
+
+const HUES = 12;
+
+// Colours of namespaces, by name: that of a name, or the next one that none before it in the alphabet has.
+export function namespaceColors(names, isDark) {
+  const found = new Map();
+  const taken = new Set();
+  for (const name of [...names].sort()) {
+    const first = hash(name) % HUES;
+    const places = Array.from({ length: 3 * HUES }, (_, index) => HUES * Math.floor(index / HUES) + ((first + 5 * index) % HUES));
+    const place = places.find((one) => !taken.has(one)) ?? first;
+    taken.add(place);
+    found.set(name, okColor(45 + (place % HUES) * 25, Math.floor(place / HUES), isDark));
+  }
+  return found;
+}
+
+function okColor(hue, step, isDark) {
   const lightness = (isDark ? [0.7, 0.62, 0.78] : [0.54, 0.47, 0.61])[step];
   return `oklch(${lightness} ${isDark ? 0.115 : 0.125} ${hue})`;
 }

@@ -19,6 +19,14 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+// As `element`, for drawings.
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, READ.has(name) ? shown(value) : String(value));
+  append(made, children);
+  return made;
+}
+
 function append(parent, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;

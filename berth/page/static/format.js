@@ -15,20 +15,22 @@ export function span(ms) {
   return `${Math.floor(whole / large)} ${largeName}` + (rest ? ` ${rest} ${smallName}` : "");
 }
 
-const two = (number) => String(number).padStart(2, "0");
-
 // A simulation may count its time from 0: such a moment is a time since the start, not one in 1970.
 export function isElapsed(ms) {
   return ms < 366 * DAY;
 }
 
-// Time of the day in the zone of the reader; with the date if it is another day than that of `now`.
+// Time of the day in UTC, as sentences of the services and the command line have it; with the date if it is another day
+// than that of `now`.
 export function clock(ms, now = ms) {
   if (isElapsed(now)) return span(ms);
-  const at = new Date(ms);
-  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-  if (at.toDateString() === new Date(now).toDateString()) return time;
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+  const [date, time] = iso(ms).split("T");
+  return iso(now).startsWith(date) ? time.slice(0, 8) : `${date} ${time.slice(0, 8)}`;
+}
+
+// The same with the name of the zone, where it stands alone.
+export function clockUtc(ms, now = ms) {
+  return isElapsed(now) ? clock(ms, now) : `${clock(ms, now)} UTC`;
 }
 
 export function iso(ms) {
@@ -46,6 +48,12 @@ export function number(value) {
 
 export function count(value, one, many = `${one}s`) {
   return `${number(value)} ${value === 1 ? one : many}`;
+}
+
+// An amount of a resource: MiB of memory, otherwise a number.
+export function amountText(resource, value) {
+  if (resource !== "memory") return number(value);
+  return value < 1024 ? `${number(value)} MiB` : `${number(Math.round((10 * value) / 1024) / 10)} GiB`;
 }
 
 export function percent(part, whole) {

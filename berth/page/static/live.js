@@ -130,6 +130,22 @@ export class LiveSource {
     return (await this.#fetch(path, signal)).json();
   }
 
+  // What changed in the last hour.
+  hour() {
+    return this.get("view/hour");
+  }
+
+  // A list of the cell with the entries of all its pages.
+  async list(path, name) {
+    const found = [];
+    for (let after = ""; ;) {
+      const page = await this.get(`${path}?limit=1000&after=${encodeURIComponent(after)}`);
+      found.push(...page[name]);
+      if (!page.next) return { ...page, [name]: found };
+      after = page.next;
+    }
+  }
+
   // A job as the gateway knows it, in the form of a job of the view; its number is 0.
   async job(namespace, name) {
     const answer = await this.get(`jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);

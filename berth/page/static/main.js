@@ -4,30 +4,38 @@ import { Announcer } from "./announcer.js";
 import { Cell, OWNERS, ownersOf } from "./cell.js";
 import { readPalette } from "./colors.js";
 import { byId, element, show, shown } from "./dom.js";
-import { count, fullName } from "./format.js";
+import { count, fullName, number } from "./format.js";
+import { worstKind } from "./faults.js";
 import { groupTitle } from "./groups.js";
 import { showLegend } from "./legend.js";
 import { LiveSource } from "./live.js";
 import { CellMap } from "./map.js";
+import { MapColors } from "./map_colors.js";
+import { homeView } from "./home.js";
+import { jobsView } from "./jobs.js";
 import { deadView, servicesView } from "./operations.js";
 import { Player } from "./player.js";
+import { queuesView } from "./queues.js";
 import { RecordedSource } from "./recorded.js";
 import { addressOfGroup, addressOfJob, addressOfNode, isPlaced, parseAddress, setPlaced, setQuery } from "./routes.js";
 import { SearchBox } from "./search.js";
 import { jobView } from "./story.js";
 import { StoryReader } from "./story_reader.js";
 import { Theme } from "./theme.js";
-import { cellView, faultsView, groupView, jobsView, nodeView, queueView, unknownView } from "./views.js";
+import { faultsView, groupView, nodeView, queueView, unknownView } from "./views.js";
 
 const PANEL_EVERY_MS = 200;
 const READ_EVERY_MS = 5000;
-const VIEWS = [["", "Cell"], ["queue", "Queue"], ["jobs", "Jobs"], ["faults", "Faults"], ["services", "Services"], ["dead", "Dead letters"]];
+const VIEWS = [["", "Cell"], ["queue", "Queue"], ["jobs", "Jobs"], ["queues", "Queues"], ["faults", "Faults"], ["services", "Services"], ["dead", "Dead letters"]];
 const PARENT = { group: "", node: "", job: "jobs" };
 const RENDER = {
-  "": cellView, group: groupView, node: nodeView, queue: queueView, jobs: jobsView, faults: faultsView,
-  job: jobView, services: servicesView, dead: deadView,
+  "": homeView, group: groupView, node: nodeView, queue: queueView, jobs: jobsView, faults: faultsView,
+  job: jobView, queues: queuesView, services: servicesView, dead: deadView,
 };
-const READ = { services: "cell", dead: "dead" }; // views with a document of their own, read again and again
+// Views with a document of their own, which is read again and again. A recording has none.
+const READ = {
+  "": (source) => source.hour(), queues: (source) => source.list("queues", "queues"), services: (source) => source.get("cell"), dead: (source) => source.get("dead"),
+};
 
 class Page {
   constructor() {
@@ -44,9 +52,11 @@ class Page {
       hovered: (row, group, x, y) => this.#hovered(row, group, x, y),
       told: (row) => this.announcer.say(this.#nodeText(row)),
     });
+    this.colors = new MapColors(byId("map-colors"), byId("map-namespaces"), this.map);
     this.search = new SearchBox(byId("search"), byId("found"), this.cell);
     showLegend(byId("legend-marks"), readPalette());
     this.#listen();
+    this.#listenFilters();
     this.#startSource();
     this.#routeChanged(true);
     setInterval(() => this.#tick(), 1000);
@@ -75,7 +85,7 @@ class Page {
       this.player.renew();
     }
     const isRecorded = this.source.isRecorded;
-    this.views = VIEWS.filter(([view]) => !(isRecorded && view in READ));
+    this.views = VIEWS.filter(([view]) => !(isRecorded && isLive(view)));
   }
 
   #listen() {
@@ -101,10 +111,20 @@ class Page {
       this.source.signIn(token);
     });
     byId("content").addEventListener("click", (event) => {
+      const { sort, clear } = event.target.closest("[data-sort], [data-clear]")?.dataset ?? {};
+      if (sort) return this.#filter({ sort });
+      if (clear) return this.#filter({ [clear]: null });
       const more = event.target.closest("[data-more]");
       if (!more) return;
-      this.limits.set(more.dataset.more, (this.limits.get(more.dataset.more) ?? 100) + 200);
+      this.limits.set(more.dataset.more, (this.limits.get(more.dataset.more) ?? Number(more.dataset.first)) + 200);
       this.#render();
+    });
+  }
+
+  #listenFilters() {
+    byId("content").addEventListener("input", ({ target }) => {
+      const { filter } = target.dataset;
+      if (filter) this.#filter({ [filter]: target.value || null });
     });
   }
 
@@ -210,11 +230,13 @@ class Page {
     const isOther = isFirst || !isSamePlace(before, this.route);
     if (this.source.isRecorded && !isFirst) this.#takeTime(this.route);
     const position = this.route.query.get("map");
-    if (position === null && isPlaced()) this.map.fit(false);
+    if (position === null && (isPlaced() || !this.route.view)) this.map.fit(false);
     else if (position === null) this.#mapMoved();
     else if (position !== this.map.position()) this.map.setPosition(position);
-    if (!isOther) return;
+    if (!isOther) return this.#render();
     this.reader.clear();
+    byId("main").dataset.view = this.route.view; // some views are wider than others
+    this.map.resize();
     this.#focusMap();
     this.#showViews();
     this.#render();
@@ -246,9 +268,11 @@ class Page {
     const current = PARENT[this.route.view] ?? this.route.view;
     const waiting = this.cell.queue.length;
     const amounts = { queue: waiting, faults: this.cell.faults.length };
-    show(byId("views"), this.views.map(([view, text]) =>
+    const kinds = { faults: worstKind(this.cell.faults) };
+    const views = this.views.filter(([view]) => view !== "queues" || this.cell.hasQueues);
+    show(byId("views"), views.map(([view, text]) =>
       element("li", {}, element("a", { href: `#/${view}`, "aria-current": view === current ? "page" : null }, text,
-        amounts[view] ? element("span", { class: "amount" }, ` ${amounts[view]}`) : null))));
+        amounts[view] ? [" ", element("span", { class: `amount ${kinds[view] ?? ""}` }, number(amounts[view]))] : null))));
   }
 
   #plan() {
@@ -275,8 +299,9 @@ class Page {
   #render() {
     this.renderedMs = performance.now();
     const { view } = this.route;
-    const render = RENDER[view] ?? unknownView;
-    if (!this.cell.hasView && !(view in READ)) {
+    const { isRecorded } = this.source;
+    const render = (!(isRecorded && isLive(view)) && RENDER[view]) || unknownView;
+    if (!this.cell.hasView && view !== "services" && view !== "dead") {
       document.title = "Berth";
       byId("map").setAttribute("aria-label", "Map of the cell");
       show(byId("panel-title"), "Cell");
@@ -287,24 +312,40 @@ class Page {
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
       limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
-      document: this.reading.documents[view], error: this.reading.errors[view],
+      document: isRecorded && view === "" ? this.source.hour() : this.reading.documents[view], error: this.reading.errors[view],
     });
     document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);
     show(byId("panel-title"), title);
     show(byId("content"), content);
+    this.#showFilters();
+    this.colors.update(this.cell, this.theme.isDark);
     const total = this.cell.totals(this.cell.allRows());
     byId("map").setAttribute("aria-label", `Map of the cell: ${count(total.nodes, "node")}, ${total.used} of ${count(total.chips, "chip")} in use`);
+  }
+
+  // What a reader chose is in the address; a change of the list of choices does not change it.
+  #showFilters() {
+    for (const control of byId("content").querySelectorAll("[data-filter]")) {
+      const wanted = this.route.query.get(control.dataset.filter) ?? "";
+      if (control.value !== wanted) control.value = wanted;
+    }
+  }
+
+  #filter(changes) {
+    setQuery(changes);
+    this.route = parseAddress(location.hash);
+    this.#render();
   }
 
   // Reads the document of a view that has one.
   async #read() {
     const { view } = this.route;
-    const path = READ[view];
+    const document = READ[view];
     const { reading } = this;
-    if (!path || this.source.isRecorded || reading.isBusy) return;
+    if (!document || this.source.isRecorded || reading.isBusy) return;
     reading.isBusy = true;
     try {
-      reading.documents[view] = await this.source.get(path);
+      reading.documents[view] = await document(this.source);
       reading.errors[view] = "";
     } catch (error) {
       reading.errors[view] = error.message;
@@ -357,6 +398,11 @@ class Page {
     tip.style.left = `${Math.max(4, left)}px`;
     tip.style.top = `${top}px`;
   }
+}
+
+// Whether a view has a document of a living cell alone.
+function isLive(view) {
+  return view !== "" && view in READ;
 }
 
 // Whether two addresses show the same thing, whatever the place of the map.

@@ -31,12 +31,14 @@ export class CellMap {
     this.isQueued = false;
     this.painted = 0;
     this.#listen();
-    new ResizeObserver(() => this.#resize()).observe(canvas);
-    this.#resize();
+    new ResizeObserver(() => this.resize()).observe(canvas);
+    this.resize();
   }
 
-  #resize() {
+  // Takes the size of the frame, if it is another one.
+  resize() {
     const box = this.canvas.getBoundingClientRect();
+    if (box.width === this.width && box.height === this.height) return;
     this.width = Math.max(1, box.width);
     this.height = Math.max(1, box.height);
     this.ratio = Math.min(2, window.devicePixelRatio || 1);
@@ -49,6 +51,13 @@ export class CellMap {
   setTheme() {
     this.painter.setPalette(readPalette());
     this.redraw();
+  }
+
+  // What colours mean: "use", "job" or "namespace", with the colours of these.
+  setColors(by, namespaces) {
+    this.painter.by = by;
+    this.painter.namespaces = namespaces;
+    this.renewed();
   }
 
   // After a new view: jobs may have other numbers.
@@ -99,6 +108,7 @@ export class CellMap {
     const kind = aspect > 1.5 ? 1.8 : aspect > 1.05 ? 1.25 : aspect > 0.7 ? 0.9 : 0.6;
     const wanted = `${this.cell.layoutCount} ${kind}`;
     if (wanted === this.arrangedFor) return;
+    const middle = this.#middle();
     this.arrangedFor = wanted;
     this.arranged = arrange(this.cell.layout, kind);
     if (this.wanted !== null && this.cell.hasView) {
@@ -112,6 +122,17 @@ export class CellMap {
       }
     }
     if (this.isFitted) this.fit(false);
+    else if (middle) this.#look(this.arranged.x[middle.row] + middle.x, this.arranged.y[middle.row] + middle.y, this.scale);
+  }
+
+  // The node in the middle and how far it is from there, so that it stays there in another arrangement of the same nodes.
+  #middle() {
+    if (this.isFitted || !this.arranged || this.cell.nodes.length === 0) return null;
+    if (!this.arrangedFor.startsWith(`${this.cell.layoutCount} `)) return null;
+    if (this.move) this.#look(...this.move.to);
+    this.move = null;
+    const row = this.#nearest(this.x, this.y);
+    return { row, x: this.x - this.arranged.x[row], y: this.y - this.arranged.y[row] };
   }
 
   #look(x, y, scale) {
@@ -200,13 +221,17 @@ export class CellMap {
   position() {
     if (this.isFitted || !this.arranged || this.cell.nodes.length === 0) return "";
     const to = this.move ? this.move.to : [this.x, this.y, this.scale];
+    return `${this.cell.nodeName(this.#nearest(to[0], to[1]))},${to[2].toFixed(1)}`;
+  }
+
+  #nearest(x, y) {
     let best = 0;
     let least = Infinity;
     for (let row = 0; row < this.arranged.x.length; row += 1) {
-      const distance = (this.arranged.x[row] + 0.5 - to[0]) ** 2 + (this.arranged.y[row] + 0.5 - to[1]) ** 2;
+      const distance = (this.arranged.x[row] + 0.5 - x) ** 2 + (this.arranged.y[row] + 0.5 - y) ** 2;
       if (distance < least) [best, least] = [row, distance];
     }
-    return `${this.cell.nodeName(best)},${to[2].toFixed(1)}`;
+    return best;
   }
 
   // Takes a place from an address, at once or when the first view arrives.

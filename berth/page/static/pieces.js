@@ -3,7 +3,7 @@
 import { OVER } from "./cell.js";
 import { jobColor } from "./colors.js";
 import { element } from "./dom.js";
-import { clock, count, iso, momentWords, number, span } from "./format.js";
+import { clockUtc, count, iso, momentWords, number, span } from "./format.js";
 import { addressOfJob, addressOfNode } from "./routes.js";
 
 const PHASES = {
@@ -27,8 +27,14 @@ const LEVELS = new Map([
   ["no new work", ["warn", "▲"]], ["recovering", ["warn", "↻"]],
 ]);
 
+const levelOf = (condition) => (condition === "sub-healthy" ? condition : condition.replaceAll("-", " "));
+
+export function conditionKind(condition) {
+  return LEVELS.get(levelOf(condition))?.[0] ?? "warn";
+}
+
 export function conditionBadge(condition) {
-  const text = condition === "sub-healthy" ? condition : condition.replaceAll("-", " ");
+  const text = levelOf(condition);
   const [kind, sign] = LEVELS.get(text) ?? ["warn", "◥"];
   return badge(text, kind, sign);
 }
@@ -47,6 +53,12 @@ export function jobLink(job) {
   return element("a", { href: addressOfJob(job), class: "name" }, name, job.is_foreign && " (other scheduler)");
 }
 
+// The first of some jobs, and how many others.
+export function jobLinks(jobs, most) {
+  const links = jobs.slice(0, most).flatMap((job, index) => (index ? [", ", jobLink(job)] : [jobLink(job)]));
+  return jobs.length > most ? [links, ` and ${number(jobs.length - most)} more`] : links;
+}
+
 export function nodeLink(name) {
   return element("a", { href: addressOfNode(name), class: "name" }, name);
 }
@@ -58,7 +70,7 @@ export function age(ms, nowMs, words = "") {
 }
 
 export function moment(ms, nowMs) {
-  return element("time", { datetime: iso(ms), title: momentWords(ms) }, clock(ms, nowMs));
+  return element("time", { datetime: iso(ms), title: momentWords(ms) }, clockUtc(ms, nowMs));
 }
 
 // Terms with their descriptions; rows without a description are left out.
@@ -73,12 +85,12 @@ export function empty(text) {
 }
 
 // The first items of a list, and a button for more. `limits` remembers how many a reader wants.
-export function limited(items, name, limits, make) {
-  const limit = limits.get(name) ?? 100;
+export function limited(items, name, limits, make, first = 100) {
+  const limit = limits.get(name) ?? first;
   const shown = items.slice(0, limit).map(make);
   if (items.length <= limit) return [shown, null];
   const rest = items.length - limit;
-  const more = element("button", { type: "button", "data-more": name, class: "more" },
+  const more = element("button", { type: "button", "data-more": name, "data-first": String(first), class: "more" },
     `Show ${Math.min(200, rest)} more of ${number(rest)}`);
   return [shown, more];
 }
@@ -98,10 +110,19 @@ export function useBar(used, chips) {
   return element("span", { class: "bar", "aria-hidden": "true" }, inner);
 }
 
+// Head of a column by which a reader can sort: one press ascending, the next one descending.
+export function sortHead(key, text, sort) {
+  const isBy = sort.key === key;
+  const next = isBy && sort.sign > 0 ? `-${key}` : key;
+  return element("th", { scope: "col", "aria-sort": isBy ? (sort.sign > 0 ? "ascending" : "descending") : null },
+    element("button", { type: "button", class: "sort", "data-sort": next }, text,
+      element("span", { "aria-hidden": "true" }, isBy ? (sort.sign > 0 ? " ▲" : " ▼") : "")));
+}
+
 // A table that scrolls within itself where it is too wide. A row is a list of cells, or a made row.
-export function table(caption, heads, rows) {
-  return element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, element("table", {},
+export function table(caption, heads, rows, className = null) {
+  return element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, element("table", { class: className },
     element("caption", { class: "unseen" }, caption),
-    element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
+    element("thead", {}, element("tr", {}, heads.map((head) => (head instanceof Node ? head : element("th", { scope: "col" }, head))))),
     element("tbody", {}, rows.map((cells) => (cells instanceof Node ? cells : element("tr", {}, cells.map((one) => element("td", {}, one))))))));
 }

@@ -1,7 +1,7 @@
 // Controls of a recording: slider, play, speed, and the choice between several timelines.
 
 import { element, show } from "./dom.js";
-import { clock, isElapsed, momentWords, span } from "./format.js";
+import { clockUtc, isElapsed, momentWords, span } from "./format.js";
 import { drawHistory, historyOf } from "./history.js";
 
 export class Player {
@@ -78,7 +78,7 @@ export class Player {
     const { source } = this;
     const { begin_ms: beginMs, end_ms: endMs } = source.recording;
     const elapsed = `${span(source.atMs - beginMs)} of ${span(endMs - beginMs)}`;
-    const text = isElapsed(endMs) ? elapsed : `${clock(source.atMs, endMs)} (${elapsed})`;
+    const text = isElapsed(endMs) ? elapsed : `${clockUtc(source.atMs, endMs)} (${elapsed})`;
     this.slider.value = String(source.atMs - beginMs);
     this.slider.setAttribute("aria-valuetext", text);
     this.time.title = momentWords(source.atMs);

@@ -1,9 +1,16 @@
 // Data of a recording: a first view, the changes after it, and a clock that the reader moves.
 
+import { historyOf } from "./history.js";
+
 // Keys are whole views to go on from: one after so many changes, but not more than a recording may have.
 const KEYS_EVERY = 100;
 const KEYS_MOST = 200;
 const DECIDED = new Set(["placed", "waiting", "failed"]); // as events with reasons; a recovery (step) has none of its own
+
+const HOUR_MS = 3_600_000;
+const POINTS_MOST = 400;
+const EVENTS_MOST = 200;
+const TOLD = new Set(["waiting", "placed", "succeeded", "failed", "cancelled", "rejected"]);
 
 export class RecordedSource {
   // `on`: view(view), change(change), state(text), moved(); `taken()` returns the view that is shown.
@@ -123,6 +130,29 @@ export class RecordedSource {
     this.on.moved();
   }
 
+  // What changed in the hour before the time that is shown.
+  hour() {
+    const { recording, atMs } = this;
+    if (this.hourOf !== recording) {
+      this.hourOf = recording;
+      this.history = historyOf(recording);
+      this.told = toldIn(recording);
+    }
+    const beginMs = Math.max(recording.begin_ms, atMs - HOUR_MS);
+    const last = this.history.points.findLast((point) => point.atMs <= beginMs);
+    const points = this.history.points.filter((point) => point.atMs > beginMs && point.atMs <= atMs);
+    const every = Math.ceil(points.length / POINTS_MOST) || 1;
+    const events = this.told.filter((event) => event.at_ms >= beginMs && event.at_ms <= atMs);
+    const counts = {};
+    for (const { what } of events) counts[what] = (counts[what] ?? 0) + 1;
+    return {
+      begin_ms: beginMs, at_ms: atMs, chips: this.history.chips, counts,
+      points: [...(last ? [[beginMs, last.used, last.waiting]] : []),
+        ...points.filter((_, index) => index % every === 0 || index === points.length - 1).map((point) => [point.atMs, point.used, point.waiting])],
+      events: events.slice(-EVENTS_MOST).reverse(),
+    };
+  }
+
   // Events up to the time that is shown, with the reasons of the newest decision among them.
   async story(job) {
     const stories = this.recording.stories ?? {};
@@ -131,4 +161,16 @@ export class RecordedSource {
     const decision = events.findLast((event) => DECIDED.has(event.phase) && !event.step);
     return { events, why: decision?.why ?? [] };
   }
+}
+
+// What happened to jobs, ascending.
+function toldIn(recording) {
+  const found = [];
+  for (const [key, { events }] of Object.entries(recording.stories ?? {})) {
+    const [namespace, name] = key.split("/");
+    for (const { at_ms, phase, sentence } of events) {
+      if (TOLD.has(phase)) found.push({ at_ms, what: phase, namespace, name, place: "", nodes: 0, level: "", sentence });
+    }
+  }
+  return found.sort((a, b) => a.at_ms - b.at_ms);
 }

@@ -20,6 +20,8 @@ export function address(view, ...names) {
 
 export const addressOfJob = (job) => address("job", job.namespace, job.name);
 export const addressOfNode = (name) => address("node", name);
+// Jobs with some filters, by the names that they have in the address.
+export const addressOfJobs = (filters) => `#/jobs?${new URLSearchParams(filters)}`;
 export const addressOfGroup = (group) => address("group", group.kind, group.name);
 
 // Whether the entry of the history has its place on the map: also without one in its address, for the whole cell.

@@ -2,7 +2,7 @@
 
 import { WAITING } from "./cell.js";
 import { element } from "./dom.js";
-import { clock, count, ranges, span } from "./format.js";
+import { clock, count, isElapsed, ranges, span } from "./format.js";
 import { empty, isOver, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms } from "./pieces.js";
 
 const WORDS = {
@@ -31,7 +31,7 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
       job.sentence && element("p", { class: "callout" }, job.sentence),
       job.warning ? element("p", { class: "callout" }, job.warning) : null,
       requested(cell, job, nowMs),
-      element("h3", {}, "What happened"),
+      element("h3", {}, isElapsed(nowMs) ? "What happened" : "What happened (UTC)"),
       story === null ? empty("Reading the events.")
         : story.error ? empty(`The events are not available: ${story.error}.`)
         : timeline(events, job, nowMs),

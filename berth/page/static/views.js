@@ -1,54 +1,14 @@
-// Views in the panel: cell, group, node, queue, jobs, faults. Each returns its title and its content.
+// Views in the panel: group, node, queue, faults. Each returns its title and its content.
 
-import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, UNNAMED, WAITING, WITHHELD, ownersOf } from "./cell.js";
+import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, UNNAMED, WITHHELD, ownersOf } from "./cell.js";
 import { element } from "./dom.js";
-import { bits, count, number, percent, ranges } from "./format.js";
+import { bits, count, number, ranges } from "./format.js";
 import { groupTitle } from "./groups.js";
-import { age, badge, conditionBadge, empty, jobLink, limited, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms, useBar } from "./pieces.js";
+import { age, badge, conditionBadge, empty, jobLink, limited, moment, nodeLink, sizeOf, swatch, table, terms } from "./pieces.js";
 import { address, addressOfGroup } from "./routes.js";
 
 // What a view needs: the cell, the arranged map, the time, the theme, the limits of lists, and the route.
 // `page`: { cell, groups, nowMs, isDark, limits, route, source }.
-
-export function cellView({ cell, groups, limits, notes }) {
-  const total = cell.totals(cell.allRows());
-  const running = [...cell.jobs.values()].filter((job) => !OVER.has(job.phase) && !job.is_foreign).length - cell.queue.length;
-  const [rows, more] = limited(groups, "groups", limits, (group) => groupRow(cell, group));
-  return {
-    title: "Cell",
-    content: [
-      element("ul", { class: "figures" },
-        figure(percent(total.used, total.chips), `${number(total.used)} of ${count(total.chips, "chip")} in use`, "#/jobs"),
-        figure(number(running), running === 1 ? "job placed" : "jobs placed", "#/jobs"),
-        figure(number(cell.queue.length), cell.queue.length === 1 ? "job waits" : "jobs wait", "#/queue"),
-        figure(number(cell.faults.length), cell.faults.length === 1 ? "fault" : "faults", "#/faults", cell.faults.length > 0)),
-      element("h3", {}, "SuperPoDs and leaf switches"),
-      groups.length === 0 ? empty("The cell has no nodes.") : table("Groups of nodes", ["Group", "Nodes", "Chips in use", "State"], rows),
-      more,
-      notes?.length ? [element("h3", {}, "About this recording"), element("ul", { class: "why" }, notes.map((note) => element("li", {}, note)))] : null,
-    ],
-  };
-}
-
-function figure(value, label, href, isBad = false) {
-  return element("li", { class: isBad ? "figure bad" : "figure" },
-    element("a", { href }, element("strong", {}, value), " ", element("span", {}, label)));
-}
-
-function groupRow(cell, group) {
-  const sum = cell.totals(group.rows);
-  return element("tr", { "data-key": `${group.kind} ${group.name}` },
-    element("th", { scope: "row" }, element("a", { href: addressOfGroup(group), class: "name" }, groupTitle(group))),
-    element("td", { class: "amount" }, number(sum.nodes)),
-    element("td", { class: "amount" }, useBar(sum.used, sum.chips), ` ${number(sum.used)} / ${number(sum.chips)}`),
-    element("td", {}, groupState(sum)));
-}
-
-function groupState(sum) {
-  const nodes = sum.limited ? badge(count(sum.limited, "node"), sum.serious ? "bad" : "warn", "▲") : null;
-  const chips = sum.unhealthy ? badge(count(sum.unhealthy, "chip"), "bad", "✕") : null;
-  return nodes || chips ? [nodes, nodes && chips ? " " : "", chips] : "ok";
-}
 
 export function groupView({ cell, groups, limits, route }) {
   const [kind, name] = route.names;
@@ -171,28 +131,6 @@ function queueCard(cell, job, nowMs) {
     element("p", { class: "muted small" }, [sizeOf(job), job.is_plain && "queue of jobs without chips",
       job.queue && `queue ${job.queue}`, `priority ${job.priority}`, job.code].filter(Boolean).join(" · ")),
     job.expected_start_ms ? element("p", { class: "small" }, "expected start: ", moment(job.expected_start_ms, nowMs)) : null);
-}
-
-// Jobs that recover come first, those that wait last.
-const placeOf = (job) => (job.phase === "recovering" ? 0 : job.phase === "waiting" ? 2 : 1);
-
-export function jobsView({ cell, nowMs, limits, isDark }) {
-  const all = [...cell.jobs.values()].filter((job) => job.name);
-  const active = all.filter((job) => !OVER.has(job.phase)).sort((a, b) => placeOf(a) - placeOf(b) || b.since_ms - a.since_ms || a.n - b.n);
-  const over = all.filter((job) => OVER.has(job.phase)).sort((a, b) => b.since_ms - a.since_ms || b.n - a.n);
-  const part = (title, name, jobs) => {
-    const [cards, more] = limited(jobs, name, limits, (job) => jobCard(job, nowMs, isDark));
-    return [element("h3", {}, `${title} (${number(jobs.length)})`), jobs.length ? element("ul", { class: "cards" }, cards) : empty("None."), more];
-  };
-  return { title: "Jobs", content: [part("Not over", "jobs", active), part("Ended lately", "ended jobs", over)] };
-}
-
-function jobCard(job, nowMs, isDark) {
-  return element("li", { class: "card", "data-key": String(job.n) },
-    element("div", { class: "card-head" }, swatch(job, isDark), jobLink(job),
-      element("span", { class: "card-age" }, phaseBadge(job.phase), " ",
-        age((WAITING.has(job.phase) && job.submitted_ms) || job.since_ms, nowMs))),
-    element("p", { class: "muted small" }, [sizeOf(job), job.queue && `queue ${job.queue}`].filter(Boolean).join(" · ")));
 }
 
 export function faultsView({ cell, nowMs, limits }) {

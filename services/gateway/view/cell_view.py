@@ -9,19 +9,23 @@ from collections.abc import Callable
 from typing import Final
 
 from berth.core.errors import CoreError
+from berth.core.overview.hour_log import HOUR_MS, HourLog
+from berth.core.overview.hour_past import past_hour
 from berth.core.overview.overview import Overview
 from berth.core.state.cell import State
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
-from berth.runtime.errors import ShellError
+from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.feeds import Feed, Feeds
 from berth.runtime.logs import Logger
 from berth.runtime.waits import any_set, pause
 from berth.schemas.envelope import DecodeError, VersionError
+from berth.schemas.page.hour import Hour
 from berth.schemas.page.view import Change, View
 from berth.schemas.status import stored_status
 from berth.schemas.subjects import StreamName
+from berth.services.gateway.view.past_events import past_events
 
 _BATCH_S: Final = 0.1
 """Least time between two changes."""
@@ -56,6 +60,7 @@ class CellView:
         self._publish: Publish = _nobody
         self._state = State()
         self._overview = Overview(self._state)
+        self._hour = HourLog()
         self._applied = 0
 
     @property
@@ -75,6 +80,14 @@ class CellView:
     def view(self) -> View:
         """The whole picture as of the last change, at the time of now."""
         return self._overview.view(self._clock.now_ms())
+
+    def hour(self, may_see: Callable[[str], bool]) -> Hour:
+        """What changed within the last hour.
+
+        Args:
+            may_see: Whether the reader may see the jobs of a namespace.
+        """
+        return self._hour.hour(self._clock.now_ms(), may_see)
 
     def namespace_of(self) -> dict[int, str]:
         """Namespace of each job in the picture, by number."""
@@ -119,6 +132,7 @@ class CellView:
             if feeds.is_from_latest:
                 self._state.forget_unnamed()
             self._overview.change(self._clock.now_ms())
+            self._hour = await self._last_hour()
             self.reason = ""
             self._log.info("view", ledger_seq=self._state.fold.head, facts_seq=self._state.facts_seq)
             await self._go_on(feeds, statuses, stop)
@@ -126,12 +140,26 @@ class CellView:
             await feeds.stop()
             await statuses.stop()
 
+    async def _last_hour(self) -> HourLog:
+        """The hour before the picture, as far as events are stored and can be read."""
+        view = self._overview.view(self._clock.now_ms())
+        try:
+            events, begin_ms = await past_events(self._bus, view.at_ms - HOUR_MS)
+        except TransientError as error:
+            self._log.warning("the last hour begins now: events cannot be read", reason=error.reason)
+            events, begin_ms = [], view.at_ms
+        chips_of = {job.uid: job.chips for job in view.jobs}
+        log = HourLog()
+        log.begin(view, past_hour(events, chips_of, begin_ms, view.at_ms))
+        return log
+
     async def _go_on(self, feeds: Feeds, statuses: Feed, stop: asyncio.Event) -> None:
         while not stop.is_set():
             feeds.arrived.clear()
             await self._apply(feeds, statuses)
             change = self._overview.change(self._clock.now_ms())
             if change is not None:
+                self._hour.note(change)
                 self._publish(change)
                 await pause(stop, _BATCH_S)
             else:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from berth.runtime.clock import Clock
 from berth.services.gateway.application import JSON, identity_of
-from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.cell_requests import CellRequests, has
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.event_streams import RIGHTS_GONE
@@ -20,6 +21,10 @@ from berth.services.gateway.view.view_streams import Rights, ViewResponse, ViewS
 
 VIEW: Final = "/api/v1/view"
 CHANGES: Final = "/api/v1/view/changes"
+HOUR: Final = "/api/v1/view/hour"
+_KEPT_S: Final = 2.0
+"""So long an answer about the last hour serves for readers with the same rights."""
+_KEPT_MAX: Final = 256
 
 
 class ViewRoutes:
@@ -49,10 +54,16 @@ class ViewRoutes:
         self._guard = guard
         self._clock = clock
         self._config = config
+        self._hours: dict[Rights, tuple[float, bytes]] = {}
+        """By rights: until when it serves, and the last hour as JSON."""
 
     def routes(self) -> list[Route]:
         """The routes."""
-        return [Route(VIEW, self.view, methods=["GET"]), Route(CHANGES, self.changes, methods=["GET"])]
+        return [
+            Route(VIEW, self.view, methods=["GET"]),
+            Route(CHANGES, self.changes, methods=["GET"]),
+            Route(HOUR, self.hour, methods=["GET"]),
+        ]
 
     async def view(self, request: Request) -> Response:
         """The whole picture."""
@@ -79,6 +90,20 @@ class ViewRoutes:
         return ViewResponse(
             self._streams, reader, self._clock, keepalive_s=self._config.keepalive_s, may_go_on=may_go_on
         )
+
+    async def hour(self, request: Request) -> Response:
+        """What changed within the last hour."""
+        fields(request)
+        rights = rights_of((await self._cell.see_reader(identity_of(request))).read)
+        self._see_known()
+        now_s = self._clock.monotonic_s()
+        until_s, data = self._hours.get(rights, (0.0, b""))
+        if until_s <= now_s:
+            if len(self._hours) >= _KEPT_MAX:
+                self._hours.clear()
+            data = msgspec.json.encode(self._view.hour(lambda namespace: has(rights, namespace)))
+            self._hours[rights] = (now_s + _KEPT_S, data)
+        return Response(data, media_type=JSON)
 
     async def _has_still(self, path: str, headers: Mapping[str, str], rights: Rights) -> bool:
         """Whether a caller has the same rights as before; also if they are not known now."""

@@ -7,12 +7,14 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.overview.derived_statuses import DerivedStatuses
 from berth.core.overview.job_list import OVER_MAX
 from berth.core.overview.overview import Overview
-from berth.core.overview.reading import applied
+from berth.core.overview.reading import applied, merged
 from berth.core.state.cell import State
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.page.view import Change, Job, View
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import Queue
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 from tests.support.cells import a_job, a_node
@@ -85,6 +87,25 @@ def test_chips_that_pods_have_and_do_not_name_are_counted() -> None:
     cell.publish()
     ((_, row),) = next_change(overview).nodes
     assert (row.unnamed, row.owners) == (3, [0] * 8)
+
+
+def test_a_cell_has_queues_while_one_is_declared_that_means_something() -> None:
+    overview = Overview((cell := CoreCell([a_node("a")])).state)
+
+    def declare(queue: Queue, *, gone: bool = False) -> None:
+        fact = encode(QueueSeen(queue, gone=gone))
+        cell.state.apply_fact(SUBJECTS.fact_queue(queue.name), cell.state.facts_seq + 1, fact)
+
+    declare(Queue("root"))
+    view = first(overview)
+    assert not view.has_queues
+    declare(Queue("team"))
+    change = next_change(overview)
+    assert (change.has_queues, change.jobs, change.nodes) == (True, [], [])
+    assert overview.change(3) is None
+    declare(Queue("team"), gone=True)
+    after = next_change(overview)
+    assert [applied(view, one).has_queues for one in (change, merged(change, after))] == [True, False]
 
 
 def test_nothing_changed_is_no_change() -> None:
@@ -210,6 +231,24 @@ def test_faults_have_their_reasons_and_jobs() -> None:
     ]
     view = overview.view()
     assert (view.nodes[0].level, view.nodes[0].unhealthy, view.nodes[1].flags) == ("sub-healthy", 0b100, 1)
+
+
+def test_a_fault_has_the_time_since_which_the_node_has_it() -> None:
+    cell = CoreCell([a_node("a"), a_node("b")])
+    overview = Overview(cell.state)
+
+    def report(at_ms: int, *names: str) -> list[tuple[str, int]]:
+        cell.conditions = {name: NodeCondition(name, unhealthy=1, reason=f"seen at {at_ms}") for name in names}
+        cell.publish()
+        overview.note_fact(encode(pack_health("all", list(cell.conditions.values()))))
+        overview.change(at_ms)
+        return [(one.place, one.since_ms) for one in overview.view().faults]
+
+    report(1)
+    assert report(5, "a") == [("a chip 0", 5)]
+    assert report(7, "a", "b") == [("a chip 0", 5), ("b chip 0", 7)]
+    assert report(9, "b") == [("b chip 0", 7)]
+    assert report(11, "a", "b") == [("a chip 0", 11), ("b chip 0", 7)]
 
 
 def test_the_json_has_the_fields_of_the_page() -> None:

@@ -39,6 +39,14 @@ async def test_queues_have_their_amounts_and_the_jobs_that_wait() -> None:
         (chips,) = (one for one in found["a"]["amounts"] if one["resource"] == NPU)
         assert chips == {"resource": NPU, "held": 8.0, "entitled": 8.0, "limit": 8.0}
         assert (found["a"]["waiting"], found["a"]["parent"], found["a"]["weight"]) == (1, "lab", 3)
+        waits = (await told.ask("jobs", {"phase": "waiting"}))["jobs"]
+        assert [found[name]["oldest_ms"] for name in ("a", "lab")] == [waits[0]["since_ms"], 0]
+        assert {name: one["is_declared"] for name, one in found.items()} == {
+            "a": True,
+            "default": False,
+            "lab": True,
+            "root": False,
+        }
         (above,) = (one for one in found["lab"]["amounts"] if one["resource"] == NPU)
         assert (above["held"], above["limit"]) == (8.0, None)
 
