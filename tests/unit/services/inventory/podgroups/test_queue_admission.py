@@ -9,7 +9,7 @@ from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.policies import PriorityClass
 from berth.schemas.queues.queue import CHIP, Queue
 from berth.services.inventory.podgroups.queue_admission import PODS_MAX
-from tests.support.gang_world import CHIPS, a_group, a_pod
+from tests.support.gang_world import BASE, CHIPS, a_group, a_pod
 from tests.unit.services.inventory.podgroups.test_collection import GroupWorld, pending
 
 ENABLED = "huawei.com/schedule_enable_dequeue"
@@ -195,3 +195,24 @@ def test_a_group_goes_back_also_if_the_first_patch_meets_another_writer() -> Non
     world.show(a_group("pg", version="51", queue="a", least=PODS_MAX, labels={"any": "thing"}))
     world.run()
     assert world.phase() == "Pending"
+
+
+def test_groups_that_were_admitted_before_queues_were_in_force_stay_however_many_pods_they_have() -> None:
+    world = GroupWorld(chips=16)
+    world.show(*(a_group(name, queue="a", least=PODS_MAX) for name in ("first", "second")))
+    world.run()
+    world.gangs.groups.set_queues(tree_of([Queue("a")]))
+    world.run()
+    assert [world.phase(name) for name in ("first", "second")] == ["Inqueue", "Inqueue"]
+
+
+def test_a_group_that_has_chips_stays_although_none_of_its_pods_is_bound_yet() -> None:
+    world = world_of(Queue("a"), chips=16)
+    world.show(a_group("pg", least=1, queue="a"))
+    world.pods(a_pod("p-0", group="pg"))
+    world.run()
+    world.verdict(BASE)
+    world.status(BASE, "placed")
+    world.gangs.groups.set_queues(tree_of([Queue("a", state="Closed")]))
+    world.run()
+    assert (world.phase(), world.withdrawn) == ("Inqueue", [])
