@@ -1,6 +1,6 @@
 """Cases of Volcano's issue tracker on an API server: Volcano Jobs, their PodGroups and a hierarchy of Queues.
 
-Source: volcano-sh/volcano, issues 4673, 5001 and 5881.
+The numbers are those of the issues.
 """
 
 from collections.abc import Mapping

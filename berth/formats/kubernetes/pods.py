@@ -10,6 +10,7 @@ Source: docs/reference/kubernetes.md, "Pod annotations" and "Gaps of the hand-of
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -31,6 +32,8 @@ GATED: Final = "waits for scheduling gate"
 Amounts: TypeAlias = Mapping[str, str | int | float]
 
 _MIB: Final = 1 << 20
+_USUAL: Final = 32
+"""Longest text of an amount that is kept: anybody may write longer ones."""
 _EFFECTS: Final = get_args(TaintEffect)
 _TOLERATION_OPERATORS: Final = get_args(TolerationOperator)
 _NONE: Final = Fraction(0)
@@ -220,6 +223,18 @@ def amount_of(resource: str, value: object) -> int:
     Raises:
         QuantityError: It is not a quantity, not a whole number of pieces, or too large.
     """
+    if isinstance(value, str) and len(value) <= _USUAL:
+        return _amount_of_text(resource, value)
+    return _amount_of(resource, value)
+
+
+@lru_cache(maxsize=4_096)
+def _amount_of_text(resource: str, value: str) -> int:
+    """Objects that are made from few templates have few amounts."""
+    return _amount_of(resource, value)
+
+
+def _amount_of(resource: str, value: object) -> int:
     if resource == "cpu":
         return rounded_up(quantity(value), unit=Fraction(1, 1000))
     return rounded_up(quantity(value), unit=_MIB) if resource == "memory" else pieces(value)

@@ -12,7 +12,7 @@ Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Vol
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,30 +26,28 @@ from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups.pods import GroupPods
-from berth.services.inventory.podgroups.queue_admission import QueueAdmission, goes_back
+from berth.services.inventory.podgroups.queue_admission import QueueAdmission, goes_back, queue_of
 from berth.services.inventory.podgroups.status import (
     CPU,
     ENQUEUE_FAILED,
     MEMORY,
     NO_REASON,
     VALIDATE_FAILED,
-    MinResources,
     Wanted,
     Why,
     annotations_patch,
     dequeues,
     enqueued_ms,
-    least_of,
     min_resources_of,
     phase_after,
     same_but_numbers,
     status_patch,
     with_collected,
 )
+from berth.services.inventory.podgroups.tracked_group import TrackedGroup
 
 Name = tuple[str, str]
 """Namespace and name of a PodGroup."""
-_UNKNOWN: Final = GroupPods(is_ours=None)
 _HEAD_START_MS: Final = 5_000
 """Longest time after its admission in which no PodGroup of a lower priority takes the room of another one: until its
 pods are requested. Then the order of the queue decides."""
@@ -82,71 +80,12 @@ class Capacity:
         return self.memory_mib if resource == MEMORY else self.chips.get(resource, 0)
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
-    """A PodGroup and the last patch of it."""
-
-    observed: PodGroup
-    min_resources: MinResources
-    pods: GroupPods = _UNKNOWN
-    phase: str = ""
-    """Phase of the object, or of a patch that the object does not show yet."""
-    sent_version: str | None = None
-    """Version from which the last patch was computed, until a newer one is observed."""
-    written_ms: int = 0
-    admitted_ms: int = 0
-    """Time of the admission, as far as observed; 0 when it is not admitted."""
-    backoff_until_ms: int = 0
-    """The PodGroup went back to Pending and is not admitted before that time."""
-    gave_up: bool = False
-    """The last patch failed permanently, and the next one is not computed yet."""
-    retry_at_ms: int = 0
-    """No patch before that time: the last one failed permanently."""
-    due_ms: int | None = None
-
-    succeeded: frozenset[str] = frozenset()
-    """Pods (uid) that have succeeded while it runs, whether they are there or not."""
-    collected_before: int | None = None
-    """Pods that had succeeded and were gone when this process first saw that it runs; None while it does not."""
-
-    def collected(self, pods: GroupPods) -> int:
-        """Pods that have succeeded and are gone, of a PodGroup that runs.
-
-        Nothing makes the pods of a PodGroup without a controller anew: it has come to its end when each of them has,
-        whether they are removed together or one by one. A controller counts its own pods.
-        """
-        status = self.observed.status
-        runs = status.phase in {"Running", "Unknown"} and self.observed.metadata.controller is None
-        if not runs or not pods.is_ours:
-            self.succeeded, self.collected_before = frozenset(), None
-            return 0
-        if self.collected_before is None:
-            self.collected_before = max(status.succeeded - len(pods.succeeded), 0)
-        self.succeeded |= pods.succeeded
-        return self.collected_before + len(self.succeeded - pods.succeeded)
-
-    def due(self, at_ms: int) -> None:
-        self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
-
-    @property
-    def amounts(self) -> Mapping[str, int]:
-        """Resources that its first pods need beside those that run.
-
-        The first pods are its minimum, or fewer while a rollout makes them step by step.
-        """
-        least, replicas, held = self.observed.spec.min_member or 0, self.pods.replicas, self.pods.held
-        amounts = self.min_resources.amounts
-        if replicas is not None and replicas < least:
-            amounts = {name: -(-amount * replicas // least) for name, amount in amounts.items()}
-        return {name: amount - held.get(name, 0) for name, amount in amounts.items() if amount > held.get(name, 0)}
-
-
 class Groups:
     """All PodGroups, and the claims of the admitted ones."""
 
     def __init__(self, settings: GangSettings) -> None:
         self._settings = settings
-        self._groups: dict[Name, _Group] = {}
+        self._groups: dict[Name, TrackedGroup] = {}
         self._dirty: dict[Name, None] = {}
         self._waiting: dict[Name, None] = {}
         """PodGroups of Berth that are not admitted."""
@@ -155,13 +94,18 @@ class Groups:
         self._capacity: Capacity | None = None
         self._may_admit = False
         """Something changed, so that another PodGroup may be admitted."""
+        self._candidates: dict[Name, None] = {}
+        """Where queues are in force: PodGroups that have changed, and may be admitted."""
         self._due: dict[Name, int] = {}
         self._queues = QueueAdmission()
 
     @property
     def awaits_admission(self) -> bool:
-        """Whether the free capacity matters: PodGroups are not admitted, or it is not known yet whether they are."""
-        return bool(self._waiting) or self.has_new
+        """Whether the free capacity matters: PodGroups are not admitted, or it is not known yet whether they are.
+
+        Where queues are in force nothing but that it is known.
+        """
+        return (bool(self._waiting) or self.has_new) and (self._queues.tree is None or self._capacity is None)
 
     @property
     def has_new(self) -> bool:
@@ -173,7 +117,7 @@ class Groups:
         name = (group.metadata.namespace, group.metadata.name)
         known = self._groups.get(name)
         if known is None or known.observed.metadata.uid != group.metadata.uid:
-            known = self._groups[name] = _Group(group, min_resources_of(group))
+            known = self._groups[name] = TrackedGroup(group, min_resources_of(group))
         elif known.observed.spec != group.spec:
             known.min_resources = min_resources_of(group)
         if known.sent_version is not None and known.sent_version != group.metadata.resource_version:
@@ -187,10 +131,9 @@ class Groups:
         """Take the deletion of a PodGroup."""
         if self._groups.pop(name, None) is None:
             return
-        for names in (self._dirty, self._waiting, self._claiming, self._due):
+        for names in (self._dirty, self._waiting, self._candidates, self._due):
             names.pop(name, None)
-        self._queues.forget(name)
-        self._may_admit = True
+        self._give_up_claim(name)
 
     def touch(self, name: Name) -> None:
         """Note a change that concerns a PodGroup."""
@@ -223,7 +166,7 @@ class Groups:
         return min(self._due.values(), default=None)
 
     def settle(self, pods_of: Callable[[PodGroup], GroupPods], now_ms: int) -> list[PatchPodGroup]:
-        """Patches to write.
+        """Patches to write; those of PodGroups that may be admitted in the order in which they are.
 
         Args:
             pods_of: State of a PodGroup's pods.
@@ -234,12 +177,16 @@ class Groups:
         touched = dict(self._dirty)
         for name in sorted(touched):
             self._examine(name, pods_of, now_ms)
-        wanted = {name: self._wanted(self._groups[name], now_ms) for name in touched if self._groups[name].pods.is_ours}
-        if self._may_admit and self._capacity is not None:
-            wanted.update(self._admit(self._capacity, now_ms))
+        ours = [name for name in sorted(touched) if self._groups[name].pods.is_ours]
+        wanted = {name: self._wanted(self._groups[name], now_ms) for name in ours if name not in self._waiting}
+        if self._capacity is not None:
+            wanted |= self._admit(self._capacity, now_ms)
             self._may_admit = False
+            self._candidates.clear()
+            self._queues.eased.clear()
+        wanted |= {name: self._wanted(self._groups[name], now_ms) for name in ours if name not in wanted}
         self._dirty.clear()
-        patches = (self._write(name, wanted[name], now_ms) for name in sorted(wanted))
+        patches = (self._write(name, one, now_ms) for name, one in wanted.items())
         return [patch for patch in patches if patch is not None]
 
     def _examine(self, name: Name, pods_of: Callable[[PodGroup], GroupPods], now_ms: int) -> None:
@@ -247,17 +194,17 @@ class Groups:
         group = self._groups[name]
         was_requested, pods = group.pods.is_requested, pods_of(group.observed)
         group.pods = replace(pods, counts=with_collected(pods.counts, group.collected(pods)))
-        if group.pods.is_requested and not was_requested:
+        if group.pods.is_requested and not was_requested and self._queues.tree is None:
             self._may_admit = True
         group.due_ms = group.pods.again_ms
         if group.due_ms is None:
             self._due.pop(name, None)
         else:
             self._due[name] = group.due_ms
-        waits = bool(group.pods.is_ours) and group.phase in NOT_ADMITTED and not _is_started(group)
+        waits = bool(group.pods.is_ours) and group.phase in NOT_ADMITTED and not group.is_started
         claims = bool(group.pods.is_ours) and group.phase == "Inqueue" and not group.pods.counts.scheduled
         if waits:
-            self._may_admit = True
+            self._candidates[name] = None
             self._waiting[name] = None
         else:
             self._waiting.pop(name, None)
@@ -266,19 +213,21 @@ class Groups:
             group.admitted_ms = group.admitted_ms or min(enqueued_ms(group.observed) or now_ms, now_ms)
         else:
             group.admitted_ms = 0
-            if self._claiming.pop(name, None) is not None:
-                self._queues.forget(name)
-                self._may_admit = True
+            self._give_up_claim(name)
 
-    def _claim(self, name: Name, group: _Group) -> None:
+    def _give_up_claim(self, name: Name) -> None:
+        self._claiming.pop(name, None)
+        self._queues.forget(name)
+
+    def _claim(self, name: Name, group: TrackedGroup) -> None:
         self._claiming[name] = None
         self._queues.count(group.observed)
 
-    def _wanted(self, group: _Group, now_ms: int) -> Wanted:
+    def _wanted(self, group: TrackedGroup, now_ms: int) -> Wanted:
         """Desired state of a PodGroup, apart from its admission."""
         pods, observed = group.pods, group.observed
         sent_back = dequeues(observed)
-        if group.phase in NOT_ADMITTED and not _is_started(group):
+        if group.phase in NOT_ADMITTED and not group.is_started:
             return Wanted(group.phase, pods.counts, self._why_waits(group, now_ms), 0, sent_back)
         phase = phase_after(observed, pods.counts) if group.phase == observed.status.phase else group.phase
         back = NO_REASON if pods.is_placed or phase != "Inqueue" else self._queues.back(observed)
@@ -290,7 +239,7 @@ class Groups:
         enqueued = group.admitted_ms or enqueued_ms(observed) if phase == "Inqueue" else 0
         return Wanted(phase, pods.counts, pods.why, enqueued, sent_back)
 
-    def _is_late(self, group: _Group, now_ms: int) -> bool:
+    def _is_late(self, group: TrackedGroup, now_ms: int) -> bool:
         """Whether the time for an admitted PodGroup to start is over."""
         pods = group.pods
         if self._queues.tree is not None and not goes_back(group.observed):
@@ -303,20 +252,30 @@ class Groups:
         group.due(late_ms)
         return False
 
-    def _why_waits(self, group: _Group, now_ms: int) -> Why:
+    def _why_waits(self, group: TrackedGroup, now_ms: int) -> Why:
         """Why a PodGroup is not admitted; empty while unknown."""
         if now_ms < group.backoff_until_ms:
             return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and released its claim")
         if self._capacity is None:
             return NO_REASON
-        return self._barrier(group, self._capacity, self._claims() + _above(self._claims_ahead(now_ms), group))
+        claims = Counter[str]() if self._queues.tree is not None else self._claims()
+        return self._barrier(group, self._capacity, claims + _above(self._claims_ahead(now_ms), group))
+
+    def _to_judge(self) -> Iterable[Name]:
+        """PodGroups whose admission something bears on that has changed."""
+        if self._may_admit or (self._queues.tree is None and (self._candidates or self._queues.eased)):
+            return self._waiting
+        waiting = self._waiting if self._queues.eased else ()
+        eased = (name for name in waiting if queue_of(self._groups[name].observed) in self._queues.eased)
+        return dict.fromkeys([*(name for name in self._candidates if name in self._waiting), *eased])
 
     def _admit(self, capacity: Capacity, now_ms: int) -> dict[Name, Wanted]:
         """Admit PodGroups in order of priority, number of returns to Pending, age and name."""
-        claims = self._claims()
-        ahead = self._claims_ahead(now_ms)
+        names = self._to_judge()
+        claims = self._claims() if names else Counter[str]()
+        ahead = self._claims_ahead(now_ms) if names else {}
         wanted: dict[Name, Wanted] = {}
-        for name in sorted(self._waiting, key=self._order):
+        for name in sorted(names, key=self._order):
             group = self._groups[name]
             if now_ms < group.backoff_until_ms:
                 group.due(group.backoff_until_ms)
@@ -350,7 +309,7 @@ class Groups:
             name,
         )
 
-    def _barrier(self, group: _Group, capacity: Capacity, claims: Counter[str]) -> Why:
+    def _barrier(self, group: TrackedGroup, capacity: Capacity, claims: Counter[str]) -> Why:
         """Why a PodGroup cannot be admitted now; empty when it can."""
         if group.min_resources.wrong:
             return Why(VALIDATE_FAILED, group.min_resources.wrong)
@@ -380,7 +339,7 @@ class Groups:
     def _claims_ahead(self, now_ms: int) -> dict[int, Counter[str]]:
         """Claims of PodGroups whose pods are not requested yet, by priority; empty where all claims count."""
         found: dict[int, Counter[str]] = {}
-        for name in self._claiming if self._settings.force_enqueue else ():
+        for name in self._claiming if self._settings.force_enqueue and self._queues.tree is None else ():
             group = self._groups[name]
             if not group.pods.is_requested and 0 <= now_ms - group.admitted_ms < _HEAD_START_MS:
                 found.setdefault(group.pods.priority, Counter()).update(group.amounts)
@@ -429,7 +388,7 @@ class Groups:
         return PatchPodGroup(*name, observed.metadata.uid, version, patch)
 
 
-def _above(claims: Mapping[int, Counter[str]], group: _Group) -> Counter[str]:
+def _above(claims: Mapping[int, Counter[str]], group: TrackedGroup) -> Counter[str]:
     """Claims by priority: those of higher priorities than that of a PodGroup."""
     higher = (one for priority, one in claims.items() if priority > group.pods.priority)
     return sum(higher, start=Counter[str]())
@@ -443,8 +402,3 @@ def _lacking_words(found: Unreported) -> str:
     lack = "whose newest report is too old" if found.lack == STALE else "without a report that can be read"
     are = "is" if found.chips == 1 else "are"
     return f"; {found.chips} {are} on {pluralize(count, 'node')} {lack}, which {'takes' if count == 1 else 'take'} no new work: {names}"
-
-
-def _is_started(group: _Group) -> bool:
-    """Whether as many of its pods have nodes as it needs, or had them: then it runs, admitted or not."""
-    return group.pods.counts.scheduled >= least_of(group.observed)

@@ -29,10 +29,12 @@ class QueueAdmission:
 
     Attributes:
         tree: The queues; None where they admit nobody.
+        eased: Queues in which PodGroups were forgotten, until it is cleared: others may be admitted there.
     """
 
     def __init__(self) -> None:
         self.tree: Tree | None = None
+        self.eased: dict[str, None] = {}
         self._counted: dict[_Name, tuple[str, int]] = {}
         """Queue and pods of each PodGroup that is admitted and has no pods on nodes."""
         self._pods: Counter[str] = Counter()
@@ -42,12 +44,18 @@ class QueueAdmission:
         """Count the pods of a PodGroup that is admitted and has none on nodes, unless it is counted."""
         name = _name_of(group)
         if name not in self._counted:
-            self._counted[name] = _asked(group)
-            self._pods[queue_of(group)] += group.spec.min_member or 0
+            self._add(name, *_asked(group))
+
+    def _add(self, name: _Name, queue: str, pods: int) -> None:
+        self._counted[name] = (queue, pods)
+        self._pods[queue] += pods
 
     def forget(self, name: _Name) -> None:
         """Count a PodGroup no longer."""
-        queue, pods = self._counted.pop(name, ("", 0))
+        if name not in self._counted:
+            return
+        queue, pods = self._counted.pop(name)
+        self.eased[queue] = None
         self._pods[queue] -= pods
         if not self._pods[queue]:
             del self._pods[queue]
@@ -77,8 +85,7 @@ class QueueAdmission:
             return NO_REASON if refusal is None else Why(ENQUEUE_FAILED, text_of(refusal))
         self.forget(name)
         why = self.barrier(group)
-        if not why.reason:
-            self.count(group)
+        self._add(name, *(before if why.reason else _asked(group)))
         return why
 
 
