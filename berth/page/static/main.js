@@ -36,6 +36,7 @@ const RENDER = {
 const READ = {
   "": (source) => source.hour(), queues: (source) => source.list("queues", "queues"), services: (source) => source.get("cell"), dead: (source) => source.get("dead"),
 };
+const ALONE = new Set(["services", "dead"]); // views that are shown without a picture of the cell
 
 class Page {
   constructor() {
@@ -157,9 +158,9 @@ class Page {
       requestAnimationFrame(() => {
         this.#focusMap();
         performance.mark("map"); // seen in the tools of the browser, and by python -m bench page
+        this.#plan(); // the map comes first
       });
-    }
-    this.#plan();
+    } else this.#plan();
   }
 
   #changeCame(change) {
@@ -204,14 +205,15 @@ class Page {
   }
 
   #showState(state, waitMs = 0) {
+    const word = (text) => element("span", { class: "word" }, text); // not seen on a telephone
     const texts = {
-      connecting: "Connecting", live: "Live", "signed out": "Not signed in", recording: "Recording",
-      lost: `Connection lost, retrying in ${Math.max(1, Math.round(waitMs / 1000))} s`,
+      connecting: word("Connecting"), live: word("Live"), "signed out": "Not signed in", recording: word("Recording"),
+      lost: [word("Connection "), `lost, retrying in ${Math.max(1, Math.round(waitMs / 1000))} s`],
     };
     const place = byId("connection");
     if (state === "connecting" && place.dataset.state === "lost") return; // one text until it is back
     place.dataset.state = state;
-    place.textContent = texts[state];
+    show(place, texts[state]);
     byId("retry").hidden = state !== "lost" && state !== "signed out";
     byId("retry").textContent = state === "lost" ? "Retry now" : "Sign in";
     byId("sign-out").hidden = !this.source?.hasToken();
@@ -273,6 +275,8 @@ class Page {
     show(byId("views"), views.map(([view, text]) =>
       element("li", {}, element("a", { href: `#/${view}`, "aria-current": view === current ? "page" : null }, text,
         amounts[view] ? [" ", element("span", { class: `amount ${kinds[view] ?? ""}` }, number(amounts[view]))] : null))));
+    if (this.shownView !== current) byId("views").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.shownView = current;
   }
 
   #plan() {
@@ -301,7 +305,7 @@ class Page {
     const { view } = this.route;
     const { isRecorded } = this.source;
     const render = (!(isRecorded && isLive(view)) && RENDER[view]) || unknownView;
-    if (!this.cell.hasView && view !== "services" && view !== "dead") {
+    if (!this.cell.hasView && !ALONE.has(view)) {
       document.title = "Berth";
       byId("map").setAttribute("aria-label", "Map of the cell");
       show(byId("panel-title"), "Cell");
@@ -342,7 +346,7 @@ class Page {
     const { view } = this.route;
     const document = READ[view];
     const { reading } = this;
-    if (!document || this.source.isRecorded || reading.isBusy) return;
+    if (!document || !(this.cell.hasView || ALONE.has(view)) || this.source.isRecorded || reading.isBusy) return;
     reading.isBusy = true;
     try {
       reading.documents[view] = await document(this.source);
