@@ -1,8 +1,9 @@
-"""Files of the page, as they are for a gateway, and joined into one HTML file for a recording.
+"""Files of the page for a gateway, and one HTML file for a recording.
 
-The page is HTML, a style sheet and ECMAScript modules; nothing builds them. A gateway serves them as they are. For a
-recording the modules are joined into one script: each becomes a function that returns what it exports, in an order in
-which every module comes after those that it imports. Such a file needs no server and no network.
+The page is HTML, a style sheet and ECMAScript modules; nothing builds them. When they are read, the modules are joined
+into one script, so that a browser waits for one file and not for a chain of them: each becomes a function that returns
+what it exports, in an order in which every module comes after those that it imports. For a recording all of it is one
+file, which needs no server and no network.
 """
 
 import base64
@@ -19,6 +20,7 @@ CONTENT_POLICY: Final = (
 """Header ``Content-Security-Policy`` of the served page: it loads its own files alone, and no frame holds it."""
 INDEX: Final = "index.html"
 STYLE: Final = "page.css"
+SCRIPT: Final = "page.js"
 MAIN: Final = "main.js"
 _MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -26,7 +28,7 @@ _MEDIA_TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
 }
 _STYLE_LINK: Final = f'<link rel="stylesheet" href="assets/{STYLE}">\n'
-_SCRIPT_LINK: Final = f'<script type="module" src="assets/{MAIN}"></script>\n'
+_SCRIPT_LINK: Final = f'<script type="module" src="assets/{SCRIPT}"></script>\n'
 _IMPORT: Final = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w-]+\.js)";$', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
 _MODULE_WORD: Final = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
@@ -45,17 +47,23 @@ class PageFile(NamedTuple):
 
 
 def page_files() -> dict[str, PageFile]:
-    """Files of the page by their names, in the order of the names.
+    """Files of the page by their names: the document, its style sheet and its script.
 
     A gateway answers ``/`` with ``index.html``, and ``/assets/<name>`` with each of the others.
+
+    Raises:
+        ValueError: The modules do not fit each other, see :func:`joined`.
     """
+    found = sources()
+    texts = {INDEX: found[INDEX], STYLE: found[STYLE], SCRIPT: joined(found, MAIN)}
+    return {name: PageFile(text.encode(), _MEDIA_TYPES[name.rpartition(".")[2]]) for name, text in texts.items()}
+
+
+def sources() -> dict[str, str]:
+    """What the page is made of, by the names of the files, in their order."""
     folder = resources.files("berth.page") / "static"
     found = sorted(folder.iterdir(), key=lambda each: each.name)
-    return {
-        each.name: PageFile(each.read_bytes(), _MEDIA_TYPES[each.name.rpartition(".")[2]])
-        for each in found
-        if each.name.rpartition(".")[2] in _MEDIA_TYPES
-    }
+    return {each.name: each.read_text("utf-8") for each in found if each.name.rpartition(".")[2] in _MEDIA_TYPES}
 
 
 def recording_page(recording: bytes) -> bytes:
@@ -72,7 +80,7 @@ def recording_page(recording: bytes) -> bytes:
     """
     files = {name: each.content.decode() for name, each in page_files().items()}
     style = f"\n{files[STYLE]}"
-    script = f"\n{joined(files, MAIN)}"
+    script = f"\n{files[SCRIPT]}"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

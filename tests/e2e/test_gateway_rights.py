@@ -81,6 +81,8 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
                     "/api/v1/faults",
                     "/api/v1/me",
                     "/api/v1/view",
+                    "/api/v1/view/hour",
+                    "/api/v1/queues",
                     "/api/v1/cell",
                     "/api/v1/dead",
                 ):

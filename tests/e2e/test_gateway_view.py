@@ -20,6 +20,7 @@ from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
+from berth.schemas.page.hour import Hour
 from berth.schemas.page.view import Job, View
 from tests.e2e.test_client import start_again
 from tests.support.gateways import Browser, browser, get
@@ -109,6 +110,9 @@ async def test_the_picture_follows_the_cell(own_server: EmbeddedServer, cell: st
         assert [one.name for one in whole.layout.nodes] == [one.name for one in view.layout.nodes]
         await until_true(lambda: has_services(found), deadline_s=20, what="dispatcher, api and gateway in the status")
         assert await get(found.session, f"{found.url}/api/v1/dead") == []
+        hour = msgspec.convert(await get(found.session, f"{found.url}/api/v1/view/hour"), Hour)
+        assert {("placed", "short"), ("succeeded", "short")} <= {(one.what, one.name) for one in hour.events}
+        assert max(point.used for point in hour.points) >= 16
 
 
 async def has_services(found: Cell) -> bool:

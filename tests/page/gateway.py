@@ -54,6 +54,7 @@ class PageGateway:
         self.held: set[str] = set()
         self.failing: set[str] = set()
         self.keepalive_s = _KEEPALIVE_S
+        self._files = page_files()
         self._readers: list[asyncio.Queue[bytes | None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: uvicorn.Server | None = None
@@ -100,7 +101,12 @@ class PageGateway:
         data = f"event: {event}\ndata: {msgspec.json.encode(change).decode()}\n\n".encode()
         self._loop.call_soon_threadsafe(self._spread, data)
 
-    def _spread(self, data: bytes) -> None:
+    def drop(self) -> None:
+        """End all streams; readers may ask again."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._spread, None)
+
+    def _spread(self, data: bytes | None) -> None:
         for reader in self._readers:
             reader.put_nowait(data)
 
@@ -146,7 +152,7 @@ class PageGateway:
         return checked
 
     async def _index(self, _: Request) -> Response:
-        return _file(INDEX)
+        return self._file(INDEX)
 
     async def _bare(self, _: Request) -> Response:
         """A document without anything, for comparison."""
@@ -154,7 +160,12 @@ class PageGateway:
 
     async def _asset(self, request: Request) -> Response:
         name = request.path_params["name"]
-        return _file(name) if name in page_files() else Response(status_code=404)
+        return self._file(name) if name in self._files else Response(status_code=404)
+
+    def _file(self, name: str) -> Response:
+        file = self._files[name]
+        headers = {"Content-Type": file.media_type, "Content-Security-Policy": CONTENT_POLICY}
+        return Response(file.content, headers=headers)
 
     async def _me(self, _: Request) -> Response:
         return JSONResponse({"identity": "tester", "read": ["*"], "submit": []})
@@ -236,12 +247,6 @@ def running(gateway: PageGateway) -> Iterator[PageGateway]:
         yield gateway
     finally:
         gateway.stop()
-
-
-def _file(name: str) -> Response:
-    file = page_files()[name]
-    headers = {"Content-Type": file.media_type, "Content-Security-Policy": CONTENT_POLICY}
-    return Response(file.content, headers=headers)
 
 
 def _no_job(namespace: str, name: str) -> Response:

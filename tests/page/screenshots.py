@@ -61,10 +61,15 @@ def _live(browser: Browser, scheme: str) -> None:
         (job for job in cell.jobs.values() if job["phase"] == "running"), key=lambda job: (job["pods"], job["n"])
     )
     waiting = cell.jobs[cell.queue[1]]
+    cell.has_queues = True
+    for n, job in cell.jobs.items():
+        job["queue"] = ("llm", "vision", "default")[n % 3]
     with running(PageGateway(cell)) as gateway:
         for name, address in (
             ("cell", ""),
             ("queue", "queue"),
+            ("queues", "queues"),
+            ("jobs", "jobs?sort=-chips"),
             ("job", f"job/{placed['namespace']}/{placed['name']}"),
             ("waiting", f"job/{waiting['namespace']}/{waiting['name']}"),
             ("faults", "faults"),
@@ -76,15 +81,15 @@ def _live(browser: Browser, scheme: str) -> None:
             if address.startswith("job/"):
                 expect(page.locator(".timeline")).to_be_visible()
             _taken(page, name, scheme)
-        page = _opened(browser, scheme, _NARROW, f"{gateway.url}#/queue")
-        expect(page.locator("ol.cards li").first).to_be_visible()
+        page = _opened(browser, scheme, _NARROW, gateway.url)
+        expect(page.locator(".feed")).to_be_visible()
         _taken(page, "phone", scheme)
 
 
 def _large(browser: Browser, scheme: str) -> None:
     with running(PageGateway(SyntheticCell(_LARGE, seed=2))) as gateway:
         page = _opened(browser, scheme, _WIDE, gateway.url)
-        expect(page.locator(".figures")).to_be_visible()
+        expect(page.locator(".feed")).to_be_visible()
         _taken(page, "10000-nodes", scheme)
 
 

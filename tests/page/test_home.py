@@ -1,14 +1,18 @@
 """The first view answers without a click: what waits and why, what is broken, how full, what changed lately."""
 
 import re
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from berth.page.files import recording_page
 from tests.page.browser import overflow, violations
 from tests.page.conftest import Open
 from tests.page.gateway import PageGateway
-from tests.page.synthetic import SyntheticCell
+from tests.page.synthetic import BEGIN_MS, SyntheticCell, recording
 
 
 def part(page: Page, name: str) -> Locator:
@@ -181,9 +185,37 @@ def test_it_fits_every_screen(open_page: Open, gateway: PageGateway, small: Synt
 def test_the_link_to_the_cell_shows_the_whole_map(open_page: Open, gateway: PageGateway) -> None:
     page = open_page(f"{gateway.url}#/node/a2-4?map=a2-4,90.0")
     expect(page.locator("#connection")).to_have_text("Live")
-    page.get_by_role("navigation", name="Views").get_by_role("link", name="Cell").click()
-    page.wait_for_url(re.compile("#/$"))
-    page.locator("#zoom-in").click()
-    page.wait_for_url(re.compile("map="))
-    page.get_by_role("navigation", name="Views").get_by_role("link", name="Cell").click()
-    page.wait_for_url(re.compile("#/$"))
+    for _ in range(2):  # from another view, and from a part of the map in the same one
+        page.get_by_role("navigation", name="Views").get_by_role("link", name="Cell").click()
+        # The page writes the place 300 ms after the last move; this timer is begun later and is longer.
+        address = page.evaluate("new Promise((done) => setTimeout(() => done(location.href), 700))")
+        assert address == f"{gateway.url}#/"
+        page.locator("#zoom-in").click()
+        page.wait_for_url(re.compile("map="))
+
+
+@pytest.mark.parametrize(
+    ("shift_ms", "begin", "end"), [(0, "14:13:20 UTC", "14:27:20 UTC"), (BEGIN_MS, "0 s", "14 min")]
+)
+def test_a_recording_has_the_hour_before_the_time_that_is_shown(
+    open_page: Open, tmp_path: Path, shift_ms: int, begin: str, end: str
+) -> None:
+    data = recording(SyntheticCell(12), 120)
+    moved = msgspec.json.decode(
+        re.sub(rb"\b(179\d{10})\b", lambda ms: b"%d" % max(0, int(ms[1]) - shift_ms), msgspec.json.encode(data))
+    )
+    file = tmp_path / "recording.html"
+    file.write_bytes(recording_page(msgspec.json.encode(moved)))
+    page = open_page(f"{file.as_uri()}#/?t={moved['end_ms']}")
+    hour = part(page, "What changed in the last hour")
+    expect(hour.locator(".axis")).to_have_text(begin + end)
+    expect(hour).to_contain_text("Known for 14 min.")
+    happened = [
+        event["phase"] for story in data["stories"].values() for event in story["events"] if event["at_ms"] > BEGIN_MS
+    ]
+    expect(hour).to_contain_text(f"{happened.count('placed')} placed")
+    expect(hour.locator(".feed time").first).to_have_text(re.compile(r"^14:2\d:\d\d$" if not shift_ms else r"^1\d min"))
+    waiting = hour.get_by_role("img").nth(1)
+    expect(waiting).to_have_attribute("aria-label", re.compile(f", {len(data['changes'][-1]['queue'])} now"))
+    page.goto(f"{file.as_uri()}#/?t={moved['begin_ms']}")
+    expect(hour).not_to_contain_text(f"{happened.count('placed')} placed")

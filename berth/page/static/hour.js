@@ -1,7 +1,7 @@
 // The last hour: lines of chips in use and of jobs that wait, how often what happened, and the newest of it.
 
 import { element, svg } from "./dom.js";
-import { clock, count, number, percent, span } from "./format.js";
+import { clock, count, isElapsed, iso, number, percent, span } from "./format.js";
 import { badge, conditionBadge, empty, limited, moment, phaseBadge } from "./pieces.js";
 import { addressOfJob } from "./routes.js";
 
@@ -55,7 +55,8 @@ function chart(title, points, place, most, beginMs, endMs, text, kind) {
 
 function eventRow(event, nowMs) {
   const key = `${event.at_ms} ${event.what} ${event.namespace}/${event.name} ${event.place}`;
-  return element("li", { "data-key": key }, element("time", { datetime: new Date(event.at_ms).toISOString() }, clock(event.at_ms, nowMs).slice(-8)),
+  const text = clock(event.at_ms, isElapsed(nowMs) ? nowMs : event.at_ms); // within an hour the date says nothing
+  return element("li", { "data-key": key }, element("time", { datetime: iso(event.at_ms) }, text),
     element("span", {}, event.namespace ? jobWords(event) : nodeWords(event)));
 }
 

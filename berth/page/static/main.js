@@ -3,6 +3,7 @@
 import { Announcer } from "./announcer.js";
 import { Cell, OWNERS, ownersOf } from "./cell.js";
 import { readPalette } from "./colors.js";
+import { Documents, isAlone, isLive } from "./documents.js";
 import { byId, element, show, shown } from "./dom.js";
 import { count, fullName, number } from "./format.js";
 import { worstKind } from "./faults.js";
@@ -32,10 +33,6 @@ const RENDER = {
   "": homeView, group: groupView, node: nodeView, queue: queueView, jobs: jobsView, faults: faultsView,
   job: jobView, queues: queuesView, services: servicesView, dead: deadView,
 };
-// Views with a document of their own, which is read again and again. A recording has none.
-const READ = {
-  "": (source) => source.hour(), queues: (source) => source.list("queues", "queues"), services: (source) => source.get("cell"), dead: (source) => source.get("dead"),
-};
 
 class Page {
   constructor() {
@@ -43,7 +40,7 @@ class Page {
     this.limits = new Map();
     this.route = parseAddress(location.hash);
     this.reader = new StoryReader(() => this.#plan());
-    this.reading = noDocuments();
+    this.documents = new Documents((view) => this.#documentArrived(view));
     this.announcer = new Announcer(byId("announcer"));
     this.theme = new Theme(byId("theme"), () => this.#themeChanged());
     this.map = new CellMap(byId("map"), this.cell, {
@@ -132,7 +129,7 @@ class Page {
   #forget() {
     this.cell.clear();
     this.reader.clear();
-    this.reading = noDocuments();
+    this.documents.clear();
     this.announcer.clear();
     this.map.highlight(0, -1);
     this.map.renewed();
@@ -157,9 +154,9 @@ class Page {
       requestAnimationFrame(() => {
         this.#focusMap();
         performance.mark("map"); // seen in the tools of the browser, and by python -m bench page
+        this.#plan(); // the map comes first
       });
-    }
-    this.#plan();
+    } else this.#plan();
   }
 
   #changeCame(change) {
@@ -204,14 +201,15 @@ class Page {
   }
 
   #showState(state, waitMs = 0) {
+    const word = (text) => element("span", { class: "word" }, text); // not seen on a telephone
     const texts = {
-      connecting: "Connecting", live: "Live", "signed out": "Not signed in", recording: "Recording",
-      lost: `Connection lost, retrying in ${Math.max(1, Math.round(waitMs / 1000))} s`,
+      connecting: word("Connecting"), live: word("Live"), "signed out": "Not signed in", recording: word("Recording"),
+      lost: [word("Connection "), `lost, retrying in ${Math.max(1, Math.round(waitMs / 1000))} s`],
     };
     const place = byId("connection");
     if (state === "connecting" && place.dataset.state === "lost") return; // one text until it is back
     place.dataset.state = state;
-    place.textContent = texts[state];
+    show(place, texts[state]);
     byId("retry").hidden = state !== "lost" && state !== "signed out";
     byId("retry").textContent = state === "lost" ? "Retry now" : "Sign in";
     byId("sign-out").hidden = !this.source?.hasToken();
@@ -273,6 +271,8 @@ class Page {
     show(byId("views"), views.map(([view, text]) =>
       element("li", {}, element("a", { href: `#/${view}`, "aria-current": view === current ? "page" : null }, text,
         amounts[view] ? [" ", element("span", { class: `amount ${kinds[view] ?? ""}` }, number(amounts[view]))] : null))));
+    if (this.shownView !== current) byId("views").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.shownView = current;
   }
 
   #plan() {
@@ -301,7 +301,7 @@ class Page {
     const { view } = this.route;
     const { isRecorded } = this.source;
     const render = (!(isRecorded && isLive(view)) && RENDER[view]) || unknownView;
-    if (!this.cell.hasView && view !== "services" && view !== "dead") {
+    if (!this.cell.hasView && !isAlone(view)) {
       document.title = "Berth";
       byId("map").setAttribute("aria-label", "Map of the cell");
       show(byId("panel-title"), "Cell");
@@ -312,7 +312,7 @@ class Page {
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
       limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
-      document: isRecorded && view === "" ? this.source.hour() : this.reading.documents[view], error: this.reading.errors[view],
+      ...(isRecorded && view === "" ? { document: this.source.hour() } : this.documents.of(view)),
     });
     document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);
     show(byId("panel-title"), title);
@@ -337,22 +337,11 @@ class Page {
     this.#render();
   }
 
-  // Reads the document of a view that has one.
-  async #read() {
-    const { view } = this.route;
-    const document = READ[view];
-    const { reading } = this;
-    if (!document || this.source.isRecorded || reading.isBusy) return;
-    reading.isBusy = true;
-    try {
-      reading.documents[view] = await document(this.source);
-      reading.errors[view] = "";
-    } catch (error) {
-      reading.errors[view] = error.message;
-    } finally {
-      reading.isBusy = false;
-    }
-    if (reading !== this.reading) return; // it was for the reader before
+  #read() {
+    this.documents.read(this.route.view, this.source, this.cell.hasView);
+  }
+
+  #documentArrived(view) {
     if (this.route.view === view) this.#render();
     else this.#read();
   }
@@ -400,18 +389,9 @@ class Page {
   }
 }
 
-// Whether a view has a document of a living cell alone.
-function isLive(view) {
-  return view !== "" && view in READ;
-}
-
 // Whether two addresses show the same thing, whatever the place of the map.
 function isSamePlace(one, other) {
   return one.view === other.view && one.names.join("/") === other.names.join("/");
-}
-
-function noDocuments() {
-  return { documents: {}, errors: {}, isBusy: false };
 }
 
 // Time of a recording in an address: its timeline, and the moment; null for the beginning.

@@ -1,5 +1,7 @@
 // Light or dark: as the system, unless the reader chose one.
 
+import { element, show } from "./dom.js";
+
 const KEY = "berth.theme";
 const NEXT = { system: "dark", dark: "light", light: "system" };
 
@@ -31,7 +33,7 @@ export class Theme {
   #apply() {
     if (this.choice === "system") document.documentElement.removeAttribute("data-theme");
     else document.documentElement.dataset.theme = this.choice;
-    this.button.textContent = `Theme: ${this.choice}`;
+    show(this.button, element("span", { class: "word" }, "Theme: "), this.choice);
   }
 }
 

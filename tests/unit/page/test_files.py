@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from berth.page.files import CONTENT_POLICY, INDEX, MAIN, STYLE, joined, page_files, recording_page
+from berth.page.files import CONTENT_POLICY, INDEX, MAIN, SCRIPT, STYLE, joined, page_files, recording_page, sources
 
-FILES = {name: file.content.decode() for name, file in page_files().items()}
+FILES = sources()
 MODULES = {name: text for name, text in FILES.items() if name.endswith(".js")}
 
 
@@ -29,12 +29,16 @@ def digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_the_page_is_a_document_a_style_sheet_and_modules() -> None:
-    assert {INDEX, STYLE, MAIN} <= set(FILES)
-    types = {name: file.media_type for name, file in page_files().items()}
-    assert types[INDEX].startswith("text/html")
-    assert types[STYLE].startswith("text/css")
-    assert {types[name] for name in MODULES} == {"text/javascript; charset=utf-8"}
+def test_the_page_is_a_document_a_style_sheet_and_a_script_of_all_modules() -> None:
+    found = page_files()
+    assert {name: file.media_type for name, file in found.items()} == {
+        INDEX: "text/html; charset=utf-8",
+        STYLE: "text/css; charset=utf-8",
+        SCRIPT: "text/javascript; charset=utf-8",
+    }
+    assert found[SCRIPT].content.decode() == joined(MODULES, MAIN)
+    document = found[INDEX].content.decode()
+    assert re.findall(r'(?:src|href)="assets/([^"]+)"', document) == [STYLE, SCRIPT]
 
 
 def test_nothing_is_loaded_from_another_host() -> None:

@@ -47,6 +47,7 @@ def test_a_job_from_its_request_to_its_end() -> None:
         (event("a", "running", 10), []),
         (event("a", "placed", 10, ranks=ranks(4)), [(10, 4, -1)]),
         (event("a", "placed", 10, step=1, ranks=ranks(4)), []),
+        (event("a", "waiting", 10), []),
         (event("a", "waiting", 10, further=".77"), []),
         (event("a", "waiting", 10, attempt=2), [(10, -4, 1)]),
         (event("a", "rejected", 10), []),

@@ -28,9 +28,11 @@ async def test_queues_have_their_amounts_and_the_jobs_that_wait() -> None:
     async with programs(nodes=2, is_started=False, queues=2) as told:
         await told.start()
         await declared(told, Queue("a", parent="lab", capability={NPU: 800}, weight=3), Queue("lab"))
-        for name in ("j0", "j1"):
+        for name in ("j0", "j1", "j2"):
+            told.cell.clock.advance(1)
             spec: dict[str, Any] = {"product": "module910bx8", "replicas": 1, "chips": 8, "queue": "a"}
             assert (await told.ask("submit", {"job": job_file(name, uid=f"u-{name}", **spec)}))["ok"]
+            await told.turns(2)
         await told.turns(4)
         reply = await told.ask("queues", {})
         assert reply["are_applied"]
@@ -38,9 +40,11 @@ async def test_queues_have_their_amounts_and_the_jobs_that_wait() -> None:
         assert list(found) == ["a", "default", "lab", "root"]
         (chips,) = (one for one in found["a"]["amounts"] if one["resource"] == NPU)
         assert chips == {"resource": NPU, "held": 8.0, "entitled": 8.0, "limit": 8.0}
-        assert (found["a"]["waiting"], found["a"]["parent"], found["a"]["weight"]) == (1, "lab", 3)
+        assert (found["a"]["waiting"], found["a"]["parent"], found["a"]["weight"]) == (2, "lab", 3)
         waits = (await told.ask("jobs", {"phase": "waiting"}))["jobs"]
-        assert [found[name]["oldest_ms"] for name in ("a", "lab")] == [waits[0]["since_ms"], 0]
+        assert [one["name"] for one in waits] == ["j1", "j2"]
+        assert waits[0]["submitted_ms"] < waits[1]["submitted_ms"]
+        assert [found[name]["oldest_ms"] for name in ("a", "lab")] == [waits[0]["submitted_ms"], 0]
         assert {name: one["is_declared"] for name, one in found.items()} == {
             "a": True,
             "default": False,

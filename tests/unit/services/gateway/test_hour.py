@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -10,14 +12,24 @@ import pytest
 
 from berth.core.overview.hour_log import HOUR_MS
 from berth.runtime.logs import DEFAULT_LOG
+from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.page.hour import Hour
 from berth.schemas.programs.events import JobEvent
+from berth.services.gateway.application import Application
+from berth.services.gateway.config import GatewayConfig, Token
+from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.refusal_log import RefusalLog
+from berth.services.gateway.serving import Parts, routes_of
 from berth.services.gateway.view import past_events as reading
 from berth.services.gateway.view.cell_view import CellView
 from berth.services.gateway.view.past_events import past_events
-from tests.support.fake_bus import FakeBus, FakeServer
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer
+from tests.support.gateway_requests import Told
+from tests.support.gateway_requests import told as asked
 from tests.support.programs import Programs, job_file, programs
 from tests.support.waiting import until
+from tests.unit.services.api.test_lists import TENANTS
 
 SPEC: dict[str, Any] = {"product": "module910bx8", "replicas": 1, "chips": 8}
 
@@ -53,6 +65,38 @@ async def test_a_gateway_that_begins_knows_what_was_before() -> None:
             await until(
                 lambda: ("waiting", "third") in told_of(view.hour(lambda _: True)), deadline_s=5, what="the third job"
             )
+
+
+async def test_a_reader_of_one_namespace_gets_no_names_of_others() -> None:
+    async with programs(nodes=1, is_started=False) as told:
+        await told.start(TENANTS)
+        for namespace in ("team", "lab"):
+            job = job_file(f"of-{namespace}", namespace=namespace, uid=f"u-{namespace}", **SPEC)
+            assert (await told.ask("submit", {"job": job}, identity="admin"))["ok"]
+            await told.turns(4)
+        tokens = [Token(identity=name, sha256=sha256(name.encode()).hexdigest()) for name in ("admin", "two", "nobody")]
+        config, metrics = GatewayConfig(tokens=tokens), GatewayMetrics(MetricsRegistry())
+        clock = told.cell.clock
+        parts = Parts(told.bus, clock, config, metrics, DEFAULT_LOG)
+        routes = routes_of(told.bus, clock, config, parts)
+        app = Application(routes, parts.guard, clock, metrics, RefusalLog(clock, DEFAULT_LOG))
+
+        async def hour(identity: str) -> Told:
+            headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {identity}".encode())]
+            return await asked(app, "GET", "/api/v1/view/hour", headers=headers)
+
+        assert (await hour("admin")).status == HTTPStatus.SERVICE_UNAVAILABLE
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(parts.view.run(stop, lambda _: None))
+            await until(lambda: parts.view.is_known, deadline_s=5, what="a picture")
+            for _ in range(2):  # the second answer is kept
+                every, some = [msgspec.json.decode((await hour(one)).body, type=Hour) for one in ("admin", "two")]
+                assert {one.name for one in every.events} == {"of-team", "of-lab"}
+                assert {one.name for one in some.events} == {"of-lab"}
+                assert every.counts == some.counts
+            assert (await hour("nobody")).status == HTTPStatus.FORBIDDEN
+            stop.set()
 
 
 async def test_a_bounded_part_of_the_events_is_read_from_the_newest_back(monkeypatch: pytest.MonkeyPatch) -> None:
