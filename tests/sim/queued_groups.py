@@ -11,17 +11,17 @@ from berth.schemas.queues.queue import DEFAULT
 from berth.services.inventory.podgroups.status import VALIDATE_FAILED
 from tests.sim.errors import Failure
 from tests.sim.queue_oracle import QueueOracle, is_in_force
-from tests.sim.users import GROUPS, PODS, QUEUES
+from tests.sim.users import ASCEND_JOBS, GROUPS, JOBS, PODS, QUEUES
 from tests.sim.world import World
 from tests.support.kube_rules import Tree
 
 _WAITS: Final = frozenset({"", "Pending"})
-_JOBS: Final = frozenset({"Job batch.volcano.sh/v1alpha1", "AscendJob mindxdl.gitee.com/v1"})
-"""Controllers that make pods only for a PodGroup that is admitted."""
 
 
 def see_admitted(world: World) -> None:
     """See that no PodGroup waits for its admission that its queue lets in, and that the others name their queue.
+
+    Nobody admits one whose job is gone.
 
     Raises:
         Failure: One waits, or does not.
@@ -37,9 +37,10 @@ def see_admitted(world: World) -> None:
         for pod in kube.objects(PODS)
         if pod["spec"].get("schedulerName") == "berth"
     }
+    owners = {found["metadata"]["uid"] for path in (JOBS, ASCEND_JOBS) for found in kube.objects(path)}
     for group in kube.objects(GROUPS):
         status: Mapping[str, Any] = group.get("status") or {}
-        is_ours = group["metadata"]["name"] in named or _controller_of(group) in _JOBS
+        is_ours = group["metadata"]["name"] in named or _controller_of(group) in owners
         if not is_ours or (status.get("phase") or "") not in _WAITS:
             continue
         name, queue = group["metadata"]["name"], (group.get("spec") or {}).get("queue") or DEFAULT
@@ -56,6 +57,6 @@ def see_admitted(world: World) -> None:
 
 
 def _controller_of(found: Tree) -> str:
-    """Kind and API of the controller of an object; empty without one."""
+    """Uid of the controller of an object; empty without one."""
     owners = found["metadata"].get("ownerReferences") or ()
-    return next((f"{one['kind']} {one['apiVersion']}" for one in owners if one.get("controller")), "")
+    return next((str(one["uid"]) for one in owners if one.get("controller")), "")

@@ -140,7 +140,8 @@ class Queues(Users):
 
         def plan(cell: CellQueues, at_ms: int) -> QueueChange:
             if what == "apply":
-                return applied(cell, [queue, *others], queue.wrong, by="sim", at_ms=at_ms)
+                faults = [text for one in (queue, *others) for text in one.wrong]
+                return applied(cell, [queue, *others], faults, by="sim", at_ms=at_ms)
             if what == "delete":
                 return deleted(cell, [queue.name], by="sim", at_ms=at_ms)
             return with_state(cell, [queue.name], "Open" if what == "open" else "Closed", by="sim", at_ms=at_ms)

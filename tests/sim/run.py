@@ -16,7 +16,7 @@ from tests.sim.log import told
 from tests.sim.loop import SimLoop
 from tests.sim.steady import Steady
 from tests.sim.story import HORIZON_S, Story, draw
-from tests.sim.verdict import is_led, see_rest, unrest
+from tests.sim.verdict import is_led, scored, see_rest, unrest
 from tests.sim.world import World
 
 QUIET_S: Final = 16.0
@@ -151,12 +151,14 @@ async def _go_through(world: World) -> None:
     quiet_s = 0.0
     before: tuple[object, int] = ((), -1)
     steady = Steady(world)
-    while quiet_s < QUIET_S or unrest(world):
+    known: set[tuple[str, str]] = set()
+    while quiet_s < QUIET_S or unrest(world, known):
         if loop.now_s > HORIZON_S + REST_MAX_S:
-            raise Failure("the cell does not come to rest", f"{unrest(world)[:20]}")
+            raise Failure("the cell does not come to rest", f"{unrest(world, known)[:20]}")
         await asyncio.sleep(1.0)
         _see_nothing_failed(world)
         steady.look(is_led=is_led(world))
+        known |= scored(world)
         # Who could not store a message tries again after retry_wait_max_s, which is a little less.
         unstored = sum(process.log.said["warning", "message not stored"] for process in world.cell.logs)
         now = (_fates(world), unstored)

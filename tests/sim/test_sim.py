@@ -10,6 +10,7 @@ import pytest
 
 from tests.sim.__main__ import again, main, report, run_all
 from tests.sim.batch import Result, command, run_batch, shrunk
+from tests.sim.cell import CellSettings
 from tests.sim.figures import ALL, AT_REST, MANY, page, untouched, wrongs
 from tests.sim.observer import CHECKS, Observer
 from tests.sim.run import STEPS_MIN, Lived, live
@@ -141,6 +142,12 @@ def test_a_seed_that_says_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None
 def test_nobody_stores_anything_while_the_server_is_away() -> None:
     away = (Event(24.542, "server", 275, 957, 15.661), Event(34.072, "stray", 382, 538, 1.885))
     assert live(1276, [0, 1], change=lambda story: msgspec.structs.replace(story, events=away)).kind == ""
+
+
+def test_a_cell_rests_while_heavy_jobs_that_wait_are_scored_again_in_turns() -> None:
+    heavy = (Event(3.94, "heavy", 411, 132, 0.241), Event(50.241, "heavy", 126, 288, 0.177))
+    settings = CellSettings(dispatchers=2, shape_s=0.1)
+    assert live(60, [0, 1], change=lambda story: Story(story.kind, settings, heavy)).kind == ""
 
 
 def test_what_was_never_touched_is_named() -> None:

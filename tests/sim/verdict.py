@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Container
 
 from berth.core.errors import CoreError
 from berth.core.explain.current_reasons import reason_of
@@ -40,8 +41,20 @@ _SHORT = re.compile(r"\d+ of at least \d+ pods exists?")
 """Sentence of a gang of which pods are missing."""
 
 
-def unrest(world: World) -> list[str]:
-    """What a cell has still to do, in words."""
+def scored(world: World) -> set[tuple[str, str]]:
+    """Jobs that wait and were scored, for whatever they were refused then."""
+    found = ((key, status_of(world.observer.state, key, at_ms=0)) for key in world.observer.state.jobs)
+    return {key for key, said in found if said is not None and said.refusal is not None and said.refusal.code != LATE}
+
+
+def unrest(world: World, known: Container[tuple[str, str]] = ()) -> list[str]:
+    """What a cell has still to do, in words.
+
+    Args:
+        world: The cell.
+        known: Jobs that were scored once. Of several heavy jobs that wait and are tried again and again, one is always
+            being scored.
+    """
     observer = world.observer
     observer.catch_up()
     found: list[str] = ["the operator is at work"] if world.is_at_work else []
@@ -54,7 +67,7 @@ def unrest(world: World) -> list[str]:
             found.append(f"{key[1]} is {status.phase if status is not None else 'unknown'}")
         elif status.phase == "waiting" and status.refusal is None:
             found.append(f"{key[1]} waits and nobody says why")
-        elif status.refusal is not None and status.refusal.code == LATE:
+        elif status.refusal is not None and status.refusal.code == LATE and key not in known:
             found.append(f"{key[1]} is not scored yet")
     return found
 

@@ -38,7 +38,8 @@ class QueueReasons:
         self._state = state
         self._applied = -1
         self._found: dict[_Asks, Refusal | None] = {}
-        self._asks: dict[str, _Asks] = {}
+        self._asks: dict[str, tuple[Gang, _Asks]] = {}
+        """What gangs ask, by uid; one that was requested otherwise since is another gang."""
         self._told: dict[str, Refusal | None] = {}
 
     def of(self, gang: Gang) -> Refusal | None:
@@ -47,10 +48,10 @@ class QueueReasons:
         if self._applied != state.applied:
             self._applied = state.applied
             self._found.clear()
-        asks = self._asks.get(gang.uid)
-        if asks is None:
-            charge = tuple(gang.charge.items())
-            asks = self._asks[gang.uid] = _Asks(gang.queue, gang.namespace, gang.form, gang.pods, charge)
+        known, asks = self._asks.get(gang.uid, (None, None))
+        if asks is None or known is not gang:
+            asks = _Asks(gang.queue, gang.namespace, gang.form, gang.pods, tuple(gang.charge.items()))
+            self._asks[gang.uid] = gang, asks
         if asks not in self._found:
             self._found[asks] = queue_refusal(state, gang)
         return self._found[asks]
@@ -64,7 +65,7 @@ class QueueReasons:
         for gang in held:
             if gang is None:
                 continue
-            if gang.uid in asks and asks[gang.uid].queue == gang.queue:
+            if gang.uid in asks:
                 self._asks[gang.uid] = asks[gang.uid]
             now = self._told[gang.uid] = self.of(gang)
             if gang.uid not in told or told[gang.uid] != now:

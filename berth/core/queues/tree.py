@@ -40,6 +40,7 @@ class Tree(NamedTuple):
         children: Valid children of each valid queue that has any.
         states: State of each queue; one that is not valid is closed.
         differs: Differences from the reference that are in force.
+        is_shared: Something is guaranteed, so that limits rest on what the nodes have.
     """
 
     queues: dict[str, Queue]
@@ -49,6 +50,7 @@ class Tree(NamedTuple):
     children: dict[str, tuple[str, ...]]
     states: dict[str, State]
     differs: Differences = OWN
+    is_shared: bool = False
 
     def charged(self, name: str) -> tuple[str, ...]:
         """Queues to which what runs in a queue is charged: its path; of one that is not valid what its path reaches.
@@ -143,9 +145,9 @@ def tree_of(queues: Iterable[Queue], *, most: int = QUEUES_MAX, differs: Differe
         if len(path) > 1:
             children.setdefault(path[1], []).append(name)
     states = {name: State.CLOSED if name in broken else _state(known, paths[name], differs) for name in known}
-    return Tree(
-        known, declared, paths, broken, {name: tuple(below) for name, below in children.items()}, states, differs
-    )
+    below = {name: tuple(found) for name, found in children.items()}
+    is_shared = differs.guarantees_on_nodes and any(known[name].guarantee for name in paths)
+    return Tree(known, declared, paths, broken, below, states, differs, is_shared)
 
 
 def _path_of(name: str, known: Mapping[str, Queue], own: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], str]:

@@ -307,7 +307,9 @@ class State:
         check_subject(self._subject, "node", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             before = self.faults.readiness(fact.domain) if self._owns is None else {}
+            divided = self.queues.divided()
             found.add(self.table.apply_nodes(fact))
+            found.woken.update(self.queues.keys_of_nodes(divided))
             self.shares.learn(self.table.rows_of_domain(fact.domain))
             if self._owns is None:
                 self.faults.note_nodes(fact, before, found)
@@ -318,7 +320,9 @@ class State:
         check_health(fact)
         check_subject(self._subject, "health", fact.domain)
         if self._owns is None or self._owns(fact.domain):
+            divided = self.queues.divided()
             found.add(self.table.apply_health(fact))
+            found.woken.update(self.queues.keys_of_nodes(divided))
         if self._owns is None:
             self.faults.note_health(fact, found)
         return "folded"

@@ -15,14 +15,14 @@ from berth.core.queues.amounts import ordered
 from berth.core.queues.charges import Usage, charge_of_placement
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.tree import Tree, is_tree, tree_of
-from berth.core.queues.wake_keys import keys_of_change
+from berth.core.queues.wake_keys import declared_key, keys_of_change
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Folded, LedgerFold
 from berth.schemas.envelope import DecodeError
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement
 from berth.schemas.queues.facts import QueueSeen
-from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, MEMORY, Amounts
+from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, MEMORY, ROOT, Amounts
 
 _Key = tuple[str, int]
 """(uid, attempt); of held places with the attempt below zero."""
@@ -123,6 +123,24 @@ class QueueIndex:
         """Whether places are held for a gang in the queue that it names: it continues a job, and starts none."""
         held = self._fold.held.get(gang.uid)
         return held is not None and held.queue in {"", gang.queue} and bool(_charge_of_held(held))
+
+    def divided(self) -> Amounts | None:
+        """What the nodes have, where limits rest on that; None elsewhere."""
+        tree = self.tree()
+        if tree is None or not tree.is_shared:
+            return None
+        return self.capacity()
+
+    def keys_of_nodes(self, before: Amounts | None) -> dict[str, None]:
+        """Keys of gangs that wait for their queues, if the nodes have more of something than before.
+
+        Args:
+            before: What :meth:`divided` returned before.
+        """
+        now = self.divided() if before is not None else None
+        if before is None or now is None or all(amount <= before.get(name, 0) for name, amount in now.items()):
+            return {}
+        return {declared_key(ROOT): None}
 
     def charge_held(self, usage: Usage, uid: str, *, times: int = 1) -> None:
         """Charge what is held for a gang that starts anew, if anything is, to the queue from which it comes.

@@ -31,6 +31,18 @@ def test_the_numbers_are_those_of_now_and_who_waits_has_news() -> None:
     assert reasons.take(9) == []
 
 
+def test_a_job_that_is_requested_anew_has_the_numbers_of_its_new_request() -> None:
+    cell = Shared(4, Queue("a", capability=limits(16)))
+    for name in ("like", "wide"):
+        cell.submitted(name, "a", chips=8, replicas=4)
+    cell.round()
+    reasons = CurrentReasons(cell.seat.scheduler)
+    assert told(cell, reasons, "wide") == f"the job asks for 32 {NPU}, queue a may never hold more than 16"
+    cell.submitted("wide", "a", chips=8, replicas=3)
+    cell.round()
+    assert told(cell, reasons, "wide") == f"the job asks for 24 {NPU}, queue a may never hold more than 16"
+
+
 def test_what_is_wrong_with_the_queue_is_told_as_it_is_now() -> None:
     cell = Shared(4, Queue("a", parent="lab"))
     cell.submitted("a0", "a")

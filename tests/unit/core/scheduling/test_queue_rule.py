@@ -3,11 +3,14 @@
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeCondition
 from berth.schemas.queues.queue import CHIP, CPU, ROOT, Queue
+from tests.support.cells import a_node
 from tests.support.queue_cells import NPU, Ordered, Shared, limits
 
 POLICIES = ("skip", "fifo", "easy", "conservative")
@@ -332,3 +335,18 @@ def test_a_gang_whose_queue_lets_it_in_is_told_what_it_waits_for_from_then_on(po
     assert [one for one in cell.round() if one[0] == "late"] == [("late", "queues")]
     cell.queue(Queue("a"))
     assert [name for name, code in cell.round() if code not in ("queues", "")] == ["late"]
+
+
+@pytest.mark.parametrize("way", ["a node comes", "a node recovers"])
+def test_nodes_wake_who_waits_for_a_limit_that_rests_on_what_they_have(way: str) -> None:
+    cell = Shared(3 if way == "a node comes" else 4, Queue("a", guarantee=limits(8)), Queue("b"), shards=(1, 3))
+    if way == "a node recovers":
+        cell.fact("health.leaf-3", pack_health("leaf-3", [NodeCondition("n3", unhealthy=0xFF)]))
+    cell.submitted("wide", "b", replicas=3)
+    assert cell.round() == [("wide", "queues")]
+    assert cell.text("wide") == f"the job asks for 24 {NPU}, queue b may never hold more than 16"
+    if way == "a node recovers":
+        cell.fact("health.leaf-3", pack_health("leaf-3", [NodeCondition("n3")]))
+    else:
+        cell.fact("node.leaf-3", pack_nodes("leaf-3", [a_node("n3", leaf="3")]))
+    assert cell.round() == [("wide", "")]
