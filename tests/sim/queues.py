@@ -23,15 +23,18 @@ from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.queues.queue import DEFAULT, ROOT, Queue
 from tests.fuzz.queues import LEAVES, in_a_queue
 from tests.sim.kube import finished
+from tests.sim.loop import SimLoop
 from tests.sim.observer import Observer
 from tests.sim.queue_objects import WRONG, a_declared_queue, volcano_queue
-from tests.sim.queue_oracle import is_in_force
-from tests.sim.story import Event
+from tests.sim.queue_oracle import QueueOracle, is_in_force
+from tests.sim.story import Event, Story
 from tests.sim.users import GROUPS, QUEUES, Users
 from tests.support.cells import a_job
-from tests.support.kube_rules import Tree
+from tests.support.kube_rules import Place, Tree
 
 NAMESPACE: Final = "/api/v1/namespaces/ns"
+_READ_S: Final = 60.0
+"""How long ago the inventory may have read what it writes by: it is killed, and its watches stand still."""
 _FIRST: Final = 4
 """Queues that are declared before the story begins; some of them twice."""
 _STATES: Final = ("Open", "Open", "Closed", "Closing", "Unknown", "")
@@ -43,14 +46,34 @@ class Queues(Users):
 
     observer: Observer
 
-    def see_stays(self, old: Tree, new: Tree) -> None:
-        """See that a PodGroup that was admitted goes back to Pending only where queues admit none."""
-        phases = [(one.get("status") or {}).get("phase") for one in (old, new)]
-        if phases != ["Inqueue", "Pending"] or not self.cell.settings.queues:
+    def __init__(self, loop: SimLoop, seed: int, story: Story) -> None:
+        super().__init__(loop, seed, story)
+        self._queues_changed_s = 0.0
+        """When a Queue changed last on the API server."""
+        self._groups_changed_s: dict[str, float] = {}
+        """When PodGroups asked for something else last, by name."""
+
+    def see_stays(self, place: Place, old: Tree | None, new: Tree | None) -> None:
+        """See that a PodGroup that was admitted goes back to Pending only where its queue does not let it in.
+
+        The inventory may have read queues, or what the PodGroup asks for, a while ago.
+        """
+        now_s = self.loop.time()
+        if place.plural == "queues":
+            self._queues_changed_s = now_s
+        if place.plural != "podgroups" or old is None or new is None:
             return
-        declared = [queue_of_object(msgspec.convert(one, policies.Queue)) for one in self.cell.kube.objects(QUEUES)]
-        if is_in_force(one for one in declared if one is not None):
-            name = new["metadata"]["name"]
+        name = new["metadata"]["name"]
+        if old.get("spec") != new.get("spec"):
+            self._groups_changed_s[name] = now_s
+        phases = [(one.get("status") or {}).get("phase") for one in (old, new)]
+        changed_s = max(self._queues_changed_s, self._groups_changed_s.get(name, 0.0))
+        if phases != ["Inqueue", "Pending"] or not self.cell.settings.queues or now_s < changed_s + _READ_S:
+            return
+        found = [queue_of_object(msgspec.convert(one, policies.Queue)) for one in self.cell.kube.objects(QUEUES)]
+        declared = {one.name: one for one in found if one is not None}
+        queue = (new.get("spec") or {}).get("queue") or DEFAULT
+        if is_in_force(declared.values()) and QueueOracle(declared, {}).shut(queue, "ns") is None:
             self.observer.fail("a PodGroup that was admitted goes back to Pending", f"{name}: {new['status']}")
 
     def begin_queues(self) -> None:

@@ -66,8 +66,7 @@ class World(Owners, Queues, Outsiders, Nature, Trouble, Operator, Rivals):
     def _changed(self, place: Place, old: Tree | None, new: Tree | None) -> None:
         self.observer.changed(place, old, new)
         self.storage.changed(place, old, new)
-        if place.plural == "podgroups" and old is not None and new is not None:
-            self.see_stays(old, new)
+        self.see_stays(place, old, new)
         is_new = old is not None and not old["spec"].get("nodeName") if place.plural == "pods" else False
         if is_new and new is not None and new["spec"].get("nodeName"):
             self.see_bound(new)
