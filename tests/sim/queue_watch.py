@@ -38,7 +38,7 @@ class QueueWatch:
         self.declared: dict[str, Queue] = {}
         self._count = count
         self._fail = fail
-        self._before: Mapping[tuple[str, int], Charge] = {}
+        self._before: Mapping[tuple[str, int], Charge] | None = None
 
     def begin_again(self, facts: Iterable[tuple[str, bytes]]) -> None:
         """Begin with other facts, each with its subject."""
@@ -65,9 +65,9 @@ class QueueWatch:
         """The queues as they are."""
         return self.oracle(state, charges_of(state.fold).values()) if self.declared else None
 
-    def before(self, state: State) -> None:
-        """Take note of what is held before a record."""
-        self._before = charges_of(state.fold) if self.declared else {}
+    def before(self, state: State, *, is_new: bool) -> None:
+        """Take note of what is held before a record; what was decided before a restore may have known other queues."""
+        self._before = charges_of(state.fold) if is_new and self.declared else None
 
     def after(self, state: State, sequence: int, folded: Folded) -> None:
         """See that a record gives places only within limits, one after another, in queues that let their gangs in.
@@ -75,7 +75,7 @@ class QueueWatch:
         Places that others have given, and those of gangs that start anew on places that were held for them, may be
         above a limit.
         """
-        if not self.declared:
+        if self._before is None:
             return
         before, now = self._before, charges_of(state.fold)
         for key, one in now.items():
