@@ -136,7 +136,7 @@ class Observer:
             while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
             self.known_seq = max(self.known_seq, link.facts_seq)
-            self.queues.before(self.state)
+            self.queues.before(self.state, is_new=is_new)
             folded = follow_record(self.scheduler, link)
             check(self.state)
             self.queues.after(self.state, stored.sequence, folded)

@@ -38,7 +38,7 @@ class QueueWatch:
         self.declared: dict[str, Queue] = {}
         self._count = count
         self._fail = fail
-        self._before: Mapping[tuple[str, int], Charge] = {}
+        self._before: Mapping[tuple[str, int], Charge] | None = None
 
     def begin_again(self, facts: Iterable[tuple[str, bytes]]) -> None:
         """Begin with other facts, each with its subject."""
@@ -65,17 +65,17 @@ class QueueWatch:
         """The queues as they are."""
         return self.oracle(state, charges_of(state.fold).values()) if self.declared else None
 
-    def before(self, state: State) -> None:
-        """Take note of what is held before a record."""
-        self._before = charges_of(state.fold) if self.declared else {}
+    def before(self, state: State, *, is_new: bool) -> None:
+        """Take note of what is held before a record; what was decided before a restore may have known other queues."""
+        self._before = charges_of(state.fold) if is_new and self.declared else None
 
     def after(self, state: State, sequence: int, folded: Folded) -> None:
         """See that a record gives places only within limits, one after another, in queues that let their gangs in.
 
-        Places that others have given, and those of gangs that start anew on places that were held for them, may be
-        above a limit.
+        Places that others have given, those of gangs that start anew on places that were held for them, and those that
+        a restored ledger gives to pods that are bound already may be above a limit.
         """
-        if not self.declared:
+        if self._before is None:
             return
         before, now = self._before, charges_of(state.fold)
         for key, one in now.items():
@@ -87,6 +87,7 @@ class QueueWatch:
         ends = {holding.ending for holding in folded.ending} - _ENDS
         if ends:
             self._fail("an attempt ends for an unknown reason", f"record {sequence}: {sorted(ends)}")
+        bound = [holding.key for holding in folded.taken if state.pods_seen(holding) is not None]
         new = [holding.key for holding in folded.taken if not holding.foreign and holding.key in now]
         oracle = self.oracle(state, before.values()) if new else None
         for key in new if oracle is not None else ():
@@ -95,7 +96,7 @@ class QueueWatch:
             oracle.charge(charge)
             if held is not None:
                 oracle.charge(held, times=-1)
-            else:
+            elif key not in bound:
                 self._see_place(state, oracle, f"record {sequence}: {key} {charge}", charge)
             job = state.jobs.get(state.name_of.get(key[0], ("", "")))
             if job is not None and job.request is not None and charge.queue != (job.request.queue or DEFAULT):
