@@ -30,9 +30,8 @@ async def json_body(request: Request, bytes_max: int) -> bytes:
     kind = request.headers.get("content-type", "")
     media = kind.partition(";")[0].strip().lower()
     if media != _JSON:
-        raise RequestError(
-            f"header Content-Type is {kind[:80]!r}, expected {_JSON}", "wrong-content-type", {"Accept-Post": _JSON}
-        )
+        accepts = {"Accept-Patch" if request.method == "PATCH" else "Accept-Post": _JSON}
+        raise RequestError(f"header Content-Type is {kind[:80]!r}, expected {_JSON}", "wrong-content-type", accepts)
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError("header Content-Encoding is set, expected a body that is not packed", "wrong-content-type")
     length = request.headers.get("content-length", "0")

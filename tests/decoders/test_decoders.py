@@ -43,6 +43,7 @@ WRITERS = {
     "formats.kubernetes.paths": {"api_path", "is_path", "sub_path"},
     "formats.kubernetes.workloads": {"digest"},
     "formats.manifests.field_names": {"field_in"},
+    "formats.queues.allocated": {"allocated", "allocated_patch"},
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "formats.shown": {"shown", "shown_json"},
     "schemas.catalogue": {"json_schema", "portable"},

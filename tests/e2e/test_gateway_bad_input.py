@@ -118,7 +118,7 @@ async def test_each_identity_may_do_what_the_guide_says(running: Gateway) -> Non
                 target = path.format(namespace=namespace, name="there", path="none")
                 query = "?follow=false" if path.endswith("/events") else ""
                 job = a_job(f"of-{identity}", namespace)
-                body = None if method != "POST" else job if path == JOBS else {"jobs": [job]}
+                body = {"PATCH": {"held": True}, "POST": job if path == JOBS else {"jobs": [job]}}.get(method)
                 if path.endswith("/changes") and want:
                     async with running.stream(target, identity=identity) as stream:
                         event = await stream.next()

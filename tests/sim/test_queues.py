@@ -16,7 +16,7 @@ from berth.core.state.queues import queue_index
 from berth.formats.kubernetes import policies
 from berth.formats.queues.queue_objects import queue_of_object
 from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, ROOT, Queue
-from berth.services.inventory.podgroups import collection, queue_admission
+from berth.services.inventory.podgroups import queue_admission
 from berth.services.inventory.podgroups.status import Why
 from tests.sim import run
 from tests.sim.cell import CellSettings
@@ -186,7 +186,7 @@ FAULTS: Mapping[str, tuple[object, str, object, str]] = {
     "a queue that changes wakes nobody": (queue_index, "keys_of_change", {}, "a gang waits that could be placed"),
     "a job that ends wakes nobody": (queues, "keys_of_amounts", (), "a gang waits that could be placed"),
     "no PodGroup is admitted": (
-        collection, "queue_barrier", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
+        queue_admission.QueueAdmission, "barrier", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
     ),
     "a PodGroup says nothing": (queue_admission, "text_of", "no", "a PodGroup does not name the queue that keeps it"),
     "sums are wrong": (Usage, "leaving", 1, "a queue holds something else"),

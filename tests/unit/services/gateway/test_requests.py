@@ -25,7 +25,9 @@ GUIDE = Path(__file__).parents[4] / "docs" / "gateway.md"
 JSON = {"content-type": "application/json"}
 
 
-def a_request(query: str = "", headers: Mapping[str, str] = JSON, parts: tuple[bytes, ...] = (b"{}",)) -> Request:
+def a_request(
+    query: str = "", headers: Mapping[str, str] = JSON, parts: tuple[bytes, ...] = (b"{}",), method: str = "POST"
+) -> Request:
     waiting = list(parts)
 
     async def receive() -> dict[str, Any]:
@@ -34,6 +36,7 @@ def a_request(query: str = "", headers: Mapping[str, str] = JSON, parts: tuple[b
 
     scope = {
         "type": "http",
+        "method": method,
         "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         "path_params": {"namespace": "team-a", "name": "train"},
@@ -108,6 +111,13 @@ async def test_a_body_that_is_no_plain_json_is_refused(headers: dict[str, str]) 
     with pytest.raises(RequestError) as caught:
         await json_body(a_request(headers=headers), 10)
     assert caught.value.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+
+@pytest.mark.parametrize(("method", "header"), [("POST", "Accept-Post"), ("PATCH", "Accept-Patch")])
+async def test_the_answer_says_which_type_the_method_takes(method: str, header: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        await json_body(a_request(headers={}, method=method), 10)
+    assert caught.value.headers == {header: "application/json"}
 
 
 @pytest.mark.parametrize(
