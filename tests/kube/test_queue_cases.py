@@ -3,39 +3,21 @@
 The numbers are those of the issues.
 """
 
-from collections.abc import Mapping
-from typing import Final
-
 import pytest
 
-from tests.kube.test_contract_details import GANGS, QUEUES
+from tests.kube.queue_cells import CHIPS, declare, queued_cell
+from tests.kube.test_contract_details import QUEUES
 from tests.support.faulty_cell import Ask
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import Tree, a_volcano_job
 
 pytestmark = pytest.mark.timeout(150)
-CHIPS: Final = "huawei.com/Ascend910"
-TOPOLOGY: Final = """
-apiVersion: berth/v1
-kind: Cluster
-nodes:
-  - {product: module910bx8, count: 2, name: "a2-{index}"}
-"""
 
 
 @pytest.fixture
 def target(target_of: TargetOf) -> InvalidInputCell:
     """Two nodes of 8 chips."""
-    settings: Mapping[str, Mapping[str, object]] = {
-        "inventory": {"gangs": GANGS, "queues": True},
-        "dispatcher": {"decisions": {"queues": 2}},
-    }
-    return target_of(TOPOLOGY, settings)
-
-
-async def queue(target: InvalidInputCell, name: str, **spec: object) -> None:
-    body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
-    await target.api.post(QUEUES, body | {"spec": spec})
+    return queued_cell(target_of, nodes=2)
 
 
 async def job(target: InvalidInputCell, name: str, queue: str, *, replicas: int = 1, chips: int = 8) -> str:
@@ -69,12 +51,12 @@ async def pods_of(target: InvalidInputCell, name: str) -> int:
 
 
 async def test_4673_wrong_queues_hold_back_their_own_jobs_alone(target: InvalidInputCell, ask: Ask) -> None:
-    await queue(target, "lab", capability={CHIPS: "16"})
-    await queue(target, "good", parent="lab", capability={CHIPS: "8"})
-    await queue(target, "amount", parent="lab", capability={CHIPS: "eight"})
-    await queue(target, "orphan", parent="nowhere")
-    await queue(target, "ring-a", parent="ring-b")
-    await queue(target, "ring-b", parent="ring-a")
+    await declare(target, "lab", capability={CHIPS: "16"})
+    await declare(target, "good", parent="lab", capability={CHIPS: "8"})
+    await declare(target, "amount", parent="lab", capability={CHIPS: "eight"})
+    await declare(target, "orphan", parent="nowhere")
+    await declare(target, "ring-a", parent="ring-b")
+    await declare(target, "ring-b", parent="ring-a")
     await target.cell.start()
     for name, words in (
         ("amount", "queue amount is not valid: spec.capability"),
@@ -98,7 +80,7 @@ async def test_5001_no_more_runs_than_the_quota_and_jobs_without_chips_are_not_h
     target: InvalidInputCell, ask: Ask
 ) -> None:
     """The chips of the cluster are free for three more jobs, those of the queue are not."""
-    await queue(target, "team", capability={CHIPS: "8", "cpu": "100", "memory": "1Ti"}, deserved={CHIPS: "8"})
+    await declare(target, "team", capability={CHIPS: "8", "cpu": "100", "memory": "1Ti"}, deserved={CHIPS: "8"})
     await target.cell.start()
     await job(target, "first", "team", chips=4, replicas=2)
     await target.until_running("first-worker-0", "first-worker-1")
@@ -118,8 +100,8 @@ async def test_5881_a_queue_below_its_entitlement_is_admitted_and_served_before_
     target: InvalidInputCell,
 ) -> None:
     """The cluster is full of borrowers. Nothing is evicted; what they give back is not theirs again."""
-    await queue(target, "low", deserved={CHIPS: "0"}, capability={CHIPS: "16"})
-    await queue(target, "high", deserved={CHIPS: "16"}, capability={CHIPS: "16"}, priority=10)
+    await declare(target, "low", deserved={CHIPS: "0"}, capability={CHIPS: "16"})
+    await declare(target, "high", deserved={CHIPS: "16"}, capability={CHIPS: "16"}, priority=10)
     await target.cell.start()
     for name in ("low-a", "low-b"):
         await job(target, name, "low")

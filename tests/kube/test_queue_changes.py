@@ -1,37 +1,25 @@
 """A PodGroup whose queue or minimum changes, on an API server: nothing is deleted, and no request is refused."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from berth.schemas.status import JobStatus
-from tests.kube.test_contract_details import GANGS, GROUP, LONG, QUEUES
+from tests.kube.queue_cells import CHIPS, declare, queued_cell
+from tests.kube.test_contract_details import GROUP, LONG
 from tests.support.faulty_cell import Ask
 from tests.support.invalid_input_cell import VOLCANO, InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec
 
 pytestmark = pytest.mark.timeout(150)
-CHIPS: Final = "huawei.com/Ascend910"
-TOPOLOGY: Final = """
-apiVersion: berth/v1
-kind: Cluster
-nodes:
-  - {product: module910bx8, count: 3, name: "a2-{index}"}
-"""
 
 
 @pytest.fixture
 async def target(target_of: TargetOf) -> InvalidInputCell:
     """A cell with a full queue of 8 chips, in which a gang runs, and an empty one."""
-    settings: Mapping[str, Mapping[str, object]] = {
-        "inventory": {"gangs": GANGS, "queues": True},
-        "dispatcher": {"decisions": {"queues": 2}},
-    }
-    found = target_of(TOPOLOGY, settings)
+    found = queued_cell(target_of, nodes=3)
     for name in ("full", "empty"):
-        body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
-        await found.api.post(QUEUES, body | {"spec": {"capability": {CHIPS: "8"}}})
+        await declare(found, name, capability={CHIPS: "8"})
     await found.cell.start()
     await gang(found, "runs", 8)
     await found.until_running("runs-0")

@@ -1,6 +1,5 @@
 """Queues of Volcano on an API server: they limit jobs, follow their objects, and are shown with what they hold."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -8,29 +7,19 @@ import pytest
 from berth.schemas.envelope import decode
 from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.subjects import StreamName
-from tests.kube.test_contract_details import GANGS, LONG, QUEUES
+from tests.kube.queue_cells import CHIPS, declare, queued_cell
+from tests.kube.test_contract_details import LONG, QUEUES
 from tests.support.faulty_cell import Ask
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec
 
 pytestmark = pytest.mark.timeout(150)
-CHIPS: Final = "huawei.com/Ascend910"
 TEAM: Final = LONG | {"scheduling.volcano.sh/queue-name": "team"}
-TOPOLOGY: Final = """
-apiVersion: berth/v1
-kind: Cluster
-nodes:
-  - {product: module910bx8, count: 3, name: "a2-{index}"}
-"""
 
 
 @pytest.fixture
 def target(target_of: TargetOf) -> InvalidInputCell:
-    settings: Mapping[str, Mapping[str, object]] = {
-        "inventory": {"gangs": GANGS, "queues": True},
-        "dispatcher": {"decisions": {"queues": 1}},
-    }
-    return target_of(TOPOLOGY, settings)
+    return queued_cell(target_of, nodes=3, level=1)
 
 
 async def told(target: InvalidInputCell, name: str) -> list[QueueSeen]:
@@ -40,8 +29,7 @@ async def told(target: InvalidInputCell, name: str) -> list[QueueSeen]:
 
 
 async def test_a_job_waits_for_its_queue_until_the_queue_may_hold_more(target: InvalidInputCell, ask: Ask) -> None:
-    body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "team"}}
-    await target.api.post(QUEUES, body | {"spec": {"capability": {CHIPS: "8"}}})
+    await declare(target, "team", capability={CHIPS: "8"})
     await target.cell.start()
     await target.pod("first", a_spec(8), annotations=TEAM)
     await target.until_running("first")
