@@ -150,10 +150,9 @@ class QueueIndex:
             uid: The gang.
             times: 1, or -1 to take it back.
         """
-        held = self._fold.held.get(uid)
+        held = self._charge((uid, -1))
         if held is not None:
-            charge = _charge_of_held(held)
-            usage.charge(held.queue or DEFAULT, charge, namespace=held.namespace, times=times)
+            _count(usage, held, times=times)
 
     def follow(self, folded: Folded) -> None:
         """Bring the sums in line with a record that was folded."""
