@@ -110,7 +110,7 @@ class CellCounts:
             chips |= {(one.queue, one.resource, state): value for state, value in states.items() if value is not None}
         waiting = waiting_by_queue(self._loop.state) if names else {}
         self._queue_chips.show(chips)
-        self._queue_waiting.show({(name,): waiting.get(name, 0) for name in sorted(names)})
+        self._queue_waiting.show({(name,): len(waiting.get(name, ())) for name in sorted(names)})
 
 
 class _Series:

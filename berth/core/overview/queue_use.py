@@ -1,7 +1,6 @@
 """Use of queues: chips that each holds, is entitled to and may hold, and jobs that wait in it."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from berth.core.parity import differs
@@ -74,7 +73,7 @@ def queue_entries(state: State, may_read: Callable[[str], bool]) -> list[QueueEn
                 )
                 for one in in_order(entitled)
             ]
-    waiting, oldest = waiting_by_queue(state), oldest_by_queue(state)
+    waiting = waiting_by_queue(state)
     found: list[QueueEntry] = []
     for name in sorted(tree.queues):
         queue, is_valid = tree.queues[name], name in tree.paths
@@ -90,30 +89,19 @@ def queue_entries(state: State, may_read: Callable[[str], bool]) -> list[QueueEn
                 weight=queue.weight,
                 namespaces=None if namespaces is None else sorted(filter(may_read, namespaces)),
                 amounts=amounts.get(name, []),
-                waiting=waiting.get(name, 0),
-                oldest_ms=oldest.get(name, 0),
+                waiting=len(waiting.get(name, ())),
+                oldest_ms=min(waiting.get(name, ()), default=0),
                 is_declared=name in tree.declared,
             )
         )
     return found
 
 
-def waiting_by_queue(state: State) -> dict[str, int]:
-    """Jobs that wait, by the queue that they name, which need not exist; queues without any are left out."""
-    return dict(Counter(queue for queue, _ in _waiting(state)))
-
-
-def oldest_by_queue(state: State) -> dict[str, int]:
-    """Since when the oldest of these jobs waits."""
-    found: dict[str, int] = {}
-    for queue, at_ms in _waiting(state):
-        found[queue] = min(at_ms, found.get(queue, at_ms))
-    return found
-
-
-def _waiting(state: State) -> Iterator[tuple[str, int]]:
-    """Queue and time of the acceptance of each job that waits."""
+def waiting_by_queue(state: State) -> dict[str, list[int]]:
+    """When each job that waits was accepted (ms), by the queue that it names, which need not exist."""
+    found: dict[str, list[int]] = {}
     for job in state.jobs.values():
         gang = state.fold.gangs.get(job.uid)
         if job.state == "accepted" and job.request is not None and (gang is None or gang.phase == "waiting"):
-            yield job.request.queue, job.at_ms
+            found.setdefault(job.request.queue, []).append(job.at_ms)
+    return found
