@@ -119,9 +119,9 @@ def _warning(job: JobSeen, holding: Holding | None) -> str:
     """Warnings of its placement, then those of its verdict; empty for most jobs."""
     groups = holding.placement.groups if holding is not None else ()
     named, charged = job.request.queue if job.request is not None else "", holding.queue if holding is not None else ""
-    moved = [f"it is charged to queue {charged}; queue {named} counts from its next attempt on"]
     is_moved = bool(charged) and charged != named
-    return "; ".join([*(part.warning for part in groups if part.warning), *(moved if is_moved else ()), *job.warnings])
+    moved = f"it is charged to queue {charged}; queue {named} counts from its next attempt on" if is_moved else ""
+    return "; ".join(filter(None, [*(part.warning for part in groups), moved, *job.warnings]))
 
 
 def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
