@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.runtime.bus.port import Bus, Gap, Stored, StreamState
+from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.errors import TransientError
-from berth.runtime.waits import any_set
+from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
 
@@ -44,7 +44,7 @@ async def past_events(bus: Bus, begin_ms: int) -> PastEvents:
     is_whole = state.first_seq == floor
     while end >= floor:
         start = max(floor, end - _CHUNK + 1)
-        chunk = await _read(bus, state, start, end)
+        chunk = await _read(bus, start, end)
         found[:0] = chunk
         size += sum(len(one.data) for one in chunk)
         end = start - 1
@@ -54,38 +54,25 @@ async def past_events(bus: Bus, begin_ms: int) -> PastEvents:
         if size > _BYTES_MAX:
             is_whole = start == state.first_seq
             break
+    if (await bus.state(StreamName.EVENTS)).created != state.created:
+        raise TransientError("the events were made again meanwhile")
     events = [event for one in found if (event := _event(one)) is not None]
     if not is_whole and events:
         begin_ms = max(begin_ms, events[0].at_ms)
     return PastEvents(events, begin_ms)
 
 
-async def _read(bus: Bus, state: StreamState, start: int, end: int) -> list[Stored]:
+async def _read(bus: Bus, start: int, end: int) -> list[Stored]:
     """Messages of the stream from one position to another.
 
     Raises:
-        TransientError: They do not come in time, or the stream was made again.
+        TransientError: They do not come in time, or are gone.
     """
-    found: list[Stored] = []
-    has_all = asyncio.Event()
-    gaps: list[Gap] = []
-
-    def take(stored: Stored) -> None:
-        if stored.sequence <= end:
-            found.append(stored)
-        if stored.sequence >= end:
-            has_all.set()
-
-    follower = bus.follow(
-        StreamName.EVENTS, on_message=take, on_gap=gaps.append, start_seq=start, created=state.created
-    )
     try:
-        await any_set([has_all, follower.caught_up], _READ_S)
-    finally:
-        await follower.stop()
-    if gaps or not (has_all.is_set() or follower.caught_up.is_set()):
-        raise TransientError(gaps[0].reason.value if gaps else f"no events within {_READ_S:g} s")
-    return found
+        async with asyncio.timeout(_READ_S):
+            return [stored async for piece in pieces(bus, StreamName.EVENTS, start, end) for stored in piece]
+    except (TimeoutError, NotKeptError) as error:
+        raise TransientError(str(error) or f"no events within {_READ_S:g} s") from error
 
 
 def _event(stored: Stored) -> JobEvent | None:
