@@ -184,7 +184,7 @@ class Correction(Part, frozen=True):
     ranks: list[int]
     """Ascending, at least one."""
     chips: list[list[int]]
-    """All chips of each of ``ranks``, as many as it had, ascending."""
+    """All chips of each of ``ranks``, at least as many as it had, ascending."""
 
     def __post_init__(self) -> None:
         """Check that ranks and chips agree.

@@ -345,7 +345,10 @@ class Accounts:
 
 
 def follows_pods(verdict: Verdict, pods: Mapping[tuple[str, str], PodsSeen]) -> bool:
-    """Whether a verdict gives an attempt the places where its pods are found: those of each of them that lives."""
+    """Whether a verdict gives an attempt the places where its pods are found: those of each of them that lives.
+
+    Chips that others own follow later.
+    """
     seen = pods.get((verdict.namespace, verdict.name))
     if (
         verdict.placement is None
@@ -356,7 +359,7 @@ def follows_pods(verdict: Verdict, pods: Mapping[tuple[str, str], PodsSeen]) -> 
         return False
     places = dict(enumerate(_places_of(verdict.placement)))
     live = [(rank, place) for rank, _, place in _live(seen)]
-    return bool(live) and all(places.get(rank) == place for rank, place in live)
+    return bool(live) and all(_is_part(places.get(rank), place) for rank, place in live)
 
 
 def follows_pods_of_step(recovery: Recovery, pods: Mapping[tuple[str, str], PodsSeen]) -> bool:
@@ -365,7 +368,13 @@ def follows_pods_of_step(recovery: Recovery, pods: Mapping[tuple[str, str], Pods
     if recovery.placement is None or seen is None or (seen.uid, seen.attempt) != (recovery.uid, recovery.attempt):
         return False
     places = dict(zip(recovery.ranks, _places_of(recovery.placement), strict=True))
-    return places == {rank: place for rank, step, place in _live(seen) if step == recovery.step}
+    live = {rank: place for rank, step, place in _live(seen) if step == recovery.step}
+    return places.keys() == live.keys() and all(_is_part(places[rank], place) for rank, place in live.items())
+
+
+def _is_part(place: tuple[str, int] | None, pod: tuple[str, int]) -> bool:
+    """Whether a place has no other chips than a pod that was found."""
+    return place is not None and place[0] == pod[0] and not place[1] & ~pod[1]
 
 
 def _places_of(placement: Placement) -> list[tuple[str, int]]:

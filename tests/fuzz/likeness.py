@@ -6,8 +6,9 @@ import msgspec
 
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.ledger import LedgerDump
-from berth.core.state.lifecycle import Due, examine
+from berth.core.state.lifecycle import examine
 from berth.core.state.waiting_dump import WaitingDump
 from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.schemas.envelope import decode

@@ -6,7 +6,9 @@ from typing import Final
 
 from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.cell import State
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.records.entries import Folded
+from berth.schemas.columns import unpack
 from berth.schemas.envelope import decode
 from berth.schemas.intake import JobRequest
 from berth.schemas.queues.facts import QueueSeen
@@ -73,14 +75,16 @@ class QueueWatch:
         """See that a record gives places only within limits, one after another, in queues that let their gangs in.
 
         Places that others have given, those of gangs that start anew on places that were held for them, and those that
-        a restored ledger gives to pods that are bound already may be above a limit.
+        a restored ledger gives to pods that are bound already may be above a limit. Of these some chips may follow
+        later, when an attempt that is over gives them back.
         """
         if self._before is None:
             return
         before, now = self._before, charges_of(state.fold)
+        grown = {holding.key for holding in folded.moved if _has_what_pods_name(state, holding)}
         for key, one in now.items():
             was = before.get(key)
-            if was is None or one.is_foreign or key[1] < 0:
+            if was is None or one.is_foreign or key[1] < 0 or key in grown:
                 continue  # which chips a pod of another scheduler has may become known later
             if any(amount > was.amounts.get(name, 0) for name, amount in one.amounts.items()):
                 self._fail("an attempt holds more than before", f"record {sequence}: {was}, now {one}")
@@ -143,3 +147,12 @@ def charge_of(request: JobRequest) -> Charge:
             if amount:
                 amounts[name] = amounts.get(name, 0) + amount * task.replicas
     return Charge(request.queue or DEFAULT, request.namespace, amounts)
+
+
+def _has_what_pods_name(state: State, holding: Holding) -> bool:
+    """Whether an attempt owns no other chips than its pods name."""
+    seen = state.pods_seen(holding)
+    named: dict[int, int] = {}
+    if seen is not None:
+        named = dict(zip(unpack(seen.rank, 4), unpack(seen.chips, 8), strict=True))
+    return not any(pod.mask & ~named.get(rank, 0) for rank, pod in enumerate(state.owned(holding.key)))

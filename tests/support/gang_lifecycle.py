@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from berth.core.state.cell import State
-from berth.core.state.lifecycle import Due, examine
+from berth.core.state.due import Due
+from berth.core.state.lifecycle import examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen

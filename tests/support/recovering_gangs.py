@@ -16,10 +16,11 @@ from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
 from berth.core.scheduling.rules.registry import rules_of
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.holdings.pod_phases import ENDED
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Folded, Holding
-from berth.core.state.lifecycle import Due, examine
+from berth.core.state.lifecycle import examine
 from berth.core.topologies.blocks.placed import BlockPart
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.schemas.columns import pack, pack_names

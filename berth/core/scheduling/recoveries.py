@@ -18,10 +18,10 @@ from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.rules import Rules
 from berth.core.pod_shares import pods_of
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
+from berth.core.state.due import Due
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.internal_errors import SetAside
-from berth.core.state.lifecycle import Due
 from berth.core.topologies.leaving import LeavingPods
 from berth.schemas.ledger import Release
 from berth.schemas.offers import Shape

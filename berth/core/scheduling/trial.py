@@ -20,8 +20,8 @@ from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.scheduling.verdicts import Decisions
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
+from berth.core.state.due import Due
 from berth.core.state.ledger import Holding
-from berth.core.state.lifecycle import Due
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason

@@ -15,8 +15,8 @@ from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.gangs import ClassKey, Gang, chips_of
 from berth.core.placement.round_demand import NeedMoreError, more_counts
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.internal_errors import SetAside
-from berth.core.state.lifecycle import Due
 from berth.core.topologies.leaving import LeavingPods
 from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.offers import Shape

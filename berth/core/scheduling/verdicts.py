@@ -21,8 +21,8 @@ from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.rules.port import NO_EPOCH_RULES, EpochRules, RoundStart
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.internal_errors import SetAside
-from berth.core.state.lifecycle import Due
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import Recovery

@@ -14,6 +14,7 @@ from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.mounted_chips import Claim
 from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
+from berth.core.state.holdings.steps import RECORD_LOST
 from berth.core.topologies.families import family_of
 from berth.core.topologies.port import FoundPods
 from berth.core.topologies.registry import TOPOLOGIES
@@ -25,8 +26,6 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import Recovery, Scope
 
 _INDEX_BYTES: Final = 2
-_RECORD_LOST: Final = "RecordLost"
-"""Kind of a step that is known from its pods alone."""
 
 
 def note_short(short: dict[str, None], fact: PodsSeen, pods: Sequence[PodShare]) -> None:
@@ -122,7 +121,8 @@ def with_lost_ranks(fact: PodsSeen, chips: Sequence[int]) -> PodsSeen | None:
 def claims_of(holding: Holding, owned: Sequence[PodShare], seen: PodsSeen) -> Iterator[Claim]:
     """Ranks of an attempt whose pods live and name chips that they do not own.
 
-    Pods of others that name another number of chips are left out: they are adopted anew.
+    Pods of others that name another number of chips are left out: they are adopted anew. So are pods that name more
+    chips than they own, but for those of ranks that own a part of what they name.
 
     Args:
         holding: The attempt.
@@ -138,7 +138,7 @@ def claims_of(holding: Holding, owned: Sequence[PodShare], seen: PodsSeen) -> It
             continue
         pod = owned[rank]
         counts = (named.bit_count(), pod.mask.bit_count())
-        if names[index] != pod.node or not named & ~pod.mask or counts[0] > counts[1]:
+        if names[index] != pod.node or not named & ~pod.mask or (counts[0] > counts[1] and pod.mask & ~named):
             continue
         if not holding.foreign or counts[0] == counts[1]:
             yield Claim(holding.uid, holding.attempt, rank, pod.node, named, pod.mask)
@@ -178,6 +178,7 @@ def step_of_pods(
     held: Callable[[str], int],
     holding: Holding,
     seen: PodsSeen,
+    asked: Sequence[int],
     given: Iterable[Placement],
     short: dict[str, None],
     *,
@@ -185,20 +186,22 @@ def step_of_pods(
 ) -> Recovery | None:
     """The first step of a recovery that an attempt does not know, and for which pods of it run, with their places.
 
-    The record of that step is lost. Steps after it are for later records.
+    The record of that step is lost. Steps after it are for later records. Chips that others own are not among the
+    places; they follow when these give them back.
 
     Args:
         table: The nodes.
         held: Chips of a node that have an owner, as a mask.
         holding: The attempt.
         seen: Its pods in the cluster.
+        asked: How many chips each rank asks for.
         given: What the same record gives owners before.
         short: Gangs (uid) whose pods hold chips of other owners; the gang is added, or removed.
         at_ms: The moment.
 
     Returns:
-        The step; None without one, while others own some of the chips of its pods, or if a pod has another number of
-        chips than its rank, or has a share of one.
+        The step; None without one, or if a pod names another number of chips than its rank owns and asks for, or has
+        a share of one.
     """
     ranks = unpack(seen.rank, 4)
     rows = _rows_after(holding, ranks, seen)
@@ -207,16 +210,18 @@ def step_of_pods(
     rows.sort(key=ranks.__getitem__)
     ranks, part = [ranks[row] for row in rows], _rows_of(seen, rows)
     base, reserved = pods_at(holding.placement, ranks), holding.reserved()
+    named = map(int.bit_count, unpack(part.chips, 8))
+    if any(count not in {asked[rank], len(base[rank].chips)} for count, rank in zip(named, ranks, strict=True)):
+        return None
     own = [base[rank] for rank in ranks if rank not in holding.gone]
     own += [reserved[rank] for rank in ranks if rank in reserved]
     placement = placement_of_pods(table, held, part, given, own)
     note_short(short, part, pods_of(placement))
-    if [run.chips for run in placement.runs] != [len(base[rank].chips) for rank in ranks]:
-        return None
+    chips = placement.chips_by_rank()
     places = placement_of(
         placement.names(),
-        placement.chips_by_rank(),
-        [Run(1, len(base[rank].chips), base[rank].cpu_milli, base[rank].memory_mib) for rank in ranks],
+        chips,
+        [Run(1, len(ids), base[rank].cpu_milli, base[rank].memory_mib) for ids, rank in zip(chips, ranks, strict=True)],
         resource=holding.placement.resource,
         groups=placement.groups,
     )
@@ -246,7 +251,7 @@ def _lost_step(
         uid=holding.uid,
         attempt=holding.attempt,
         step=step,
-        kind=_RECORD_LOST,
+        kind=RECORD_LOST,
         cause=cause,
         scope=scope,
         how="force",

@@ -5,7 +5,7 @@ Longer than 400 lines because all that may be due for a gang is asked in one ord
 A placement ends when its pods have ended. It is evicted when its job was cancelled or its pods could not be bound.
 
 A ledger that was restored lacks its last records. The pods that these placed run on: while their job waits, its attempt
-gets the places where its pods are.
+gets the places where its pods are. Chips of them that have another owner follow when that gives them back.
 
 Adopted pods keep the states in their annotations of leaf switches, blocks and their inference service. So the states of
 leaves, and the jobs of one service, are known even where the ledger does not contain them.
@@ -20,17 +20,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
+from berth.core.pod_shares import pods_of
 from berth.core.requests.gangs import charged_queue
 from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.admission import end_of_cancelled
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.found_pods import (
     asked_by,
     claims_of,
     corrections_of,
     left_before,
     note_short,
-    placement_at,
     placement_of_pods,
     properties_of,
     restart_of,
@@ -38,61 +39,22 @@ from berth.core.state.found_pods import (
     with_lost_ranks,
 )
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
+from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
-from berth.core.state.holdings.mounted_chips import Claim, Settled, settle_all
+from berth.core.state.holdings.mounted_chips import Claim, settle_all
 from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
-from berth.core.state.ledger import Holding, pods_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import Task
-from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
-from berth.schemas.placement import Placement, Run, Share
-from berth.schemas.recovery import Recovery
+from berth.schemas.ledger import Adoption, Eviction, Release, ReleaseReason, Verdict
+from berth.schemas.placement import Run, Share
 
 _UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
 """Reason of a release by why the attempt ends, where that counts more than how its pods ended."""
 _INDEX_BYTES: Final = 2
 _SIZE_MAX: Final = 20_000
 """Most adopted pods, evictions and releases of one record; a single adoption may have more."""
-
-
-class Due(msgspec.Struct):
-    """Entries for the next record about gangs that were decided before."""
-
-    evictions: list[Eviction] = []
-    releases: list[Release] = []
-    adoptions: list[Adoption] = []
-    held: list[HeldPlaces] = []
-    regained: list[Verdict] = []
-    """Attempts whose pods run although the ledger does not know them, with the places of their pods."""
-    corrections: list[Correction] = []
-    """Ranks whose pods have other chips than the ledger says."""
-    settled: Settled = Settled({}, [])
-    """Why ``corrections`` are due, and for which ranks none can be made."""
-    recoveries: list[Recovery] = []
-    """Steps for which pods run although the ledger does not know them, with the places of their pods."""
-    outlived: list[str] = []
-    """Gangs (uid) whose later attempt runs: the one that the ledger knows is released, the next record regains that."""
-    short: list[str] = []
-    """Gangs (uid) of which an attempt runs that the ledger does not know, and some of its chips have another owner."""
-
-    def __bool__(self) -> bool:
-        found = (self.evictions, self.releases, self.adoptions, self.held, self.regained, self.recoveries)
-        return any(found) or bool(self.corrections)
-
-    @property
-    def given(self) -> list[Placement]:
-        """Places that pods which run get as their own."""
-        found = [*(one.placement for one in self.regained), *(one.placement for one in self.recoveries)]
-        found += [placement_at(claim.node, mask) for claim, mask in self.settled.chips.items()]
-        return [*(one.placement for one in self.adoptions), *(one for one in found if one is not None)]
-
-    @property
-    def takes_places(self) -> bool:
-        """Whether pods that run get an owner, now or next: what they have must not be given away by this record."""
-        found = (self.corrections, self.adoptions, self.regained, self.recoveries, self.outlived)
-        return any(found) or bool(self.short and self.releases)
 
 
 class Examination(NamedTuple):
@@ -139,7 +101,8 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
         else:
             size += 1
     own = {uid: None for uid in state.short if uid in state.name_of}  # whether they were examined now or not
-    found.short = sorted(own.keys() - {claim.uid for claim in found.settled.short} - corrected)
+    others = {claim.uid for claim in found.settled.short if not claim.is_part}
+    found.short = sorted(own.keys() - others - corrected)
     return Examination(found, settled, set_aside, is_cut)
 
 
@@ -151,7 +114,8 @@ def _claims(state: State, uids: Iterable[str]) -> list[tuple[Claim, Share | None
         holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
         seen = state.pods_seen(holding) if holding is not None else None
         if holding is not None and seen is not None:
-            found += [(claim, holding.placement.share) for claim in claims_of(holding, state.owned(holding.key), seen)]
+            claims = claims_of(holding, state.owned(holding.key), seen)
+            found += [(claim, holding.placement.share) for claim in claims if _is_asked(state, holding, claim)]
     return found
 
 
@@ -333,6 +297,15 @@ def _is_cancelled(state: State, holding: Holding) -> bool:
     return job is not None and (job.uid != holding.uid or job.state == "cancelled")
 
 
+def _is_outlived(state: State, holding: Holding) -> bool:
+    """Whether pods of a later attempt run, so that this one has ended: the records about that are lost."""
+    fact = state.pods.get((holding.namespace, holding.name))
+    if fact is None or fact.foreign or holding.foreign:
+        return False
+    is_later = fact.uid == holding.uid and fact.attempt > holding.attempt
+    return is_later and any(phase not in ENDED for phase in fact.phase)
+
+
 def _adopt(state: State, uid: str, found: Due) -> bool:
     """Adopt pods of another scheduler that hold chips without an entry in the ledger."""
     key = state.foreign.get(uid)
@@ -343,15 +316,6 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
     note_short(state.short, fact, pods_of(placement))
     found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, placement, fact.queue))
     return True
-
-
-def _is_outlived(state: State, holding: Holding) -> bool:
-    """Whether pods of a later attempt run, so that this one has ended: the records about that are lost."""
-    fact = state.pods.get((holding.namespace, holding.name))
-    if fact is None or fact.foreign or holding.foreign:
-        return False
-    is_later = fact.uid == holding.uid and fact.attempt > holding.attempt
-    return is_later and any(phase not in ENDED for phase in fact.phase)
 
 
 def _regain(state: State, uid: str, found: Due) -> bool:
@@ -374,13 +338,10 @@ def _regain(state: State, uid: str, found: Due) -> bool:
         return False
     fact = whole
     placement = placement_of_pods(state.table, state.held, fact, found.given)
-    note_short(state.short, fact, pods_of(placement))
-    if uid in state.short:  # until those that own them are given back
-        return False
-    ended = [phase in ENDED for phase in fact.phase]  # they own nothing any more
+    note_short(state.short, fact, pods_of(placement))  # until those that own the other chips give them back
     runs = [
-        Run(1, 0) if over else Run(1, task.chips, task.cpu_milli, task.memory_mib)
-        for over, task in zip(ended, asked, strict=True)
+        Run(1, 0) if phase in ENDED else Run(1, run.chips, task.cpu_milli, task.memory_mib)
+        for phase, run, task in zip(fact.phase, placement.runs, asked, strict=True)
     ]
     placement = msgspec.structs.replace(placement, runs=runs, resource=job.request.resource)
     queue = charged_queue(job.request, state.fold.settings)
@@ -418,7 +379,8 @@ def _retake_step(state: State, holding: Holding, seen: PodsSeen | None, found: D
     """Give ranks the places of their pods that run for a step whose records are lost: all, or that of the release."""
     if seen is None or not seen.steps or holding.foreign or holding.ending:
         return False
-    step = step_of_pods(state.table, state.held, holding, seen, found.given, state.short, at_ms=at_ms)
+    asked = _asked(state, holding)
+    step = step_of_pods(state.table, state.held, holding, seen, asked, found.given, state.short, at_ms=at_ms)
     if step is not None:
         found.recoveries.append(step)
         ranks = [rank for rank in step.ranks if rank not in holding.gone]
@@ -443,3 +405,20 @@ def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> b
     found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
     found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement, fact.queue))
     return True
+
+
+def _is_asked(state: State, holding: Holding, claim: Claim) -> bool:
+    """Whether the rank of a claim asks for as many chips as its pod names: it may own fewer, and never gets more."""
+    return not claim.is_part or (
+        holding.placement.share is None and claim.named.bit_count() == _asked(state, holding)[claim.rank]
+    )
+
+
+def _asked(state: State, holding: Holding) -> list[int]:
+    """How many chips each rank of an attempt asks for; as many as it owns where the job is not known."""
+    job = state.jobs.get((holding.namespace, holding.name))
+    if job is not None and job.uid == holding.uid and job.request is not None:
+        asked = [task.chips for task in asked_by(job.request)]
+        if len(asked) == holding.placement.pods():
+            return asked
+    return [run.chips for run in holding.placement.runs for _ in range(run.pods)]

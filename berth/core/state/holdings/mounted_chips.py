@@ -2,9 +2,11 @@
 
 A device plug-in may serve pods of one node in another order than they were decided, or know better. Then the ledger
 follows: a rank gets the chips that its pod names, as far as nobody else owns them. Two ranks may have changed places.
+A rank that was found while others owned some of its chips owns the rest of them, and gets those as they are given back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from berth.core.errors import InvariantError
 from berth.core.pod_shares import PodShare
 from berth.core.state.holdings.chip_owners import ChipOwners
 from berth.core.state.holdings.holding import Holding
-from berth.schemas.columns import offsets
+from berth.core.state.holdings.moves import with_counts
 from berth.schemas.placement import Share
 
 
@@ -27,8 +29,13 @@ class Claim(NamedTuple):
     rank: int
     node: str
     named: int
-    """At most as many as it owns."""
+    """As many as it owns; fewer; or more, with all that it owns among them."""
     owned: int
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the rank owns a part of what its pod names."""
+        return self.named.bit_count() > self.owned.bit_count()
 
 
 class Settled(NamedTuple):
@@ -45,6 +52,7 @@ def settle(claims: Iterable[Claim], held: Callable[[str], int]) -> Settled:
 
     A rank keeps what it owns and names, then gets what it names and nobody else owns or keeps, then as many as it lacks
     of its old chips, or of those that other ranks give up. So each owns as many as before, and none is given twice.
+    What a rank names beyond that number it gets last, of chips that nobody owned.
 
     Args:
         claims: The ranks; a rank occurs once.
@@ -68,7 +76,7 @@ def _given(claims: Sequence[Claim], held: int) -> dict[Claim, int]:
     found = {claim: claim.named & claim.owned for claim in claims}
     taken = (held & ~pool) | union_of(found.values())
     for claim in claims:
-        gets = claim.named & ~taken
+        gets = 0 if claim.is_part else claim.named & ~taken
         found[claim] |= gets
         taken |= gets
     for rest in (0, pool):  # its own first: each rank finds enough, for all together own as many as before
@@ -77,6 +85,10 @@ def _given(claims: Sequence[Claim], held: int) -> dict[Claim, int]:
             fills = sum(1 << chip for chip in ids_of((claim.owned | rest) & ~taken)[:lacks])
             found[claim] |= fills
             taken |= fills
+    for claim in claims:
+        gets = claim.named & ~(taken | held) if claim.is_part else 0
+        found[claim] |= gets
+        taken |= gets
     return found
 
 
@@ -131,23 +143,23 @@ def _part(claim: Claim, mask: int) -> PodShare:
 
 
 def correct_chips(holding: Holding, chips: Mapping[int, tuple[int, ...]]) -> None:
-    """Let ranks of an attempt own other chips of their nodes.
+    """Let ranks of an attempt own other chips of their nodes, or more of them.
 
     Args:
         holding: The attempt; it is changed.
         chips: All chips of each rank.
 
     Raises:
-        InvariantError: A rank is not there, has given back what it owned, or had another number of chips.
+        InvariantError: A rank is not there, has given back what it owned, or owned more chips.
     """
     subject = f"gang {holding.uid} attempt {holding.attempt}"
     placement = holding.placement
     counts = [run.chips for run in placement.runs for _ in range(run.pods)]
-    starts, found = offsets(counts), bytearray(placement.chips)
     for rank, ids in chips.items():
         if rank >= len(counts) or rank in holding.gone:
             raise InvariantError(f"has other chips for rank {rank}, which owns nothing", subject=subject)
-        if len(ids) != counts[rank]:
+        if len(ids) < counts[rank]:
             raise InvariantError(f"has {len(ids)} chips for rank {rank}, it owns {counts[rank]}", subject=subject)
-        found[starts[rank] : starts[rank + 1]] = bytes(ids)
-    holding.placement = msgspec.structs.replace(placement, chips=bytes(found))
+    by_rank = [chips.get(rank, ids) for rank, ids in enumerate(placement.chips_by_rank())]
+    runs = with_counts(placement.runs, list(map(len, by_rank)))
+    holding.placement = msgspec.structs.replace(placement, runs=runs, chips=bytes(chain.from_iterable(by_rank)))

@@ -5,10 +5,9 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from berth.core.errors import InvariantError
 from berth.core.topologies.families import family_of
 from berth.schemas.columns import pack, unpack
-from berth.schemas.placement import ClaimVolume, Groups, Placement, placement_of
+from berth.schemas.placement import ClaimVolume, Groups, Placement, Run, placement_of
 from berth.schemas.recovery import How, Scope
 
 T = TypeVar("T")
@@ -83,18 +82,29 @@ class _Seat(NamedTuple):
 _NO_SEAT: Final = _Seat("", 0, None)
 
 
+def with_counts(runs: list[Run], counts: Sequence[int]) -> list[Run]:
+    """Runs of a placement after ranks own other numbers of chips.
+
+    Args:
+        runs: The runs before.
+        counts: Number of chips of each rank.
+    """
+    each = [run for run in runs for _ in range(run.pods)]
+    if [run.chips for run in each] == list(counts):
+        return runs
+    return [Run(1, count, run.cpu_milli, run.memory_mib) for run, count in zip(each, counts, strict=True)]
+
+
 def merged_placement(base: Placement, places: Mapping[int, tuple[Placement, int]]) -> Placement:
     """A placement with new places of some ranks.
 
     Groups of topologies are merged too: names and parts without a rank go, new names come last.
-    What is about the whole gang stays, such as the rule of the plan.
+    What is about the whole gang stays, such as the rule of the plan. A rank may get another number of chips: that of a
+    pod that was found, without chips that others own, and more of them later.
 
     Args:
         base: The placement.
         places: By rank of ``base``: a placement, and the rank in it that is the new place.
-
-    Raises:
-        InvariantError: A new place has another number of chips than the rank.
     """
     ranks = _ranks_of(base)
     read: dict[int, list[_Rank]] = {}
@@ -103,16 +113,12 @@ def merged_placement(base: Placement, places: Mapping[int, tuple[Placement, int]
         if id(placement) not in read:
             read[id(placement)] = _ranks_of(placement)
             found += placement.groups
-        new = read[id(placement)][place]
-        if len(new.chips) != len(ranks[rank].chips):
-            raise InvariantError(
-                f"gets {len(new.chips)} chips, it has {len(ranks[rank].chips)}", subject=f"rank {rank}"
-            )
-        ranks[rank] = new
+        ranks[rank] = read[id(placement)][place]
+    chips = [rank.chips for rank in ranks]
     return placement_of(
         [rank.node for rank in ranks],
-        [rank.chips for rank in ranks],
-        base.runs,
+        chips,
+        with_counts(base.runs, list(map(len, chips))),
         resource=base.resource,
         share=base.share,
         groups=[_merged_groups(part, ranks, found, places) for part in base.groups],

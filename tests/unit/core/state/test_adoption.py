@@ -7,8 +7,9 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.invariants import check
-from berth.core.state.lifecycle import Due, examine
+from berth.core.state.lifecycle import examine
 from berth.core.topologies.blocks.placed import BlockPart, block_of
 from berth.core.topologies.switches.placed import SwitchPart, switch_of
 from berth.schemas.columns import pack, pack_names

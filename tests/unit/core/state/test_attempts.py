@@ -3,8 +3,8 @@
 import pytest
 
 from berth.core.errors import InvariantError
+from berth.core.state.due import Due
 from berth.core.state.invariants import check
-from berth.core.state.lifecycle import Due
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, RankFailure, TimerSeen
 from berth.schemas.ledger import Adoption, Eviction, Release

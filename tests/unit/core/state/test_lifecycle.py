@@ -5,8 +5,8 @@ import pytest
 
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.invariants import check
-from berth.core.state.lifecycle import Due
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
 from berth.schemas.ledger import Release, Verdict

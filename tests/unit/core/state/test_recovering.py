@@ -141,7 +141,7 @@ def test_a_mark_changes_only_the_step() -> None:
     [
         (step(ranks=(3,)), "recovers ranks that it does not have"),
         (step(how="place", placement=at("n5")), "gets places for ranks that neither leave nor are gone"),
-        (step(placement=at("n5", chips=3)), "gets a place of another size for rank 0"),
+        (step(placement=at("n5", chips=1)), "gets a place of another size for rank 0"),
         (step(placement=at("n5", cpu=7)), "gets a place of another size for rank 0"),
         (step(placement=msgspec.structs.replace(at("n5"), resource="r")), "gets places of another resource or quota"),
         (step(attempt=2), "recovers where it holds nothing"),

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from berth.core.state.cell import State
+from berth.core.state.due import Due
 from berth.core.state.holdings.pod_phases import STEP_MAX, next_step
 from berth.core.state.invariants import check
-from berth.core.state.lifecycle import Due, examine
+from berth.core.state.lifecycle import examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, PodPhase, PodsSeen
@@ -183,19 +184,6 @@ def test_an_earlier_attempt_than_the_next_one_is_not_regained() -> None:
     assert [one.attempt for one in life.due().regained] == [3]
 
 
-def test_chips_that_have_another_owner_are_not_taken_from_it() -> None:
-    life = Restored()
-    other = placement_of(["a"], [(0, 1)], [Run(1, 2)], resource="r")
-    life.round(verdicts=[Verdict("default", "k", "uid-k", 1, other)])
-    life.found(*RUN)
-    due = life.due()
-    assert (bool(due), due.short, due.takes_places) == (False, ["uid-j"], False)
-    life.round(releases=[Release("uid-k", 1, "vanished")])
-    due = life.due()
-    assert [(one.uid, one.attempt) for one in due.regained] == [("uid-j", 1)]
-    assert due.short == []
-
-
 def test_an_attempt_waits_for_no_chips_once_pods_of_another_uid_take_its_name() -> None:
     life = Restored()
     other = placement_of(["a"], [(0, 1)], [Run(1, 2)], resource="r")
@@ -327,17 +315,6 @@ def test_a_rank_that_leaves_or_has_left_gets_the_place_of_a_step_that_is_not_kno
     assert (life.state.held("a"), life.state.held("b")) == (0, 0b11)
     assert not life.state.fold.holdings["uid-j", 1].recovers
     check(life.state)
-
-
-def test_chips_of_a_moved_pod_that_have_another_owner_are_not_taken_from_it() -> None:
-    life = Restored(is_placed=True)
-    other = placement_of(["b"], [(2,)], [Run(1, 1)], resource="r")
-    life.round(verdicts=[Verdict("default", "k", "uid-k", 1, other)])
-    life.found(*RUN, **moved(1, 0))
-    due = life.due()
-    assert (bool(due), due.short) == (False, ["uid-j"])
-    life.round(releases=[Release("uid-k", 1, "vanished")])
-    assert [one.step for one in life.due().recoveries] == [1]
 
 
 @pytest.mark.parametrize(

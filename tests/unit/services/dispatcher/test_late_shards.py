@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from berth.core.scheduling.turn import Opening
 from berth.core.state.cell import State
-from berth.core.state.lifecycle import Due
+from berth.core.state.due import Due
 from berth.runtime.bus.port import Gathered
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.offers import Shape
