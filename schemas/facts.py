@@ -258,6 +258,8 @@ class PodsSeen(Message, frozen=True):
     steps: bytes = b""
     """``<u4`` per row: step of the recovery for which the pod was bound (annotation ``berth/step``), 0 without; empty
     when all are 0. A rank has one row: that of the pod with the newest step."""
+    checkpoint_ms: UnixMs = 0
+    """When the gang last saved its state, as it declares; 0 if it declares nothing."""
     job: str = ""
     """Of a foreign pod: name of the job of which its annotations say that it is a pod, while the verdict on that job is
     not known to the inventory; empty otherwise. Its ledger records may be lost, and the job gets no other places."""

@@ -74,6 +74,23 @@ FROM_PODS: Final = "pods"
 """Origin of requests that the inventory makes from pods."""
 
 
+class Preemption(Part, frozen=True):
+    """What a gang declares about ending for others, and about others that would end for it."""
+
+    never: bool = False
+    """Nobody ends for it: its PriorityClass, or its pods, have the ``preemptionPolicy`` ``Never``."""
+    preemptable: bool = True
+    """It may end for others."""
+    is_declared: bool = False
+    """It says itself that it is preemptable."""
+    critical: bool = False
+    """It never ends for others; others end for it in every queue."""
+    cooldown_s: int = 0
+    """How long it runs before it may end for others."""
+    notice_s: int = 0
+    """How long before the end it is told."""
+
+
 class JobRequest(Message, frozen=True):
     """Request for a gang: pods that start together or not at all."""
 
@@ -114,6 +131,8 @@ class JobRequest(Message, frozen=True):
     origin ``pods``."""
     avoided: list[str] = []
     """Nodes that have rejected pods of the same owner, sorted: used only if it is not placed otherwise."""
+    preemption: Preemption | None = None
+    """What it declares about preemption; None if nothing."""
 
 
 def rank_of(priority: int, *, is_fragile: bool) -> int:

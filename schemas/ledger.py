@@ -8,7 +8,7 @@ import msgspec
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope, see_version
 from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import HeldPlaces, Recovery
+from berth.schemas.recovery import HeldPlaces, Recovery, Reservation
 from berth.schemas.refusal import Refusal
 from berth.schemas.rules import StatedRule
 from berth.schemas.units import Sequence, UnixMs
@@ -97,6 +97,17 @@ class Settings(Part, frozen=True):
     """What queues do: 0 nothing, 1 they limit their jobs, 2 they order them too."""
     queues_max: int = 4096
     """Most queues that are valid, beside ``root`` and ``default``: the oldest."""
+    preempt: int = 0
+    """Which gangs end so that another one gets a place: 0 none, 1 those that declare themselves preemptable, 2 all that
+    do not declare otherwise."""
+    evictions_per_hour: int = 4
+    """How often a gang ends for others in an hour at most; 0: no bound."""
+    queue_evictions_per_hour: int = 0
+    """How many gangs of a queue end for others in an hour at most; 0: no bound."""
+    preempt_min_run_s: int = 0
+    """How long a gang runs before it ends for one of its own queue."""
+    reclaim_min_run_s: int = 0
+    """How long it runs before it ends for one of another queue."""
 
 
 class Epoch(Message, frozen=True):
@@ -201,7 +212,7 @@ class Correction(Part, frozen=True):
 class Round(Message, frozen=True):
     """Decisions of one round.
 
-    They are folded in the order verdicts, corrections, recoveries, evictions, held, releases, adoptions.
+    They are folded in the order verdicts, corrections, recoveries, evictions, held, reserved, releases, adoptions.
     """
 
     KIND: ClassVar[str] = "ledger.round"
@@ -230,6 +241,8 @@ class Round(Message, frozen=True):
     work_max: int = 0
     """Work that the round was bounded to, because one before was late; 0 for the bound of the release. Gangs that it
     left out for their work are refused as ``late``."""
+    reserved: list[Reservation] = []
+    """Places of gangs for which others leave."""
 
 
 class RecordHead(Part, frozen=True):
@@ -310,6 +323,7 @@ __all__ = [
     "Recovery",
     "Refusal",
     "Release",
+    "Reservation",
     "Round",
     "Settings",
     "StatedRule",

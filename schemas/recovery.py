@@ -9,6 +9,11 @@ from berth.schemas.units import UnixMs
 
 DRAIN: Final = "Drain"
 """Value of :attr:`Recovery.kind` for a node that is drained: its pods are evicted."""
+PREEMPTED: Final = "Preempted"
+"""Value of :attr:`Recovery.kind`: the gang ends for one of higher priority in its own queue."""
+RECLAIMED: Final = "Reclaimed"
+"""... for one whose queue gets back what the queue of this gang has borrowed."""
+DISPLACED: Final = frozenset({PREEMPTED, RECLAIMED})
 Scope = Literal["pod", "rank-block", "superpod", "level", "job"]
 """How much of a job leaves: the faulty pods, the blocks of ranks, logical SuperPoDs or groups of a level around them,
 or the whole job."""
@@ -94,6 +99,30 @@ class HeldPlaces(Part, frozen=True):
     """Ascending."""
     until_ms: UnixMs = 0
     """Time at which they are free at the latest."""
+
+
+class Awaited(Part, frozen=True):
+    """An attempt that leaves."""
+
+    uid: str
+    attempt: int
+
+
+class Reservation(Part, frozen=True):
+    """A place of a gang that waits: it is its own from this record on, and it gets it once others have left."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    """The attempt that gets the place."""
+    placement: Placement
+    awaits: list[Awaited]
+    """Attempts that leave and hold a part of it, sorted."""
+    until_ms: UnixMs
+    """Time at which it is free again at the latest."""
+    queue: str = ""
+    """Queue to which it is charged; empty where queues do nothing."""
 
 
 class BackupWaiting(Part, frozen=True):

@@ -49,6 +49,17 @@ class Queues(Parameters, frozen=True):
     """Most queues that are valid, beside ``root`` and ``default``."""
 
 
+class Preemption(Parameters, frozen=True):
+    """Parameters of ``preemption``."""
+
+    level: int
+    """1: gangs that declare themselves preemptable may end for others; 2: all that do not declare otherwise."""
+    evictions_per_hour: int
+    queue_evictions_per_hour: int
+    preempt_min_run_s: int
+    reclaim_min_run_s: int
+
+
 _KNOWN: Final[dict[str, type[Parameters]]] = {
     "fifo": Parameters,
     "easy": Easy,
@@ -58,6 +69,7 @@ _KNOWN: Final[dict[str, type[Parameters]]] = {
     "held-places": Parameters,
     "queues": Queues,
     "entitled": Parameters,
+    "preemption": Preemption,
 }
 
 

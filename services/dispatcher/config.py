@@ -46,6 +46,17 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What queues do: 0 nothing, 1 they limit their jobs, 2 they order them too."""
     queues_max: Annotated[int, Meta(ge=1, le=100_000)] = 4096
     """Most queues that are valid, beside ``root`` and ``default``: the oldest."""
+    preempt: Annotated[int, Meta(ge=0, le=2)] = 0
+    """Which gangs end so that another one gets a place: 0 none, 1 those that declare themselves preemptable, 2 all that
+    do not declare otherwise."""
+    evictions_per_hour: Annotated[int, Meta(ge=0, le=3_600)] = 4
+    """How often a gang ends for others in an hour at most; 0: no bound."""
+    queue_evictions_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """How many gangs of a queue end for others in an hour at most; 0: no bound."""
+    preempt_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
+    """How long a gang runs before it ends for one of its own queue."""
+    reclaim_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
+    """How long it runs before it ends for one of another queue."""
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
     health_first: bool = False

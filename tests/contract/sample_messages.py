@@ -34,7 +34,7 @@ from berth.schemas.facts import (
     Witness,
 )
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
-from berth.schemas.intake import Hold, JobCancel, JobRequest, JobSteer, Task
+from berth.schemas.intake import Hold, JobCancel, JobRequest, JobSteer, Preemption, Task
 from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
@@ -62,7 +62,7 @@ from berth.schemas.recording import (
     RecordingHead,
     RecordingPart,
 )
-from berth.schemas.recovery import BackupWaiting, HeldPlaces, Recovery, RecoveryStatus
+from berth.schemas.recovery import Awaited, BackupWaiting, HeldPlaces, Recovery, RecoveryStatus, Reservation
 from berth.schemas.refusal import (
     BlockLack,
     ConstraintCount,
@@ -277,6 +277,9 @@ def _request() -> JobRequest:
         is_fragile=True,
         is_unowned=True,
         avoided=["node-1.zone-a"],
+        preemption=Preemption(
+            never=True, preemptable=False, is_declared=True, critical=True, cooldown_s=600, notice_s=30
+        ),
     )
 
 
@@ -408,6 +411,7 @@ def _facts() -> tuple[Message, ...]:
             marks=[PodMarks(1, {"fault-type": "SubHealth", "needVolcanoOpe": "delete"})],
             steering={"fault-scheduling": "grace|force"},
             steps=pack([0, 2], 4),
+            checkpoint_ms=_AT_MS + 2,
             job="vcjob.llm-7b",
             job_uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c12",
             rejections=bytes([0, PodRejection.DEVICES]),
@@ -772,6 +776,18 @@ def _ledger() -> tuple[Message, ...]:
             held=[
                 HeldPlaces(
                     namespace="team-a", name="llm-7b.restart", uid="40", attempt=1, ranks=[1], until_ms=_AT_MS + 45_008
+                )
+            ],
+            reserved=[
+                Reservation(
+                    namespace="team-b",
+                    name="llm-70b",
+                    uid="41",
+                    attempt=2,
+                    placement=_placement(),
+                    awaits=[Awaited(uid="38", attempt=2)],
+                    until_ms=_AT_MS + 930_008,
+                    queue="research",
                 )
             ],
             corrections=[Correction(uid="38", attempt=2, ranks=[0, 3], chips=[[1, 2], [6, 7]])],

@@ -91,11 +91,12 @@ class EntryChoice:
             releases=[one for one in body.releases if one.uid in self._uids],
             recoveries=[one for one in body.recoveries if self._is_job(f"{one.namespace}/{one.name}", one.uid)],
             held=[one for one in body.held if one.uid in self._uids],
+            reserved=[one for one in body.reserved if self._is_job(f"{one.namespace}/{one.name}", one.uid)],
             corrections=[one for one in body.corrections if one.uid in self._uids],
             missing=[],
         )
         parts = (found.verdicts, found.adoptions, found.evictions, found.releases, found.recoveries, found.held)
-        return Chosen(found) if any((*parts, found.corrections)) else None
+        return Chosen(found) if any((*parts, found.reserved, found.corrections)) else None
 
     def _of_domain(self, body: NodesSeen | HealthSeen) -> Chosen | None:
         """The node in a fact of its domain, if it is another than in the fact before."""

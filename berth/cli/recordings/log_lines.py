@@ -209,6 +209,9 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
     for held in body.held:
         places = f"{pluralize(len(held.ranks), 'place')} held for" if held.ranks else "no places held any more for"
         parts.append(f"{places} {names.get(held.uid, f'{held.namespace}/{held.name}')}")
+    for place in body.reserved:
+        awaited = ", ".join(names.get(one.uid, one.uid) for one in place.awaits)
+        parts.append(f"reserved {_place(place.placement)} for {place.namespace}/{place.name} once {awaited} left")
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
         parts.append(

@@ -21,6 +21,7 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None, unplace
     if found is None:
         return None
     held = state.fold.held.get(gang.uid)
+    held = held if held is not None and not held.is_reserved else None
     is_here = holding is not None and holding.attempt == found.attempt
     waiting = list(holding.unplaced) if holding is not None and is_here else []
     return RecoveryStatus(

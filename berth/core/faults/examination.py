@@ -26,11 +26,11 @@ from berth.core.pod_shares import pods_of as pods_of_placement
 from berth.core.requests.gangs import gang_of, is_unowned
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of
-from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.leaving import switched_ranks, vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
+from berth.core.state.kept_places import held_together_ms
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
 from berth.core.topologies.registry import topology_of

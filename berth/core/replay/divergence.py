@@ -14,7 +14,18 @@ from berth.core.scheduling.turn import Opening
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.text import pluralize, ranges
 from berth.schemas.facts import NodeHealth
-from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Recovery, Release, Round, Settings, Verdict
+from berth.schemas.ledger import (
+    Adoption,
+    Correction,
+    Eviction,
+    HeldPlaces,
+    Recovery,
+    Release,
+    Reservation,
+    Round,
+    Settings,
+    Verdict,
+)
 from berth.schemas.message import Part
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
@@ -164,6 +175,7 @@ def _rest(recorded: Round, replayed: Round | None) -> tuple[str, str]:
         ("recoveries", recorded.recoveries, replayed.recoveries),
         ("evictions", recorded.evictions, replayed.evictions),
         ("held places", recorded.held, replayed.held),
+        ("reserved places", recorded.reserved, replayed.reserved),
         ("releases", recorded.releases, replayed.releases),
         ("adoptions", recorded.adoptions, replayed.adoptions),
     ):
@@ -181,6 +193,7 @@ def _parts(record: Round) -> str:
         (record.recoveries, "recovery step"),
         (record.evictions, "eviction"),
         (record.held, "change of held places"),
+        (record.reserved, "reserved place"),
         (record.releases, "release"),
         (record.adoptions, "adoption"),
     )
@@ -203,8 +216,9 @@ def _part_words(part: Part | None) -> str:
                 else ""
             )
             return f"{part.uid}, attempt {part.attempt}, step {part.step}: {part.how} {part.scope}, ranks {ranges(part.ranks)}{where}"
-        case Adoption():
-            return f"{part.namespace}/{part.gang}: {_where(pods_of(part.placement))}"
+        case Adoption() | Reservation():
+            gang = part.gang if isinstance(part, Adoption) else part.name
+            return f"{part.namespace}/{gang}: {_where(pods_of(part.placement))}"
         case _:
             return _NOTHING
 

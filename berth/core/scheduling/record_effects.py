@@ -47,6 +47,8 @@ def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, o
             unblocked |= _refused(queue, rules, gang, gang.refusal, settings)
     for wait_key, refused in uneven.items():
         unblocked |= _refused_for_now(queue, rules, terms, wait_key, refused, settings)
+    kept = {held.uid for held in folded.held}
+    again.update({(one.namespace, one.name): None for one in folded.unheld if one.is_reserved and one.uid not in kept})
     _hold(AfterRecord(state, queue, terms, folded.silent), rules, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
@@ -133,7 +135,7 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
 def _hold(after: AfterRecord, rules: EpochRules, folded: Folded, opening: Opening | None) -> None:
     """Hold the gangs that rules keep from starting, also those of which the record has nothing new."""
     fold = after.state.fold
-    if not rules.have_say:
+    if not rules.may_hold:
         return
     kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
     if opening is not None and opening.number == fold.rounds and not folded.void:

@@ -18,7 +18,7 @@ from berth.core.state.cell import State
 from berth.core.state.due import Due
 from berth.core.state.internal_errors import SetAside
 from berth.core.topologies.leaving import LeavingPods
-from berth.schemas.ledger import Release, Round, Verdict
+from berth.schemas.ledger import Release, Reservation, Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import Recovery
 
@@ -93,6 +93,8 @@ class Choice(NamedTuple):
     recoveries: Sequence[Recovery] = ()
     unplaced: Sequence[Unplaced] = ()
     """Gangs for whose ranks without a pod no places were found."""
+    reserved: Sequence[Reservation] = ()
+    """Places of gangs for which others leave."""
 
     @property
     def is_empty(self) -> bool:

@@ -19,11 +19,13 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.recoveries import released, take_steps
 from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.rules.port import NO_EPOCH_RULES, EpochRules, RoundStart
+from berth.core.scheduling.rules.preemption import Displacing, Preemption
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.due import Due
 from berth.core.state.internal_errors import SetAside
-from berth.schemas.ledger import Round, Verdict
+from berth.core.state.kept_places import PREEMPTION
+from berth.schemas.ledger import Reservation, Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import INTERNAL, Refusal
@@ -37,6 +39,7 @@ class Decided(NamedTuple):
     set_aside: Sequence[SetAside]
     """Errors, each with the gang that was set aside for it."""
     unplaced: Sequence[Unplaced] = ()
+    reserved: Sequence[Reservation] = ()
 
 
 class Decisions:
@@ -108,7 +111,23 @@ class Decisions:
             *reservation_errors,
         ]
         verdicts = with_pauses(state, self._queue, opening, [*returned.verdicts, *found.verdicts])
-        return Decided(verdicts, steps.recoveries, set_aside, steps.unplaced)
+        decided = Decided(verdicts, steps.recoveries, set_aside, steps.unplaced)
+        rule = self._rules.by_name.get(PREEMPTION)
+        if not isinstance(rule, Preemption) or not opening.gangs:
+            return decided
+        made = rule.displaced(
+            Displacing(
+                state,
+                self._scorer,
+                opening,
+                self.silent(missing_shards),
+                verdicts,
+                steps.recoveries,
+                self._queue.gang,
+            )
+        )
+        recoveries = [*steps.recoveries, *made.recoveries]
+        return decided._replace(verdicts=made.verdicts, recoveries=recoveries, reserved=made.reserved)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.
@@ -207,7 +226,7 @@ def round_of(state: State, choice: Choice) -> Round:
         facts_seq=state.facts_seq,
         at_ms=opening.at_ms,
         number=opening.number,
-        verdicts=[*opening.must.regained, *choice.verdicts],
+        verdicts=[*opening.must.regained, *opening.must.refused, *choice.verdicts],
         evictions=opening.must.evictions,
         releases=released(opening.must.releases, opening.held, choice.recoveries),
         adoptions=opening.must.adoptions,
@@ -215,6 +234,7 @@ def round_of(state: State, choice: Choice) -> Round:
         shards=missing_shards.shards if missing_shards.missing else 0,
         recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=opening.must.held,
+        reserved=list(choice.reserved),
         corrections=opening.must.corrections,
         work_max=opening.work_max,
     )

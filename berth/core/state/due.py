@@ -18,6 +18,8 @@ class Due(msgspec.Struct):
     held: list[HeldPlaces] = []
     regained: list[Verdict] = []
     """Attempts whose pods run although the ledger does not know them, with the places of their pods."""
+    refused: list[Verdict] = []
+    """Gangs that lose the place that was reserved for them."""
     corrections: list[Correction] = []
     """Ranks whose pods have other chips than the ledger says."""
     settled: Settled = Settled({}, [])
@@ -30,7 +32,7 @@ class Due(msgspec.Struct):
     """Gangs (uid) of which an attempt runs that the ledger does not know, and some of its chips have another owner."""
 
     def __bool__(self) -> bool:
-        found = (self.evictions, self.releases, self.adoptions, self.held, self.regained, self.recoveries)
+        found = (self.evictions, self.releases, self.adoptions, self.held, self.regained, self.recoveries, self.refused)
         return any(found) or bool(self.corrections)
 
     @property

@@ -38,12 +38,12 @@ from berth.core.state.found_pods import (
     step_of_pods,
     with_lost_ranks,
 )
-from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
 from berth.core.state.holdings.mounted_chips import Claim, settle_all
 from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
+from berth.core.state.kept_places import held_places, held_together_ms, is_displaced, no_longer_held, see_reserved
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import Task
@@ -80,6 +80,7 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
         at_ms: The moment.
     """
     found = Due(held=no_longer_held(state.fold, state.jobs, at_ms))
+    see_reserved(state.fold, state.jobs, state.table, found, at_ms=at_ms)
     found.settled = settle_all(_claims(state, {*gangs, *state.short}), state.held, state.fold.owners)
     found.corrections = corrections_of(found.settled.chips)
     corrected = {one.uid for one in found.corrections}  # what else is due for them is for the next record
@@ -154,7 +155,10 @@ def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
         return True
     if at_ms < held_together_ms(state.fold, holding) and not _is_cancelled(state, holding):
         return False
-    part = left_ranks(holding, seen, outcome) or _part_ended(holding, seen, outcome) or _lost_backups(state, holding)
+    part: Release | None = None
+    if not is_displaced(state.fold, holding):  # others wait for all of its places
+        ended = left_ranks(holding, seen, outcome) or _part_ended(holding, seen, outcome)
+        part = ended or _lost_backups(state, holding)
     if part is not None:
         found.releases.append(part)
         return True

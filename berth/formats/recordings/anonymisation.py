@@ -79,6 +79,7 @@ _HAS_NODE: Final = re.compile(
 )
 _NAMES_NOBODY: Final = re.compile(
     r"the (new|backup) pods? of ranks? [0-9].* places?( for a hot switch| for [0-9.]+ s)?"
+    r"|(preempted|reclaimed) for a job of [^\n]*"
 )
 _SOMEBODY: Final = "a person"
 _KEPT_BEGINNINGS: Final = tuple(sorted(KEPT_KEYS))

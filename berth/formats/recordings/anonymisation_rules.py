@@ -255,6 +255,9 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Eviction": {"uid": Kind.UID, "reason": Special.WORD},
     "Adoption": _OF_GANG | {"queue": Kind.QUEUE},
     "HeldPlaces": _OF_JOB,
+    "Reservation": _OF_JOB | {"queue": Kind.QUEUE},
+    "Awaited": {"uid": Kind.UID},
+    "Preemption": {},
     "Recovery": _OF_JOB
     | {
         "kind": Kind.KEEP,

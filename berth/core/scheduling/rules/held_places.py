@@ -18,6 +18,8 @@ class HeldPlaces(Rule):
         has_gained = bool(start.changes.capacity_gained or start.changes.chips_returned)
         found: list[Returning] = []
         for uid, held in sorted(state.fold.held.items()):
+            if held.is_reserved:
+                continue  # it is placed once others have left
             gang = queue.gang(uid) if has_gained or uid in uids else None
             if gang is not None and gang.invalid is None and gang.pods == held.placement.pods():
                 gang = start.terms.applied(gang)

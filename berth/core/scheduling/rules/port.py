@@ -124,6 +124,7 @@ class EpochRules:
         is_strict: No gang is placed before one that waits ahead of it.
         keeps_room: Gangs without chips leave room free, so that their nodes need not be the best.
         have_say: Some rule is asked in rounds, so that gangs of one class may fare in different ways.
+        may_hold: Some rule keeps gangs that it has refused from being tried.
 
     Args:
         rules: The rules.
@@ -135,6 +136,7 @@ class EpochRules:
         self.keeps_room = any(rule.keeps_room for rule in rules)
         self._in_rounds = [rule for rule in rules if type(rule).begin is not Rule.begin]
         self.have_say = bool(self._in_rounds)
+        self.may_hold = self.have_say or any(type(rule).wakes is not Rule.wakes for rule in rules)
         self._in_ends = [rule for rule in rules if type(rule).ended is not Rule.ended]
         self._rules = rules
 

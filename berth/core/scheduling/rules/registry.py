@@ -10,8 +10,10 @@ from berth.core.scheduling.rules.entitled import ENTITLED, Entitled
 from berth.core.scheduling.rules.held_places import HeldPlaces
 from berth.core.scheduling.rules.plain_pods import PlainPods
 from berth.core.scheduling.rules.port import EpochRules, Rule
+from berth.core.scheduling.rules.preemption import Preemption
 from berth.core.scheduling.rules.queues import QUEUES, Queues
 from berth.core.scheduling.rules.strict_order import FIFO, StrictOrder
+from berth.core.state.kept_places import PREEMPTION
 from berth.schemas import rules as schemas
 from berth.schemas.ledger import Settings
 from berth.schemas.rules import Conservative, Easy, Parameters, StatedRule, parameters_of, stated
@@ -25,6 +27,7 @@ _MADE_BY: Final[dict[str, Callable[[Any], Rule]]] = {
     "held-places": lambda _: HeldPlaces(),
     QUEUES: Queues,
     ENTITLED: lambda _: Entitled(),
+    PREEMPTION: Preemption,
 }
 
 
@@ -76,6 +79,19 @@ def rules_of(settings: Settings) -> list[StatedRule]:
             pass
     if has_turns(settings):
         found.append(stated(ENTITLED, Parameters()))
+    if settings.preempt:
+        found.append(
+            stated(
+                PREEMPTION,
+                schemas.Preemption(
+                    settings.preempt,
+                    settings.evictions_per_hour,
+                    settings.queue_evictions_per_hour,
+                    settings.preempt_min_run_s,
+                    settings.reclaim_min_run_s,
+                ),
+            )
+        )
     return found
 
 

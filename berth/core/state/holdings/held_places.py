@@ -1,22 +1,30 @@
-"""Held places: what stays reserved for a job that starts anew as a whole, from the end of one attempt to the next."""
+"""Held places: what stays reserved for a gang that waits.
+
+A job that starts anew as a whole keeps places from the end of one attempt to the next. A gang for which others leave
+has a place from that decision on: at first what is free of it, and the rest as they leave.
+"""
+
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from berth.core.chips.picking import ids_of
 from berth.core.errors import InvariantError
 from berth.core.pod_shares import PodShare, pods_at
-from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.holding import Holding, owned_by
 from berth.core.state.holdings.moves import merged_placement
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import HeldPlaces
+from berth.schemas.recovery import Awaited, HeldPlaces, Reservation
 
 
 class Held(msgspec.Struct, gc=False, omit_defaults=True):
-    """Places of an attempt that has ended, which nobody else gets."""
+    """Places of a gang that waits, which nobody else gets."""
 
     namespace: str
     name: str
     uid: str
     attempt: int
+    """The attempt that has ended; of a reserved place the one that gets it."""
     placement: Placement
     """Of all ranks of that attempt; of a rank for which another place was reserved, that one."""
     ranks: list[int]
@@ -24,15 +32,80 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
     until_ms: int
     queue: str = ""
     """Queue to which they are charged, as in the holding."""
+    awaits: list[Awaited] = []
+    """Attempts that leave and still hold a part of a reserved place, sorted."""
+    lacks: dict[int, int] = {}
+    """By rank on a node of theirs: chips of its place that they hold (mask). Such a rank lacks cpu and memory, too."""
+    is_reserved: bool = False
+    """Others leave, or have left, so that the gang gets its place."""
 
     @property
     def key(self) -> tuple[str, int]:
-        """Identity of the attempt that has ended."""
+        """Identity of the attempt."""
         return (self.uid, self.attempt)
 
+    @property
+    def awaited(self) -> list[tuple[str, int]]:
+        """Identities of the attempts that leave."""
+        return [(one.uid, one.attempt) for one in self.awaits]
+
     def places(self) -> dict[int, PodShare]:
-        """The places, by rank."""
-        return pods_at(self.placement, self.ranks)
+        """The places, by rank, as far as nobody else holds them."""
+        found = pods_at(self.placement, self.ranks)
+        for rank, mask in self.lacks.items():
+            share = found[rank]
+            free = share.mask & ~mask
+            found[rank] = PodShare(share.node, free, ids_of(free), 0, 0, pods=0)
+        return found
+
+    def without(self, gone: Iterable[tuple[str, int]], holdings: Mapping[tuple[str, int], Holding]) -> "Held":
+        """The place after attempts have left.
+
+        Args:
+            gone: Those attempts.
+            holdings: What others hold.
+        """
+        left = sorted({*self.awaited}.difference(gone))
+        lacks = _lacks(self.placement, [holdings[key] for key in left])
+        return msgspec.structs.replace(self, awaits=[Awaited(*key) for key in left], lacks=lacks)
+
+
+def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding]) -> Held:
+    """What an entry of a record reserves.
+
+    Raises:
+        InvariantError: Attempts that it awaits hold nothing, or do not leave.
+    """
+    keys = [(one.uid, one.attempt) for one in entry.awaits]
+    awaited = [holdings.get(key) for key in keys]
+    subject = f"gang {entry.uid} attempt {entry.attempt}"
+    leaving = [one for one in awaited if one is not None and one.ending]
+    if keys != sorted(set(keys)) or len(leaving) != len(keys):
+        raise InvariantError(f"awaits attempts that do not leave: {keys}", subject=subject)
+    return Held(
+        entry.namespace,
+        entry.name,
+        entry.uid,
+        entry.attempt,
+        entry.placement,
+        list(range(entry.placement.pods())),
+        entry.until_ms,
+        entry.queue,
+        entry.awaits,
+        _lacks(entry.placement, leaving),
+        is_reserved=True,
+    )
+
+
+def _lacks(placement: Placement, leaving: Iterable[Holding]) -> dict[int, int]:
+    """What attempts hold of a placement: chips of each rank on a node where they hold anything."""
+    masks: dict[str, int] = {}
+    for holding in leaving:
+        for pod in (*owned_by(holding), *holding.reserved().values()):
+            if pod.pods:
+                masks[pod.node] = masks.get(pod.node, 0) | pod.mask
+    shares = pods_at(placement, range(placement.pods()) if masks else ())
+    return {rank: share.mask & masks[share.node] for rank, share in sorted(shares.items()) if share.node in masks}
 
 
 def held_of(holding: Holding, entry: HeldPlaces) -> Held:

@@ -14,6 +14,9 @@ from berth.schemas.refusal import Refusal
 
 _MINUTE_MS: Final = 60_000
 """Attempts whose pods could not be bound count once in so long, so that a short disturbance does not use them up."""
+HOUR_MS: Final = 3_600_000
+DISPLACED_MAX: Final = 3_600
+"""Most times that are kept of when a gang ended for others."""
 _PAUSE_MS: Final = 1_000
 """First pause after such an attempt."""
 
@@ -37,7 +40,7 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     retries_left: int = -1
     """How often failed pods may still restart it; -1: no failed pod has."""
     restarts: int = 0
-    """How often it was restarted as a whole because of a fault."""
+    """How often it was restarted as a whole, because of a fault or for another gang."""
     bind_failures: int = 0
     """How often its pods could not be bound; attempts that fail within a minute of the first of them count once."""
     bind_failed_ms: int = 0
@@ -48,6 +51,15 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """Time of the record since which every rank is at its place again; 0 during a recovery."""
     given_back: int = 0
     """How many attempts were given back before any pod was bound: they do not count as tries."""
+    displaced_ms: list[int] = []
+    """When it ended for others in the last hour, ascending."""
+    is_reclaimed: bool = False
+    """It has ever ended for a gang of another queue."""
+
+    def see_displaced(self, at_ms: int, *, is_reclaimed: bool) -> None:
+        """Note that it ends for another gang."""
+        self.displaced_ms = [*(one for one in self.displaced_ms if at_ms - one < HOUR_MS), at_ms][-DISPLACED_MAX:]
+        self.is_reclaimed |= is_reclaimed
 
     def failures_at(self, at_ms: int) -> int:
         """:attr:`bind_failures` if its pods cannot be bound at a time again."""
@@ -92,9 +104,9 @@ class Folded(msgspec.Struct, gc=False):
     moved: list[Holding] = []
     """Whose ranks leave, have left, or have got places, in place of what ``freed`` says of them."""
     held: list[Held] = []
-    """Places of attempts in ``given_back`` that stay held."""
+    """Places that are held from now on: of attempts in ``given_back``, or reserved ones, with what is free of them."""
     unheld: list[Held] = []
-    """Places that are held no longer."""
+    """Places that are held no longer, or no longer as they were."""
     ending: list[Holding] = []
     gangs: list[GangRecord] = []
     epoch: bool = False
@@ -121,7 +133,7 @@ class Entries:
     Attributes:
         holdings: What each attempt (uid, attempt) owns.
         gangs: State of each gang, by uid.
-        held: Places that stay held for a gang (uid) that starts anew.
+        held: Places that are held for a gang (uid) that waits.
         run_times: Run times of jobs that ended.
     """
 

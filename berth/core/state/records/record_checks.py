@@ -61,8 +61,13 @@ def _touched(entries: Entries, record: Round) -> Entries:
     keys.update((one.uid, one.attempt) for one in record.evictions)
     keys.update((one.uid, one.attempt) for one in record.held)
     keys.update((one.uid, one.attempt) for one in record.releases)
+    keys.update((one.uid, one.attempt) for entry in record.reserved for one in entry.awaits)
+    awaiting = [held for held in entries.held.values() if not keys.isdisjoint(held.awaited)]
+    keys.update(key for held in awaiting for key in held.awaited)
     uids = {uid for uid, _ in keys}
     uids.update(one.uid for one in record.verdicts)
+    uids.update(one.uid for one in record.reserved)
+    uids.update(held.uid for held in awaiting)
     keys.update((one.uid, one.attempt) for one in record.verdicts if one.placement is not None)
     keys.update((one.uid, 0) for one in record.adoptions)
     for key in keys:
@@ -97,7 +102,7 @@ def _check_apart(entries: Entries, folded: Folded) -> None:
         if entries.held.get(held.uid) is not held:
             raise InvariantError("holds places and frees them at once", subject=f"gang {held.uid}")
     for held in folded.held:
-        if held.key not in given_back:
+        if not held.is_reserved and held.key not in given_back:
             raise InvariantError("holds places of an attempt that goes on", subject=f"gang {held.uid}")
 
 

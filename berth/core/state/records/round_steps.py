@@ -3,12 +3,23 @@
 import msgspec
 
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.held_places import held_of
+from berth.core.state.holdings.held_places import held_of, reserved_of
 from berth.core.state.holdings.holding import Holding, chips_in
 from berth.core.state.holdings.mounted_chips import correct_chips
 from berth.core.state.holdings.steps import end_attempt, release_backups, release_ranks, take_step
 from berth.core.state.records.entries import Entries, Folded, GangRecord
-from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Recovery, Release, Round, Verdict
+from berth.schemas.ledger import (
+    Adoption,
+    Correction,
+    Eviction,
+    HeldPlaces,
+    Recovery,
+    Release,
+    Reservation,
+    Round,
+    Verdict,
+)
+from berth.schemas.recovery import DISPLACED, RECLAIMED
 from berth.schemas.refusal import Refusal
 
 
@@ -56,8 +67,11 @@ class _Steps:
             self._evict(eviction)
         for held in record.held:
             self._hold(held)
+        for reservation in record.reserved:
+            self._reserve(reservation)
         for release in record.releases:
             self._release(release)
+        self._give_awaited()
         for adoption in record.adoptions:
             self._adopt(adoption)
         for gang in self.folded.gangs:
@@ -121,6 +135,8 @@ class _Steps:
         if holding.ending:
             gang.phase, gang.ledger_seq, gang.at_ms = "ending", *self._when
             gang.restarts += 1
+            if recovery.kind in DISPLACED:
+                gang.see_displaced(self._at_ms, is_reclaimed=recovery.kind == RECLAIMED)
         self.folded.gangs.append(gang)
 
     def _see_recovered(self, gang: GangRecord) -> None:
@@ -151,6 +167,25 @@ class _Steps:
             raise InvariantError("holds places twice", subject=subject)
         held = self._held[entry.uid] = held_of(self._owned(entry.uid, entry.attempt), entry)
         self.folded.held.append(held)
+
+    def _reserve(self, entry: Reservation) -> None:
+        gang = self._gangs.get(entry.uid)
+        subject = f"gang {entry.uid} attempt {entry.attempt}"
+        if gang is None or gang.phase != "waiting" or gang.attempt != entry.attempt:
+            raise InvariantError("gets a place reserved and does not wait for it", subject=subject)
+        if entry.uid in self._held:
+            raise InvariantError("holds places twice", subject=subject)
+        held = self._held[entry.uid] = reserved_of(entry, self._holdings)
+        self.folded.held.append(held)
+
+    def _give_awaited(self) -> None:
+        """Give reserved places what attempts have left that they await."""
+        gone = {holding.key for holding in self.folded.given_back}
+        awaiting = [held for held in self._held.values() if not gone.isdisjoint(held.awaited)]
+        for held in sorted(awaiting, key=lambda one: one.uid) if gone else ():
+            self._unhold(held.uid)
+            now = self._held[held.uid] = held.without(gone, self._holdings)
+            self.folded.held.append(now)
 
     def _unhold(self, uid: str) -> None:
         held = self._held.pop(uid, None)

@@ -1,0 +1,332 @@
+"""Preemption: gangs end so that another one gets a place, and it gets that place.
+
+The rule is asked after the gangs of a round have their verdicts, about those that found no room or no room in their
+queue. The place is reserved by the same record that ends the others; see :mod:`berth.core.state.kept_places`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from berth.core.chips.picking import ids_of
+from berth.core.cluster.bitmaps import Fits
+from berth.core.gangs import Gang, WaitKey, chips_of
+from berth.core.placement.scoring import Scorer
+from berth.core.pod_shares import pods_at
+from berth.core.preemption.footprints import Footprints
+from berth.core.preemption.model import NoVictims, Preemptor, RunningGang, Terms, Victim, VictimSet
+from berth.core.preemption.search import Ground, Search
+from berth.core.queues.charges import Holding as Counted
+from berth.core.queues.charges import charge_of_placement
+from berth.core.queues.shares import Shares
+from berth.core.scheduling.rules.port import Rule
+from berth.core.scheduling.turn import Opening
+from berth.core.state.cell import State
+from berth.core.state.holdings.holding import Holding, chips_in
+from berth.core.state.holdings.pod_phases import next_step
+from berth.core.state.kept_places import PREEMPTION
+from berth.core.state.ledger import GangRecord
+from berth.core.text import pluralize
+from berth.schemas import rules as schemas
+from berth.schemas.intake import JobRequest
+from berth.schemas.intake import Preemption as Declared
+from berth.schemas.ledger import Reservation, Verdict
+from berth.schemas.placement import Placement, Run, placement_of
+from berth.schemas.recovery import PREEMPTED, RECLAIMED, Awaited, Recovery
+from berth.schemas.refusal import RULE, Code, Refusal
+
+SLACK_MS: Final = 30_000
+"""How long a place stays reserved after the others should have left."""
+_HOUR_MS: Final = 3_600_000
+_NOTHING_DECLARED: Final = Declared()
+_PLACES: Final[dict[str, str]] = {
+    "node": "node",
+    "leaf": "leaf",
+    "superpod": "SuperPoD",
+    "rack": "rack",
+    "group": "group of nodes",
+}
+_FOR_ROOM: Final[frozenset[Code]] = frozenset(
+    {"no-room", "no-leaf", "no-rows", "no-leaves", "no-blocks", "over-capability"}
+)
+"""Refusals that the end of others may help."""
+
+
+class Displacing(NamedTuple):
+    """A round whose gangs have their verdicts.
+
+    Attributes:
+        state: The cell before it.
+        scorer: Its scoring.
+        opening: The turn.
+        silent: Rows of shards that did not answer, shape (rows,); None for no such row.
+        verdicts: Verdicts on its gangs.
+        recoveries: Steps that it takes.
+        waiting: Gang that waits, by uid.
+    """
+
+    state: State
+    scorer: Scorer
+    opening: Opening
+    silent: Fits | None
+    verdicts: Sequence[Verdict]
+    recoveries: Sequence[Recovery]
+    waiting: Callable[[str], Gang | None]
+
+
+class Displaced(NamedTuple):
+    """What the rule adds to a round.
+
+    Attributes:
+        verdicts: All verdicts of the round.
+        recoveries: Steps that end gangs.
+        reserved: Places.
+    """
+
+    verdicts: list[Verdict]
+    recoveries: list[Recovery]
+    reserved: list[Reservation]
+
+
+class Preemption(Rule):
+    """The rule in an epoch.
+
+    Args:
+        terms: Its parameters.
+    """
+
+    def __init__(self, terms: schemas.Preemption) -> None:
+        self._terms = Terms(
+            declared_only=terms.level == 1,
+            evictions_per_hour=terms.evictions_per_hour,
+            queue_evictions_per_hour=terms.queue_evictions_per_hour,
+            preempt_min_run_s=terms.preempt_min_run_s,
+            reclaim_min_run_s=terms.reclaim_min_run_s,
+        )
+        self._footprints = Footprints()
+
+    def wakes(self, state: State, gang: GangRecord) -> tuple[str, ...]:
+        """A gang sleeps as long as a place is reserved for it; its name is not the key of anything that wakes."""
+        return (f"{gang.namespace}/{gang.name}",) if gang.uid in state.fold.held else ()
+
+    def displaced(self, round_: Displacing) -> Displaced:
+        """Which gangs end for those of a round that found no room, and which places these get."""
+        found = Displaced(list(round_.verdicts), [], [])
+        wanting = list(islice(_preemptors(round_), self._terms.preemptors_max))
+        if not wanting:
+            return found
+        running = _running(round_)
+        search = Search(_ground(round_, running), self._terms, self._footprints)
+        news = {verdict.uid: number for number, verdict in enumerate(found.verdicts)}
+        for preemptor in wanting:
+            result = search.find(preemptor)
+            if isinstance(result, NoVictims):
+                continue
+            search.accept(preemptor, result)
+            reservation = self._reservation(round_, preemptor.gang, result)
+            if not reservation.awaits:
+                continue  # the record itself makes room, and the next one gives it
+            found.reserved.append(reservation)
+            found.recoveries.extend(_ended(round_, preemptor.gang, result, victim) for victim in result.victims)
+            verdict = _waits(round_.state, preemptor.gang, reservation)
+            if preemptor.gang.uid in news:
+                found.verdicts[news[preemptor.gang.uid]] = verdict
+            else:
+                found.verdicts.append(verdict)
+        return found
+
+    def _reservation(self, round_: Displacing, gang: Gang, result: VictimSet) -> Reservation:
+        state, at_ms = round_.state, round_.opening.at_ms
+        keys = {(one.uid, one.attempt) for one in result.victims}
+        nodes = {*result.placement.names()}
+        keys.update(
+            key
+            for key, holding in state.fold.holdings.items()
+            if holding.ending and not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
+        )
+        notice_ms = max((_declared(state, *key).notice_s for key in keys), default=0) * 1_000
+        return Reservation(
+            gang.namespace,
+            gang.name,
+            gang.uid,
+            gang.attempt,
+            result.placement,
+            [Awaited(uid, attempt) for uid, attempt in sorted(keys)],
+            at_ms + notice_ms + state.fold.settings.grace_over_ms + SLACK_MS,
+            gang.queue,
+        )
+
+
+def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
+    """Gangs of a round that found no room, in their order."""
+    state = round_.state
+    verdicts = {verdict.uid: verdict for verdict in round_.verdicts}
+    of_class: dict[WaitKey, Refusal] = {}
+    for gang in round_.opening.gangs:
+        verdict = verdicts.get(gang.uid)
+        record = state.fold.gangs.get(gang.uid)
+        refusal = verdict.refusal if verdict is not None else of_class.get(gang.wait_key)
+        if verdict is None and refusal is None and record is not None:
+            refusal = record.refusal
+        if refusal is not None:
+            of_class[gang.wait_key] = refusal
+        is_placed = verdict is not None and verdict.placement is not None
+        if is_placed or refusal is None or refusal.code not in _FOR_ROOM or gang.uid in state.fold.held:
+            continue
+        declared = _declared_of(_request(state, gang.namespace, gang.name, gang.uid))
+        yield Preemptor(
+            gang,
+            is_never=declared.never,
+            is_critical=declared.critical,
+            was_reclaimed=record is not None and record.is_reclaimed,
+        )
+
+
+def _running(round_: Displacing) -> list[RunningGang]:
+    """Gangs that hold something, by uid and attempt."""
+    state = round_.state
+    shares = state.queues.shares()
+    must = round_.opening.must
+    leaving = {one.uid for one in must.evictions}
+    leaving.update(one.uid for one in must.releases)
+    leaving.update(one.uid for one in round_.recoveries)
+    return [
+        _running_gang(state, holding, shares, is_leaving=bool(holding.ending) or holding.uid in leaving)
+        for _, holding in sorted(state.fold.holdings.items())
+    ]
+
+
+def _running_gang(state: State, holding: Holding, shares: Shares | None, *, is_leaving: bool) -> RunningGang:
+    request = _request(state, holding.namespace, holding.name, holding.uid)
+    record = state.fold.gangs.get(holding.uid)
+    declared = _declared_of(request)
+    job = state.jobs.get((holding.namespace, holding.name))
+    priority = 0 if request is None else request.priority
+    if job is not None and request is not None and job.priority is not None:
+        priority = job.priority
+    seen = state.pods_seen(holding)
+    counted = Counted(
+        holding.uid,
+        holding.queue,
+        charge_of_placement(holding.placement, holding.gone) if shares is not None else {},
+        namespace=holding.namespace,
+        priority=priority,
+        start=holding.at_ms,
+        is_leaving=is_leaving,
+        is_preemptable=declared.preemptable and request is not None and not holding.foreign,
+        is_critical=declared.critical,
+    )
+    return RunningGang(
+        counted,
+        holding.attempt,
+        chips_in(holding.placement.runs),
+        holding.at_ms,
+        checkpoint_ms=seen.checkpoint_ms if seen is not None else 0,
+        cooldown_until_ms=holding.at_ms + declared.cooldown_s * 1_000 if declared.cooldown_s else 0,
+        declares_preemptable=declared.is_declared,
+        evicted_ms=tuple(record.displaced_ms) if record is not None else (),
+        restarts=record.restarts if record is not None else 0,
+    )
+
+
+def _ground(round_: Displacing, running: Sequence[RunningGang]) -> Ground:
+    state, at_ms = round_.state, round_.opening.at_ms
+    gangs = {gang.uid: gang for gang in round_.opening.gangs}
+    gangs |= {one.gang.uid: one.gang for one in round_.opening.returning}
+    placed = [(gangs[one.uid], one.placement) for one in round_.verdicts if one.placement and one.uid in gangs]
+    shares = state.queues.shares()
+    usage = None
+    if shares is not None:
+        usage = state.queues.usage(shares.tree).fork()
+        for gang, _ in placed:
+            usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
+    evictions: dict[str, int] = {}
+    for one in running:
+        recent = sum(at_ms - moment < _HOUR_MS for moment in one.evicted_ms)
+        evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + recent
+    awaited = [*_awaited(round_)]
+    return Ground(state, round_.scorer, running, at_ms, round_.silent, [*awaited, *placed], shares, usage, evictions)
+
+
+def _awaited(round_: Displacing) -> Iterator[tuple[Gang, Placement]]:
+    """What reserved places lack: it is taken, although others still have it."""
+    for uid, held in sorted(round_.state.fold.held.items()):
+        gang = round_.waiting(uid) if held.lacks else None
+        if gang is None:
+            continue
+        shares = pods_at(held.placement, held.lacks)
+        ranks = sorted(shares)
+        masks = [held.lacks[rank] for rank in ranks]
+        runs = [
+            Run(1, mask.bit_count(), shares[rank].cpu_milli, shares[rank].memory_mib)
+            for rank, mask in zip(ranks, masks, strict=True)
+        ]
+        names = [shares[rank].node for rank in ranks]
+        share = held.placement.share
+        yield gang, placement_of(names, [*map(ids_of, masks)], runs, resource=held.placement.resource, share=share)
+
+
+def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) -> Recovery:
+    """The step that ends a gang."""
+    state, at_ms = round_.state, round_.opening.at_ms
+    holding = state.fold.holdings[victim.uid, victim.attempt]
+    gone = set(holding.gone)
+    notice_s = _declared(state, victim.uid, victim.attempt).notice_s
+    return Recovery(
+        namespace=holding.namespace,
+        name=holding.name,
+        uid=victim.uid,
+        attempt=victim.attempt,
+        step=next_step(holding, state.pods_seen(holding), state.outcome_of(holding)),
+        kind=RECLAIMED if victim.is_reclaimed else PREEMPTED,
+        cause=_cause(gang, result, victim),
+        scope="job",
+        how="grace",
+        ranks=[rank for rank in range(holding.placement.pods()) if rank not in gone],
+        faulty=[],
+        since_ms=at_ms,
+        until_ms=at_ms + notice_s * 1_000 + state.fold.settings.grace_over_ms,
+        saves=notice_s > 0,
+    )
+
+
+def _cause(gang: Gang, result: VictimSet, victim: Victim) -> str:
+    """Why a gang ends, in words without names: the record has the place of the other gang."""
+    chips = pluralize(chips_of(gang.request_class), "chip")
+    where = "" if result.place.kind == "cell" else f" in one {_PLACES[result.place.kind]}"
+    if not victim.is_reclaimed:
+        return f"preempted for a job of priority {gang.priority}, above {victim.priority}, that needs {chips}{where}"
+    numbers = [
+        f"{'its queue' if one.queue == gang.queue else 'this one'} has {one.held} of {one.entitled} {one.dimension}"
+        for one in result.standings
+        if one.queue in {gang.queue, victim.queue}
+    ]
+    return f"reclaimed for a job of another queue that needs {chips}{where}: {', '.join(numbers)}"
+
+
+def _waits(state: State, gang: Gang, reservation: Reservation) -> Verdict:
+    """Refusal of a gang that has a place as soon as others have left."""
+    first, others = reservation.awaits[0], len(reservation.awaits) - 1
+    holding = state.fold.holdings[first.uid, first.attempt]
+    more = f" and {pluralize(others, 'other job')}" if others else ""
+    refusal = Refusal(
+        RULE,
+        rule=PREEMPTION,
+        ahead=f"{holding.namespace}/{holding.name}",
+        template=f"its place is reserved: {{ahead}}{more} {'leave' if others else 'leaves'} it",
+    )
+    return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, refusal=refusal)
+
+
+def _request(state: State, namespace: str, name: str, uid: str) -> JobRequest | None:
+    job = state.jobs.get((namespace, name))
+    return job.request if job is not None and job.uid == uid else None
+
+
+def _declared_of(request: JobRequest | None) -> Declared:
+    return _NOTHING_DECLARED if request is None or request.preemption is None else request.preemption
+
+
+def _declared(state: State, uid: str, attempt: int) -> Declared:
+    holding = state.fold.holdings[uid, attempt]
+    return _declared_of(_request(state, holding.namespace, holding.name, uid))

@@ -1,0 +1,161 @@
+"""Kept places: those of a gang that waits, which nobody else gets, and for how long.
+
+While a job starts anew as a whole, its pods end one after the other, and a new pod may wait for the chip that took the
+place of a broken one. Until then nobody else gets the places to which the healthy pods can return.
+
+A gang for which others leave gets the place that is reserved for it once they have left. It loses it when it waits no
+more, when a node of the place fails or takes no new work, when a chip of it fails, or when the others have not left in
+time. Then what is free of the place is free for all, and the gang is tried again.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from berth.core.changes import JobKey
+from berth.core.cluster.node_table import NodeTable
+from berth.core.parity import differs
+from berth.core.pod_shares import pods_at
+from berth.core.state.due import Due
+from berth.core.state.holdings.held_places import Held
+from berth.core.state.holdings.holding import Holding
+from berth.core.state.ledger import LedgerFold
+from berth.core.text import pluralize
+from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.ledger import Verdict
+from berth.schemas.recovery import DISPLACED, HeldPlaces
+from berth.schemas.refusal import RULE, Refusal
+
+BACKOFF_MS = 300_000
+"""How long a gang waits whose place others have not left in time."""
+PREEMPTION = "preemption"
+"""Name of the rule."""
+PLANNED_MS: Final = 60_000
+"""How long places are held without the setting, if the job ended because places were reserved for it."""
+
+
+def held_together_ms(fold: LedgerFold, holding: Holding, *, after_ms: int = -1) -> int:
+    """Until when no rank of an attempt that ends for a fault is released without the others.
+
+    Returns:
+        The time; 0 for any other attempt, and where it is not after ``after_ms``.
+    """
+    hold_ms = _hold_ms(fold, holding)
+    if holding.ending != "fault" or not hold_ms:
+        return 0
+    record = fold.gangs.get(holding.uid)
+    last = record.recovery if record is not None else None
+    until_ms = last.until_ms if last is not None and last.attempt == holding.attempt else 0
+    until_ms = max(holding.step_ms, until_ms) + hold_ms
+    return until_ms if until_ms > after_ms else 0
+
+
+def held_places(fold: LedgerFold, table: NodeTable, holding: Holding, *, at_ms: int) -> HeldPlaces | None:
+    """Places that stay held when an attempt that ended for a fault is released; None if there are none.
+
+    These are the places whose node is there and whose chips are healthy; of a rank for which the step that ended the
+    attempt reserved another place, that one.
+    """
+    hold_ms = _hold_ms(fold, holding)
+    if not hold_ms or at_ms >= held_together_ms(fold, holding):
+        return None
+    gone = set(holding.gone)
+    shares = pods_at(holding.placement, (rank for rank in range(holding.placement.pods()) if rank not in gone))
+    placed = {rank for move in holding.moves if move.is_restart for rank in move.placed}
+    shares |= {rank: share for rank, share in holding.reserved().items() if rank in placed}
+    ranks = [rank for rank, share in sorted(shares.items()) if share.chips and is_usable(table, share.node, share.mask)]
+    if not ranks:
+        return None
+    return HeldPlaces(holding.namespace, holding.name, holding.uid, holding.attempt, ranks, at_ms + hold_ms)
+
+
+def is_displaced(fold: LedgerFold, holding: Holding) -> bool:
+    """Whether an attempt ends for another gang: its places are for that one."""
+    record = fold.gangs.get(holding.uid)
+    last = record.recovery if record is not None else None
+    return bool(holding.ending) and last is not None and last.attempt == holding.attempt and last.kind in DISPLACED
+
+
+def no_longer_held(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], at_ms: int) -> list[HeldPlaces]:
+    """Places that are held and must not be any more: their time is over, or their job waits no longer."""
+    return [
+        HeldPlaces(one.namespace, one.name, uid, one.attempt)
+        for uid, one in sorted(fold.held.items())
+        if not one.is_reserved and (at_ms >= one.until_ms or not waits(fold, jobs.get((one.namespace, one.name)), uid))
+    ]
+
+
+def _hold_ms(fold: LedgerFold, holding: Holding) -> int:
+    """How long places of an attempt are held that ends; 0 for not at all."""
+    if is_displaced(fold, holding):
+        return 0
+    is_planned = any(move.is_restart for move in holding.moves)
+    settings = fold.settings
+    hold_ms = settings.hold_places_ms if differs(settings).held_places else 0
+    return hold_ms or (PLANNED_MS if is_planned else 0)
+
+
+def waits(fold: LedgerFold, job: JobSeen | None, uid: str) -> bool:
+    """Whether a job waits, with a uid."""
+    gang = fold.gangs.get(uid)
+    is_wanted = job is not None and job.uid == uid and job.state == "accepted"
+    return is_wanted and gang is not None and gang.phase == "waiting"
+
+
+def is_usable(table: NodeTable, node: str, mask: int) -> bool:
+    """Whether a node is there, and chips of it are healthy."""
+    row = table.row_of.get(node)
+    return row is not None and bool(table.present[row]) and table.are_usable(row, mask)
+
+
+def see_reserved(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], table: NodeTable, found: Due, *, at_ms: int) -> None:
+    """Note what is due for reserved places: the placement of a gang whose place is free, or the end of a reservation.
+
+    Args:
+        fold: The ledger.
+        jobs: The jobs.
+        table: The nodes.
+        found: What is due; entries are added.
+        at_ms: The moment.
+    """
+    for uid, held in sorted(fold.held.items()):
+        if not held.is_reserved:
+            continue
+        gang = fold.gangs.get(uid)
+        does_wait = waits(fold, jobs.get((held.namespace, held.name)), uid)
+        if not does_wait or gang is None or gang.attempt != held.attempt or not _is_sound(table, held, at_ms):
+            found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
+        elif not held.awaits:
+            verdict = Verdict(held.namespace, held.name, uid, held.attempt, held.placement, queue=held.queue)
+            found.regained.append(verdict)
+        elif at_ms >= held.until_ms:
+            found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
+            found.refused.append(_stays(fold, held, at_ms))
+
+
+def _is_sound(table: NodeTable, held: Held, at_ms: int) -> bool:
+    """Whether every node of a place takes pods, and its chips are healthy."""
+    return all(
+        is_usable(table, node, mask) and _takes_work(table, table.row_of[node], at_ms)
+        for node, mask in {(share.node, share.mask): None for share in held.places().values()}
+    )
+
+
+def _takes_work(table: NodeTable, row: int, at_ms: int) -> bool:
+    key = table.classes[table.node_class.item(row)]
+    is_drained = 0 < table.drained_ms.get(row, 0) <= at_ms
+    return key.ready and not key.cordoned and not is_drained and table.level.item(row) < NodeHealth.NO_NEW_WORK
+
+
+def _stays(fold: LedgerFold, held: Held, at_ms: int) -> Verdict:
+    """Refusal of a gang whose place others have not left in time."""
+    holding = fold.holdings[held.awaited[0]]
+    others = len(held.awaits) - 1
+    more = f" and {pluralize(others, 'other job')}" if others else ""
+    refusal = Refusal(
+        RULE,
+        rule=PREEMPTION,
+        ahead=f"{holding.namespace}/{holding.name}",
+        template=f"the place that was reserved for it is not free: {{ahead}}{more} did not end in time",
+        retry_ms=at_ms + BACKOFF_MS,
+    )
+    return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refusal)

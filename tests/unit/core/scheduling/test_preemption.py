@@ -1,0 +1,215 @@
+"""Gangs that end for others: their places are reserved by the same record, and given once they have left."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from berth.core.errors import InvariantError
+from berth.core.scheduling.rules.preemption import SLACK_MS
+from berth.core.state.invariants import check
+from berth.core.state.kept_places import BACKOFF_MS
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
+from berth.schemas.intake import Preemption
+from berth.schemas.ledger import Round, Settings
+from berth.schemas.refusal import RULE
+from tests.support.cells import a_job
+from tests.unit.core.scheduling.test_scheduler import Seat, restarted
+
+GRACE_MS = Settings().grace_over_ms
+KEEPS = Preemption(preemptable=False)
+
+
+def seat_of(*nodes: str, low: Iterable[str] = ("low",), preempt: int = 2, chips: int = 8) -> Seat:
+    """Nodes that gangs of a low priority fill."""
+    seat = Seat(*nodes, preempt=preempt)
+    for name in low:
+        seat.job(a_job(name, chips=chips))
+        seat.round(at_ms=1)
+    return seat
+
+
+def gone(seat: Seat, name: str) -> None:
+    """The pods of a gang are gone."""
+    holding = next(holding for holding in seat.state.fold.holdings.values() if holding.name == name)
+    names = holding.placement.names()
+    nodes = sorted(set(names))
+    index = pack([nodes.index(node) for node in names], 4)
+    phases = pack([PodPhase.GONE] * len(names), 1)
+    ranks = pack(range(len(names)), 4)
+    chips = pack([0] * len(names), 8)
+    fact = PodsSeen("default", name, holding.uid, holding.attempt, ranks, pack_names(nodes), index, phases, chips)
+    seat.fact(f"pod.default.{name}", fact)
+
+
+def made(seat: Seat, at_ms: int) -> Round:
+    """A round of which a reader that begins now makes the same record."""
+    other = restarted(seat)
+    record = seat.round(at_ms=at_ms)
+    assert record is not None
+    assert other.round(at_ms=at_ms) == record
+    check(seat.state)
+    return record
+
+
+def ended(record: Round) -> list[str]:
+    return [one.name for one in record.recoveries]
+
+
+def placed(record: Round) -> dict[str, list[str]]:
+    return {one.name: one.placement.names() for one in record.verdicts if one.placement is not None}
+
+
+def test_a_gang_of_higher_priority_gets_the_place_of_a_lower_one_as_soon_as_its_pods_are_gone() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1))
+    record = made(seat, 100)
+    (step,) = record.recoveries
+    assert (step.name, step.kind, step.scope, step.how, step.ranks, step.until_ms) == (
+        "low", "Preempted", "job", "grace", [0], 100 + GRACE_MS,
+    )  # fmt: skip
+    assert step.cause == "preempted for a job of priority 1, above 0, that needs 8 chips in one node"
+    (reserved,) = record.reserved
+    assert (reserved.name, [one.uid for one in reserved.awaits]) == ("high", ["uid-low"])
+    assert reserved.until_ms == 100 + GRACE_MS + SLACK_MS
+    (verdict,) = record.verdicts
+    assert verdict.refusal is not None
+    assert (verdict.name, verdict.refusal.code, verdict.refusal.ahead) == ("high", RULE, "default/low")
+    assert seat.round(at_ms=200) is None
+    gone(seat, "low")
+    assert [one.again for one in made(seat, 300).releases] == [True]
+    assert placed(made(seat, 301)) == {"high": ["a"]}
+    assert seat.state.fold.held == {}
+    seat.ended("high")
+    made(seat, 400)
+    assert placed(made(seat, 401)) == {"low": ["a"]}
+
+
+def test_nobody_ends_for_others_unless_it_is_set() -> None:
+    seat = seat_of("a", preempt=0)
+    seat.job(a_job("high", chips=8, priority=1))
+    record = made(seat, 100)
+    assert (ended(record), record.reserved) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("declared", "level", "ends"),
+    [
+        (None, 2, True),
+        (None, 1, False),
+        (Preemption(is_declared=True), 1, True),
+        (KEEPS, 2, False),
+        (Preemption(critical=True), 2, False),
+        (Preemption(cooldown_s=60), 2, False),
+    ],
+)
+def test_who_may_end_is_what_the_gang_declares_and_the_setting(
+    declared: Preemption | None, level: int, *, ends: bool
+) -> None:
+    seat = Seat("a", preempt=level)
+    seat.job(a_job("low", chips=8, preemption=declared))
+    seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, priority=1))
+    assert (ended(made(seat, 100)) == ["low"]) is ends
+
+
+def test_for_a_gang_that_never_preempts_nobody_ends() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1, preemption=Preemption(never=True)))
+    assert ended(made(seat, 100)) == []
+
+
+def test_chips_that_are_left_one_after_another_are_kept_for_the_gang() -> None:
+    seat = seat_of("a", low=("one", "two"), chips=4)
+    seat.job(a_job("high", chips=8, priority=1))
+    assert ended(made(seat, 100)) == ["one", "two"]
+    gone(seat, "one")
+    made(seat, 200)
+    seat.job(a_job("small", chips=1, priority=1))
+    assert placed(made(seat, 201)) == {}
+    gone(seat, "two")
+    made(seat, 300)
+    assert placed(made(seat, 301)) == {"high": ["a"]}
+
+
+def test_what_is_free_of_the_place_is_kept_at_once() -> None:
+    seat = seat_of("a", low=("low",), chips=4)
+    seat.job(a_job("high", chips=8, priority=1))
+    assert ended(made(seat, 100)) == ["low"]
+    seat.job(a_job("small", chips=1))
+    assert placed(made(seat, 200)) == {}
+
+
+def test_of_two_gangs_for_one_place_the_first_in_order_gets_it() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1))
+    seat.job(a_job("higher", chips=8, priority=2))
+    record = made(seat, 100)
+    assert (ended(record), [one.name for one in record.reserved]) == (["low"], ["higher"])
+
+
+def test_a_gang_that_is_cancelled_leaves_its_place_and_those_that_were_told_to_leave_leave() -> None:
+    seat = seat_of("a")
+    high = a_job("high", chips=8, priority=1)
+    seat.job(high)
+    made(seat, 100)
+    seat.job(high, state="cancelled")
+    record = made(seat, 200)
+    assert [(one.name, one.ranks) for one in record.held] == [("high", [])]
+    gone(seat, "low")
+    made(seat, 300)
+    assert placed(made(seat, 301)) == {"low": ["a"]}
+
+
+def test_a_place_whose_node_fails_is_no_longer_reserved_and_the_gang_is_tried_at_once() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1))
+    made(seat, 100)
+    seat.ill("a", NodeHealth.NO_NEW_WORK)
+    record = made(seat, 200)
+    assert [(one.name, one.ranks) for one in record.held] == [("high", [])]
+    assert seat.state.fold.held == {}
+
+
+def test_gangs_that_do_not_leave_in_time_keep_the_gang_waiting_for_a_while() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1))
+    made(seat, 100)
+    late_ms = 100 + GRACE_MS + SLACK_MS
+    record = made(seat, late_ms)
+    (verdict,) = record.verdicts
+    assert verdict.refusal is not None
+    assert verdict.refusal.retry_ms == late_ms + BACKOFF_MS
+    assert "default/low did not end in time" in verdict.refusal.template.format(ahead=verdict.refusal.ahead)
+    assert seat.state.fold.held == {}
+
+
+def test_a_gang_ends_for_others_so_often_in_an_hour_at_most() -> None:
+    seat = Seat("a", preempt=2, evictions_per_hour=1)
+    seat.job(a_job("low", chips=8))
+    seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, priority=1))
+    assert ended(made(seat, 100)) == ["low"]
+    gone(seat, "low")
+    made(seat, 200)
+    made(seat, 201)
+    seat.ended("high")
+    made(seat, 300)
+    made(seat, 301)
+    seat.job(a_job("next", chips=8, priority=1))
+    assert ended(made(seat, 400)) == []
+
+
+def test_a_place_is_reserved_for_a_gang_that_waits_alone() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1))
+    opening = seat.scheduler.open(100).opening
+    assert opening is not None
+    record = seat.scheduler.decide(opening).round
+    (reserved,) = record.reserved
+    twice = Round(
+        record.epoch, record.base_seq, record.facts_seq, 100, record.number, record.verdicts,
+        recoveries=record.recoveries, reserved=[reserved, reserved],
+    )  # fmt: skip
+    with pytest.raises(InvariantError, match="holds places twice"):
+        seat.state.apply_record(seat.state.fold.head + 1, seat.state.fold.encoded(twice))
