@@ -136,6 +136,8 @@ def claims_of(holding: Holding, owned: Sequence[PodShare], seen: PodsSeen) -> It
     for rank, phase, step, index, named in zip(ranks, seen.phase, steps_of(seen), indexes, chips, strict=True):
         if phase in ENDED or rank >= len(owned) or not holding.step_of(rank) <= step <= holding.step:
             continue
+        if not owned[rank].pods:
+            continue  # it has given back what it owned
         pod = owned[rank]
         counts = (named.bit_count(), pod.mask.bit_count())
         if names[index] != pod.node or not named & ~pod.mask or (counts[0] > counts[1] and pod.mask & ~named):

@@ -84,3 +84,12 @@ def test_a_step_gives_a_rank_that_owns_a_part_of_its_chips_all_that_it_asks_for(
     life.round(releases=[Release("uid-j", 1, "fault", ranks=[0])])
     assert life.state.fold.holdings["uid-j", 1].placement.chips_by_rank() == [(2, 3), (0, 1)]
     check(life.state)
+
+
+def test_a_pod_of_a_rank_that_has_given_back_its_chips_does_not_get_them_again() -> None:
+    life = Restored(is_placed=True)
+    life.found(P.FAILED, P.RUNNING)
+    life.carry_out()
+    assert life.state.fold.holdings["uid-j", 1].gone == [0]
+    life.found(*RUN)
+    assert life.due().corrections == []
