@@ -1,6 +1,6 @@
 """Owners of chips by the records alone, counted by other means than the core, and compared with the facts of nodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from berth.core.topologies.blocks.validation import SOFT, SUPER_POD_AFFINITY
 from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, NodeHealth, PodsSeen
-from berth.schemas.ledger import Correction, Release, Round, Verdict
+from berth.schemas.ledger import Correction, Release, Reservation, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import HeldPlaces, Recovery
@@ -56,6 +56,8 @@ class Accounts:
         """Attempts that end with a step of the whole job: what is reserved then is for the next one."""
         self.held: dict[str, dict[int, Pod]] = {}
         """Places that stay held for jobs (uid) that start anew."""
+        self.promised: dict[str, tuple[dict[int, Pod], list[tuple[str, int]]]] = {}
+        """Places of jobs (uid) for which others leave, and those others."""
 
     def take(
         self,
@@ -72,7 +74,7 @@ class Accounts:
         """
         for verdict in record.verdicts:
             if verdict.placement is not None:
-                self.held.pop(verdict.uid, None)
+                self._keep_promise(verdict, verdict.placement)
                 is_found = follows_pods(verdict, pods)
                 self._see_whole(verdict, verdict.placement, jobs, is_found=is_found)
                 key = (verdict.uid, verdict.attempt)
@@ -90,11 +92,38 @@ class Accounts:
         placed = {verdict.uid for verdict in record.verdicts if verdict.placement is not None}
         for held in record.held:
             self._hold(held, is_placed=held.uid in placed)
+        self._promise(record.reserved)
         for release in record.releases:
             self._release(release)
         for adoption in record.adoptions:
             self._give((adoption.uid, 0), adoption.placement)
         self._see_single()
+
+    def _promise(self, entries: Iterable[Reservation]) -> None:
+        """Places become those of gangs that wait.
+
+        Raises:
+            Failure: One of them has a place already.
+        """
+        for entry in entries:
+            if entry.uid in self.promised or entry.uid in self.held:
+                raise Failure("accounts: a place is reserved twice", entry.uid)
+            keys = [(one.uid, one.attempt) for one in entry.awaits]
+            self.promised[entry.uid] = (dict(enumerate(_pods_of(entry.placement))), keys)
+
+    def _keep_promise(self, verdict: Verdict, placement: Placement) -> None:
+        """A gang that waits for a place gets it once others have left, and no sooner.
+
+        Raises:
+            Failure: Others have it still.
+        """
+        self.held.pop(verdict.uid, None)
+        promised = self.promised.pop(verdict.uid, None)
+        if promised is None:
+            return
+        pods, keys = promised
+        if pods == dict(enumerate(_pods_of(placement))) and any(key in self.owned for key in keys):
+            raise Failure("accounts: a place is given before others have left it", verdict.uid)
 
     def _correct(self, correction: Correction) -> None:
         """Ranks have the chips that their pods have.
@@ -160,6 +189,8 @@ class Accounts:
             Failure: It does not own them, or the attempt is not released with this record.
         """
         if not held.ranks:
+            if self.promised.pop(held.uid, None) is not None:
+                return
             if self.held.pop(held.uid, None) is None and not is_placed:
                 raise Failure("accounts: places are held no longer that were not held", held.uid)
             return
@@ -223,6 +254,19 @@ class Accounts:
             yield from (pod for _, pod in self.expected(key))
         for places in self.held.values():
             yield from places.values()
+        for places, keys in self.promised.values():
+            yield from self._free_of(places, keys)
+
+    def _free_of(self, places: Mapping[int, Pod], keys: list[tuple[str, int]]) -> Iterator[Pod]:
+        """What others have left of places; on their nodes chips alone."""
+        left = [
+            pod for key in keys for pod in (*self.owned.get(key, {}).values(), *self.reserved.get(key, {}).values())
+        ]
+        chips = {(pod.node, chip) for pod in left for chip in pod.chips}
+        nodes = {pod.node for pod in left}
+        for pod in places.values():
+            free = tuple(chip for chip in pod.chips if (pod.node, chip) not in chips)
+            yield pod if pod.node not in nodes else Pod(pod.node, free, 0, 0, pod.share)
 
     def _pods(self, node: str) -> Iterator[Pod]:
         return (pod for pod in self._all() if pod.node == node)

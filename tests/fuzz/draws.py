@@ -3,6 +3,7 @@
 import random
 from typing import Final
 
+from tests.fuzz.preemption import with_preemption
 from tests.fuzz.queues import with_queues
 from tests.fuzz.steps import History, draw_steps, draw_way
 
@@ -15,4 +16,7 @@ def draw_history(seed: int) -> History:
     chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
     way = draw_way(chance)
     history = History(way, draw_steps(way, chance))
-    return with_queues(history, chance) if seed % _QUEUED == _QUEUED - 1 else history
+    if seed % _QUEUED == _QUEUED - 1:
+        history = with_queues(history, chance)
+        return with_preemption(history, chance) if chance.random() < 0.5 else history
+    return with_preemption(history, chance) if seed % _QUEUED == 1 else history

@@ -10,6 +10,7 @@ from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task
 from tests.fuzz.breakage import MARK, POINTS
 from tests.fuzz.families import ZONES
+from tests.fuzz.preemption import DISPLACING, declaring
 from tests.support.cells import a_job
 
 SIZES: Final[dict[str, tuple[int, ...]]] = {
@@ -181,6 +182,8 @@ def _dressed(request: JobRequest, chance: random.Random, traits: tuple[str, ...]
         priority=chance.choice((0, 0, 1, 2)) if "priorities" in traits else 0,
         run_ms=chance.choice((0, 1, 20, 500)) if "run-times" in traits else 0,
     )
+    if DISPLACING in traits:
+        request = declaring(request, chance)
     if "broken" in traits and chance.random() < 0.1:
         return msgspec.structs.replace(request, node_selector=selector | {MARK: chance.choice(POINTS)})
     return _flawed(request, chance) if "flaws" in traits and chance.random() < 0.2 else request

@@ -113,7 +113,8 @@ class Shards:
                 found = asking.tried(decide)
             except OffersExhaustedError as error:
                 raise Failure("shards: a round runs out of offers") from error
-        return round_of(seat.state, Choice(opening, found.verdicts, heard, found.set_aside, found.recoveries))
+        lists = found.set_aside, found.recoveries, found.unplaced, found.reserved
+        return round_of(seat.state, Choice(opening, found.verdicts, heard, *lists))
 
     def _catch_up(self) -> None:
         for shard in self._shards:
