@@ -139,10 +139,13 @@ class Preemption(Rule):
         state, at_ms = round_.state, round_.opening.at_ms
         keys = {(one.uid, one.attempt) for one in result.victims}
         nodes = {*result.placement.names()}
+        released = {(one.uid, one.attempt) for one in round_.opening.must.releases if not one.ranks}
         keys.update(
             key
             for key, holding in state.fold.holdings.items()
-            if holding.ending and not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
+            if holding.ending
+            and key not in released
+            and not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
         )
         notice_ms = max((_declared(state, *key).notice_s for key in keys), default=0) * 1_000
         return Reservation(
