@@ -123,6 +123,10 @@ class ProjectedState:
         if self._counting:
             self._uncounted += [(key, {}) for key in ended]
 
+    def free(self, footprint: ResourceFootprint) -> None:
+        """Let pods of an attempt that runs on release their resources; what counts its jobs and pods is as before."""
+        self._shift(footprint, gives_back=True)
+
     def start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """Let a gang start: it takes its resources."""
         self._shift(footprint, gives_back=False)
@@ -145,10 +149,21 @@ class ProjectedState:
         take_step(holding, recovery)
         self._note(holding, new.counted)
 
-    def plan(self, gang: Gang) -> Placement | None:
-        """Placement that a gang would get; None when it does not fit."""
+    @property
+    def scorer(self) -> Scorer:
+        """Scoring on the nodes of this moment."""
+        return self._scorer
+
+    def plan(self, gang: Gang, *, without: Fits | None = None) -> Placement | None:
+        """Placement that a gang would get; None when it does not fit.
+
+        Args:
+            gang: The gang.
+            without: Rows to leave out, shape (rows,), instead of those of silent shards alone; None for these.
+        """
         if not self.may_fit(gang):
             return None
+        missing = self._missing if without is None else without
         state = self._state
         topology = topology_of(gang.demand)
         if topology.heeds_jobs:
@@ -160,7 +175,7 @@ class ProjectedState:
         if not constraints.is_idle:
             constraints = self._now().constraints.view
         counts = candidate_counts([gang], full=constraints.full_nodes)
-        views = {shape: self._scorer.candidates(shape, count, without=self._missing) for shape, count in counts.items()}
+        views = {shape: self._scorer.candidates(shape, count, without=missing) for shape, count in counts.items()}
         placement_round = PlacementRound(
             self._scorer,
             views,

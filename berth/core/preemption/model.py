@@ -97,6 +97,11 @@ class Preemptor(msgspec.Struct, frozen=True):
     is_critical: bool = False
     was_reclaimed: bool = False
 
+    @property
+    def flags(self) -> tuple[bool, bool, bool]:
+        """What it is beside its gang."""
+        return (self.is_never, self.is_critical, self.was_reclaimed)
+
 
 class Victim(NamedTuple):
     """A gang that ends, or ranks that it gives up.

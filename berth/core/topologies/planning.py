@@ -1,11 +1,12 @@
 """What a round asks of a topology: one plan for all planned pods of a gang, and new places for those that leave."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_groups import Rows
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
 from berth.core.pod_shares import PodShare
@@ -16,6 +17,8 @@ from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Groups, Placement
 from berth.schemas.refusal import Code, Refusal
+
+AreaKind = Literal["leaf", "superpod", "rack", "group"]
 
 
 class HeldJob(NamedTuple):
@@ -151,6 +154,22 @@ class Replaced(NamedTuple):
 
     rows: Mapping[int, int] = {}
     groups: Sequence[Groups] = ()
+
+
+class Areas(NamedTuple):
+    """Groups of nodes of one kind, in each of which all pods of a gang could be planned if it is large enough.
+
+    Attributes:
+        kind: What a group is.
+        names: Names of the groups, in their order.
+        of_row: Group of each row, shape (rows,); -1 for none.
+        whole: So many planned pods of the gang must be together in one of them.
+    """
+
+    kind: AreaKind
+    names: Sequence[str]
+    of_row: Rows
+    whole: int = 1
 
 
 class Lack(NamedTuple):

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
-from berth.core.topologies.planning import Ground, Index, TopologyRound
+from berth.core.topologies.planning import Areas, Ground, Index, TopologyRound
 from berth.products.model import Form
 from berth.schemas.facts import PodsSeen, TopologySeen
 from berth.schemas.intake import JobRequest
@@ -127,6 +129,28 @@ class Topology(Generic[AnyIndex]):
     def index(self, table: NodeTable) -> AnyIndex:
         """What it keeps of the nodes of a table from round to round."""
         raise NotImplementedError
+
+    def areas(
+        self,
+        table: NodeTable,
+        index: AnyIndex,  # noqa: ARG002  # topologies have it
+        demand: Demand | None,  # noqa: ARG002  # as above
+        settings: Settings,  # noqa: ARG002  # as above
+    ) -> list[Areas]:
+        """Groups of nodes in which a gang with a demand could be planned, those of smaller groups first.
+
+        Args:
+            table: The nodes.
+            index: What it keeps of them.
+            demand: The demand; None for a gang without.
+            settings: Settings of the epoch.
+        """
+        view = table.view()
+        found = [
+            Areas("leaf", table.leaves, table.leaf[view].astype(np.int64)),
+            Areas("superpod", table.superpods, table.superpod[view].astype(np.int64)),
+        ]
+        return [areas for areas in found if areas.names]
 
     def begin(self, ground: Ground, index: AnyIndex) -> TopologyRound:
         """The topology during a round.

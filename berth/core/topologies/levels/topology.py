@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from math import gcd
 
+import numpy as np
+
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.demand import LEVELS, Blocks
 from berth.core.topologies.blocks.placed import block_of
@@ -21,7 +23,7 @@ from berth.core.topologies.levels.model import (
 )
 from berth.core.topologies.levels.round import LevelRound
 from berth.core.topologies.levels.text import LEVEL_LACKS
-from berth.core.topologies.planning import Ground
+from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import Asked
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
@@ -87,6 +89,21 @@ class Levels(BlockTopology[LevelMap]):
     def index(self, table: NodeTable) -> LevelMap:
         """Trees of all nodes."""
         return LevelMap(table)
+
+    def areas(self, table: NodeTable, index: LevelMap, demand: Demand | None, settings: Settings) -> list[Areas]:
+        """The groups of all trees that have the levels of the demand, level by level from the lowest on."""
+        sizes = demand.sizes if demand is not None else ()
+        trees = index.trees(np.ones(len(table), np.bool_), settings.resource_levels)
+        found: list[Areas] = []
+        for number, size in enumerate(sizes, start=1):
+            names: list[str] = []
+            of_row = np.full(len(table), -1, np.int64)
+            for tree in trees:
+                if len(tree.paths) >= len(sizes):
+                    of_row[tree.rows] = tree.paths[-number] + len(names)
+                    names += tree.groups[-number]
+            found.append(Areas("group", names, of_row, size))
+        return found
 
     def begin(self, ground: Ground, index: LevelMap) -> LevelRound:
         """Trees during a round."""

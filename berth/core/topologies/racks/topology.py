@@ -2,16 +2,17 @@
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.demand import RACKS, SUPERPODS
-from berth.core.topologies.blocks.place_rows import RackPlaces
+from berth.core.topologies.blocks.place_rows import RackPlaces, rack_areas, superpod_areas
 from berth.core.topologies.blocks.request import SERVICE_LABEL
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
 from berth.core.topologies.leaving import Together
-from berth.core.topologies.planning import Ground
+from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import Places
 from berth.core.topologies.racks.round import RackRound
 from berth.core.topologies.racks.text import RACK_LACKS
+from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 
@@ -37,6 +38,16 @@ class Racks(BlockTopology[SuperpodMap]):
     def index(self, table: NodeTable) -> SuperpodMap:
         """Order of the nodes of all SuperPoDs."""
         return SuperpodMap(table)
+
+    def areas(
+        self,
+        table: NodeTable,
+        index: SuperpodMap,  # noqa: ARG002  # the port has it
+        demand: Demand | None,
+        settings: Settings,
+    ) -> list[Areas]:
+        """The racks of SuperPoDs, and the SuperPoDs."""
+        return [rack_areas(table, demand, settings), superpod_areas(table, demand, settings)]
 
     def begin(self, ground: Ground, index: SuperpodMap) -> RackRound:
         """SuperPoDs during a round."""

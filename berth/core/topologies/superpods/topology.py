@@ -3,15 +3,17 @@
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.adopted import adopted_part
 from berth.core.topologies.blocks.demand import SUPERPODS
-from berth.core.topologies.blocks.place_rows import SuperpodPlaces
+from berth.core.topologies.blocks.place_rows import SuperpodPlaces, superpod_areas
 from berth.core.topologies.blocks.request import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.text import lacking_blocks
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import SP_BLOCK, SUPER_POD_AFFINITY
-from berth.core.topologies.planning import Ground
+from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import FoundPods, Places
 from berth.core.topologies.superpods.round import SuperpodRound
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Demand
 from berth.schemas.placement import Groups
 from berth.schemas.refusal import Refusal
 
@@ -41,6 +43,16 @@ class Superpods(BlockTopology[SuperpodMap]):
     def index(self, table: NodeTable) -> SuperpodMap:
         """Order of the nodes of all SuperPoDs."""
         return SuperpodMap(table)
+
+    def areas(
+        self,
+        table: NodeTable,
+        index: SuperpodMap,  # noqa: ARG002  # the port has it
+        demand: Demand | None,
+        settings: Settings,
+    ) -> list[Areas]:
+        """The SuperPoDs."""
+        return [superpod_areas(table, demand, settings)]
 
     def begin(self, ground: Ground, index: SuperpodMap) -> SuperpodRound:
         """SuperPoDs during a round."""

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from berth.core.cluster.node_packing import SWITCHES as KIND
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
-from berth.core.topologies.planning import Ground
+from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import Asked, FoundPods, Topology
 from berth.core.topologies.switches.adopted import adopted_part
 from berth.core.topologies.switches.demand import SWITCHES, leaf_demand
@@ -42,6 +44,21 @@ class Switches(Topology[LeafIndex]):
     def index(self, table: NodeTable) -> LeafIndex:  # noqa: ARG002  # the port has it
         """No leaf switches: none are known."""
         return LeafIndex()
+
+    def areas(
+        self,
+        table: NodeTable,
+        index: LeafIndex,
+        demand: Demand | None,  # noqa: ARG002  # the port has it
+        settings: Settings,  # noqa: ARG002  # as above
+    ) -> list[Areas]:
+        """The leaf switches."""
+        leaves = index.leaves
+        of_row = np.full(len(table), -1, np.int64)
+        rows = leaves.rows(table)
+        known = np.flatnonzero(rows >= 0)
+        of_row[rows[known]] = known // max(leaves.width, 1)
+        return [Areas("leaf", leaves.names, of_row)]
 
     def begin(self, ground: Ground, index: LeafIndex) -> SwitchRound:
         """Leaf switches during a round."""

@@ -1,0 +1,158 @@
+"""Choice of victims on one place, by counting: three ways to a set, and then nobody goes without need.
+
+No place is planned here. A set that evicts too much may be what is not allowed, so adding more never helps there: that
+is why there are three ways.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from berth.core.preemption.candidates import Candidate
+from berth.core.preemption.cost import Prices
+from berth.core.preemption.legality import Legality
+
+
+class Room(Protocol):
+    """Room of a place, as far as it is counted."""
+
+    def add(self, one: Candidate) -> None:
+        """Let a candidate leave."""
+
+    def remove(self, one: Candidate) -> None:
+        """Let it stay."""
+
+    def fits(self) -> bool:
+        """Whether the preemptor may fit; true whenever a plan would succeed."""
+
+
+class Picked:
+    """Candidates that are picked on a place.
+
+    Args:
+        room: Room of the place, where none is gone.
+        legality: The same set, as queues see it.
+        bars: Whether a set that is too large may be one that is not allowed.
+    """
+
+    def __init__(self, room: Room, legality: Legality) -> None:
+        self._room, self._legality = room, legality
+        self.victims: dict[Candidate, None] = {}
+        self._surplus: dict[str, Candidate] = {}
+        """Surplus that is picked, by uid of its gang."""
+
+    def add(self, one: Candidate) -> Candidate | None:
+        """Pick a candidate; returns the surplus of the same gang, which it replaces.
+
+        The surplus of a gang that is picked as a whole is not picked.
+        """
+        uid = one.gang.counted.uid
+        part = self._surplus.pop(uid, None)
+        if part is not None:
+            self.drop(part)
+        if one.ranks:
+            self._surplus[uid] = one
+        self.victims[one] = None
+        self._room.add(one)
+        self._legality.add(one)
+        return part
+
+    def drop(self, one: Candidate) -> None:
+        """Pick a candidate no more."""
+        del self.victims[one]
+        if one.ranks:
+            self._surplus.pop(one.gang.counted.uid, None)
+        self._room.remove(one)
+        self._legality.remove(one)
+
+    def clear(self) -> None:
+        """Pick none."""
+        for one in list(self.victims):
+            self.drop(one)
+
+    def fits(self) -> bool:
+        """Whether there may be room."""
+        return self._room.fits()
+
+    def is_enough(self) -> bool:
+        """Whether there may be room, and the set is allowed."""
+        return self._room.fits() and self._legality.is_allowed()
+
+    def is_kept(self) -> bool:
+        """Whether more candidates may make the set one that is allowed."""
+        return self._legality.is_kept()
+
+    def bound_by(self, one: Candidate) -> int:
+        """How many queues bind the preemptor to their entitlements if a candidate is picked."""
+        return self._legality.bound_by(one)
+
+    def take_back(self, is_enough: Callable[[], bool]) -> bool:
+        """Let each victim stay, the dearest first, without which the rest is enough; returns whether any does."""
+        has_less = False
+        for one in sorted(self.victims, key=lambda victim: victim.dearness, reverse=True):
+            self.drop(one)
+            if is_enough():
+                has_less = True
+            else:
+                self.add(one)
+        return has_less
+
+
+def choose(candidates: Sequence[Candidate], picked: Picked, prices: Prices) -> list[Candidate] | None:
+    """The cheapest of the sets that three ways find; None if none finds any.
+
+    One gang that is reclaimed binds the preemptor to the entitlements up to where its path meets that of the gang. So
+    the ways are also tried without gangs for which more queues bind than for others.
+
+    Args:
+        candidates: Candidates that help on the place, the cheapest first.
+        picked: The set, empty; it is empty afterwards.
+        prices: Compares sets.
+    """
+    best: list[Candidate] | None = None
+    for most in sorted({picked.bound_by(one) for one in candidates}):
+        some = [one for one in candidates if picked.bound_by(one) <= most]
+        for way in (_cheapest, _room_first, _within):
+            if way(some, picked):
+                while picked.take_back(picked.is_enough):
+                    pass
+                found = list(picked.victims)
+                if best is None or prices.of(found) < prices.of(best):
+                    best = found
+            picked.clear()
+    return best
+
+
+def _cheapest(candidates: Iterable[Candidate], picked: Picked) -> bool:
+    """Pick until it is enough."""
+    for one in candidates:
+        picked.add(one)
+        if picked.is_enough():
+            return True
+    return picked.is_enough()
+
+
+def _room_first(candidates: Sequence[Candidate], picked: Picked) -> bool:
+    """Pick until there is room, drop what that does not need, and then add gangs of the own queue."""
+    for one in candidates:
+        if picked.fits():
+            break
+        picked.add(one)
+    if not picked.fits():
+        return False
+    picked.take_back(picked.fits)
+    return picked.is_enough() or _cheapest(
+        [one for one in candidates if one.is_own and one not in picked.victims], picked
+    )
+
+
+def _within(candidates: Iterable[Candidate], picked: Picked) -> bool:
+    """Pick gangs of the own queue, and those of others with which nothing is taken that is due to their queues."""
+    for one in candidates:
+        part = picked.add(one)
+        if not (one.is_own or picked.is_kept()):
+            picked.drop(one)
+            if part is not None:
+                picked.add(part)
+        elif picked.is_enough():
+            return True
+    return picked.is_enough()

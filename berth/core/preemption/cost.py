@@ -1,0 +1,43 @@
+"""Cost of a set of victims: what is lost by the end of gangs, the higher levels first."""
+
+from collections.abc import Iterable, Sequence
+
+from berth.core.preemption.candidates import Candidate, Level
+from berth.core.preemption.model import Cost
+
+
+class Prices:
+    """Compares sets of candidates of one preemptor.
+
+    Args:
+        candidates: All of them.
+
+    Attributes:
+        ranks: Rank of each level, the lowest 0.
+    """
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        levels = sorted({one.level for one in candidates})
+        self.ranks: dict[Level, int] = {level: index for index, level in enumerate(levels)}
+
+    def of(self, victims: Sequence[Candidate]) -> Cost:
+        """Cost of a set."""
+        lost = [0] * len(self.ranks)
+        for one in victims:
+            lost[-1 - self.ranks[one.level]] += one.lost
+        return Cost(
+            len({budget for one in victims for budget in one.gang.budgets}),
+            tuple(lost),
+            len(victims),
+            sum(one.gang.restarts for one in victims),
+            tuple(sorted(one.gang.counted.uid for one in victims)),
+        )
+
+    def least(self, some: Sequence[Candidate]) -> tuple[int, tuple[int, ...]]:
+        """A lower bound of budgets and losses of any set of some candidates that is not empty.
+
+        The surplus of a gang may be cut to nearly nothing, so it counts as nothing.
+        """
+        if any(one.ranks for one in some):
+            return (0, (0,) * len(self.ranks))
+        return min((self.of([one])[:2] for one in some), default=(0, ()))
