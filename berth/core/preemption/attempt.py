@@ -60,7 +60,7 @@ class Attempt:
     Args:
         base: The nodes before anybody leaves for it.
         gang: The preemptor.
-        candidates: Who may go, the cheapest first.
+        candidates: Who may go, in any order.
         held: What candidates hold.
         shortened: The first ranks of a surplus.
         silent: Rows that count for nothing, shape (rows,); None for no such row.
@@ -87,6 +87,8 @@ class Attempt:
         self._silent, self._terms = silent, terms
         self._prices = Prices(candidates)
         self.plans = 0
+        self._order: dict[int, int] = {}
+        """Place of each candidate by how dear it is; made when it is needed."""
         table, settings = base.scorer.table, base.scorer.settings
         topology = topology_of(gang.demand)
         areas = topology.areas(table, state.indexes.get(topology.index_name), gang.demand, settings)
@@ -121,15 +123,18 @@ class Attempt:
         parts = [self._held(one).footprint for one in self._candidates]
         if self._gang.share is not None or any(part.share is not None for part in parts):
             projection = self._base.copy()
-            for one, part in zip(self._candidates, parts, strict=True):
-                if not one.ranks:
-                    projection.free(part)
+            largest = {one.gang.key: part for one, part in zip(self._candidates, parts, strict=True)}
+            for part in largest.values():  # all of a gang comes behind its surplus
+                projection.free(part)
             return projection.scorer
         table = copy.copy(scorer.table)
         rows = self._pairs.rows
         view = table.view()
         free = table.free[view].copy()
-        np.bitwise_or.at(free, rows, np.concatenate([part.masks for part in parts]))
+        order = np.argsort(rows, kind="stable")
+        touched, firsts = np.unique(rows[order], return_index=True)
+        masks = np.concatenate([part.masks for part in parts])[order]
+        free[touched] |= np.bitwise_or.reduceat(masks, firsts) if len(masks) else masks
         free &= table.chips[view] & ~table.unhealthy[view] & ~table.withheld[view]
         free = np.where(table.present[view], free, np.uint64(0))
         more = np.bitwise_count(free).astype(np.int16) - np.bitwise_count(table.free[view]).astype(np.int16)
@@ -176,6 +181,8 @@ class Attempt:
         if not spots:
             return None
         nodes = self._nodes(scorer, now)
+        order = sorted(range(len(self._candidates)), key=lambda number: self._candidates[number].dearness)
+        self._order = {number: place for place, number in enumerate(order)}
         anywhere = [number for number, one in enumerate(self._candidates) if legality.frees_limit(one)]
         chosen: list[_Chosen] = []
         for spot in spots:
@@ -196,11 +203,20 @@ class Attempt:
         def state(row: int) -> RowState:
             return row_state(table, shared, row)
 
-        return Nodes(table, state, lambda one: self._held(one).rows, self._slots, now, self._groups)
+        return Nodes(
+            table,
+            state,
+            lambda one: self._held(one).rows,
+            self._slots,
+            now,
+            self._groups,
+            self._candidates,
+            self._pairs,
+        )
 
     def _candidates_of(self, spot: Spot, anywhere: Sequence[int]) -> list[Candidate]:
         """Candidates that help on a place, the cheapest first."""
-        numbers = sorted({*spot.candidates, *anywhere}) if anywhere else spot.candidates
+        numbers = sorted({*spot.candidates, *anywhere}, key=self._order.__getitem__)
         return [self._candidates[number] for number in numbers]
 
     def _chosen(self, spot: Spot, some: Sequence[Candidate], nodes: Nodes, legality: Legality) -> _Chosen | None:

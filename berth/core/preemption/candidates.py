@@ -97,7 +97,7 @@ class Eligible:
         """Uids of gangs that are within the entitlement of their queue."""
 
     def candidates(self, preemptor: Preemptor) -> tuple[list[Candidate], Exhausted]:
-        """Candidates of a preemptor, the cheapest first, and who would be one but for its evictions."""
+        """Candidates of a preemptor, by uid, and who would be one but for its evictions."""
         found: list[Candidate] = []
         over: list[Candidate] = []
         most = 0
@@ -106,8 +106,6 @@ class Eligible:
                 evictions = self._over(gang)
                 most = max(most, evictions)
                 (over if evictions else found).extend(self._parts(gang, preemptor))
-        for some in (found, over):
-            some.sort(key=lambda one: one.dearness)
         return found, Exhausted(over, most)
 
     def shortened(self, one: Candidate, ranks: int) -> Candidate:
@@ -135,11 +133,13 @@ class Eligible:
     def _over(self, gang: RunningGang) -> int:
         """Evictions of a gang, or of its queue, in the last hour, if they are so many that it may not go; else 0."""
         terms = self._terms
-        own = sum(self._at_ms - HOUR_MS < at_ms <= self._at_ms for at_ms in gang.evicted_ms)
-        of_queue = self._queue_evictions.get(gang.counted.queue, 0)
-        if terms.evictions_per_hour and own >= terms.evictions_per_hour:
-            return own
-        return of_queue if terms.queue_evictions_per_hour and of_queue >= terms.queue_evictions_per_hour else 0
+        if gang.evicted_ms and terms.evictions_per_hour:
+            own = sum(self._at_ms - HOUR_MS < at_ms <= self._at_ms for at_ms in gang.evicted_ms)
+            if own >= terms.evictions_per_hour:
+                return own
+        most = terms.queue_evictions_per_hour
+        of_queue = self._queue_evictions.get(gang.counted.queue, 0) if most else 0
+        return of_queue if of_queue >= most else 0
 
     def _parts(self, gang: RunningGang, preemptor: Preemptor) -> Iterator[Candidate]:
         """A gang that may go: its surplus, which cooldown and minimum run times do not protect, and all of it."""

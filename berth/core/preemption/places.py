@@ -27,7 +27,7 @@ class Spot(NamedTuple):
         size: Its nodes.
         order: Its number among all places, small kinds first.
         inside: Its rows, shape (rows,); None for all.
-        candidates: Numbers of the candidates that hold something there, ascending.
+        candidates: Numbers of the candidates that hold something there.
     """
 
     place: Place
@@ -108,9 +108,13 @@ class Places:
         """Bound, size, order, kind, and number of the place among those of its kind."""
         first = 0
         if self._has_nodes:
-            enough = np.flatnonzero(self._are_enough(list(most)))
-            bounds = self._bounds(now, pairs, self._rows, len(self._rows))
-            found += [(int(bounds[row]), 1, row, -1, row) for row in enough.tolist()]
+            enough = np.flatnonzero(self._are_enough(most))
+            if len(enough):
+                bounds = self._bounds(now, pairs, self._rows, len(self._rows))
+                found += [
+                    (bound, 1, row, -1, row)
+                    for bound, row in zip(bounds[enough].tolist(), enough.tolist(), strict=True)
+                ]
             first = len(self._rows)
         for kind, areas in enumerate(self._kinds):
             number = 1 if areas is None else len(areas.names)

@@ -1,0 +1,137 @@
+"""Cells on which a search for victims is tried: gangs run, one waits, and the gangs that are found really end."""
+
+from collections.abc import Mapping, Sequence
+
+from berth.core.gangs import Gang
+from berth.core.preemption.footprints import Footprints
+from berth.core.preemption.model import NoVictims, Preemptor, RunningGang, Terms, VictimSet
+from berth.core.preemption.search import Ground, Search
+from berth.core.queues.charges import Holding, charge_of_placement
+from berth.core.requests.gangs import gang_of
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Release
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.placement import Placement
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import CHIP, DEFAULT, Queue
+from tests.support.cells import a_node
+from tests.support.core_cells import SUBJECTS, CoreCell
+
+NPU = "huawei.com/Ascend910"
+HOUR_MS = 3_600_000
+
+
+def chips(number: int) -> dict[str, int]:
+    return {NPU: number * CHIP}
+
+
+def leaves(number: int, width: int = 2) -> list[NodeDescription]:
+    """Nodes of 8 chips below leaf switches: ``0-0``, ``0-1``, ..."""
+    return [a_node(f"{leaf}-{index}", leaf=f"leaf-{leaf}") for leaf in range(number) for index in range(width)]
+
+
+class PreemptionCell(CoreCell):
+    """A cell whose gangs may go.
+
+    Args:
+        nodes: The nodes.
+        queues: Queues; none for a cell in which queues do nothing.
+    """
+
+    def __init__(self, nodes: Sequence[NodeDescription], *queues: Queue, **settings: object) -> None:
+        super().__init__(nodes, queue_policy="skip", queues=2 if queues else 0, **settings)
+        for queue in queues:
+            self.queue(queue)
+        self.now_ms = 10 * HOUR_MS
+        self.footprints = Footprints()
+        self.facts: dict[str, Mapping[str, object]] = {}
+        """What differs of a running gang, by name of the job."""
+        self.taken: list[tuple[Gang, Placement]] = []
+        self.queue_evictions: dict[str, int] = {}
+
+    def queue(self, queue: Queue) -> None:
+        self.fact(SUBJECTS.fact_queue(queue.name), QueueSeen(queue))
+
+    def runs(self, request: JobRequest, **facts: object) -> None:
+        """Place a job, and say what else is known of its gang: fields of the gang, or of what queues count."""
+        self.place(request)
+        self.facts[request.name] = facts
+
+    def running(self) -> list[RunningGang]:
+        return [self._gang(key) for key in self.state.fold.holdings]
+
+    def _gang(self, key: tuple[str, int]) -> RunningGang:
+        holding = self.state.fold.holdings[key]
+        job = self.state.jobs[holding.namespace, holding.name]
+        facts = dict(self.facts.get(holding.name, {}))
+        counted: dict[str, object] = {
+            "uid": holding.uid,
+            "queue": holding.queue or DEFAULT,
+            "charge": charge_of_placement(holding.placement),
+            "namespace": holding.namespace,
+            "priority": job.request.priority if job.request is not None else 0,
+            "start": holding.ledger_seq,
+            "is_leaving": bool(holding.ending),
+        }
+        counted |= {name: facts.pop(name) for name in [*facts] if name in Holding.__struct_fields__}
+        held: dict[str, object] = {
+            "attempt": holding.attempt,
+            "chips": len(holding.placement.chips),
+            "start_ms": self.now_ms - HOUR_MS,
+        }
+        return RunningGang(Holding(**counted), **(held | facts))  # type: ignore[arg-type]  # a builder for tests
+
+    def search(self, terms: Terms = Terms()) -> Search:
+        shares = self.state.queues.shares()
+        usage = self.state.queues.usage(shares.tree) if shares is not None else None
+        return Search(
+            Ground(
+                self.state,
+                self.scheduler.new_scorer(),
+                self.running(),
+                self.now_ms,
+                taken=self.taken,
+                shares=shares,
+                usage=usage,
+                queue_evictions=self.queue_evictions,
+            ),
+            terms,
+            self.footprints,
+        )
+
+    def preemptor(self, request: JobRequest, **facts: object) -> Preemptor:
+        gang = gang_of_request(self, request)
+        return Preemptor(gang, **facts)  # type: ignore[arg-type]  # as above
+
+    def found(self, request: JobRequest, terms: Terms = Terms(), **facts: object) -> VictimSet | NoVictims:
+        return self.search(terms).find(self.preemptor(request, **facts))
+
+    def victims(self, request: JobRequest, terms: Terms = Terms(), **facts: object) -> list[str] | str:
+        """Names of the gangs that would end for a job, or the code of why none does."""
+        return named(self.found(request, terms, **facts))
+
+    def end(self, *names: str) -> None:
+        """Let gangs end."""
+        keys = sorted((one.uid, one.attempt) for one in self.state.fold.holdings.values() if one.name in names)
+        self.release(*(Release(uid, attempt, "succeeded") for uid, attempt in keys))
+
+
+def gang_of_request(cell: CoreCell, request: JobRequest) -> Gang:
+    """A job as it waits, whether it was refused before or not."""
+    number = cell.requests + 1
+    seen = JobSeen(request.namespace, request.name, request.uid, "accepted", number, number, cell.now_ms, request)
+    profiles = cell.state.constraints.profiles(request.namespace, request)
+    return gang_of(seen, request, attempt=1, settings=cell.state.fold.settings, profiles=profiles)
+
+
+def named(found: VictimSet | NoVictims) -> list[str] | str:
+    if isinstance(found, NoVictims):
+        return found.code
+    return [victim.uid.removeprefix("uid-") for victim in found.victims]
+
+
+def nodes_of(found: VictimSet | NoVictims) -> list[str]:
+    assert isinstance(found, VictimSet), found
+    return sorted(set(found.placement.names()))
+
