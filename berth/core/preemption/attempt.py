@@ -1,6 +1,7 @@
 """One preemptor on the nodes of a round: the cheapest set by counting over the places, and its plan."""
 
 import copy
+import functools
 import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.cluster.view import RowState, row_state
-from berth.core.gangs import Gang
+from berth.core.gangs import Gang, chips_of
 from berth.core.placement.projected_state import ProjectedState
 from berth.core.placement.scoring import Scorer
 from berth.core.preemption.candidates import Candidate
@@ -21,7 +22,7 @@ from berth.core.preemption.legality import Legality
 from berth.core.preemption.model import Cost, Terms
 from berth.core.preemption.places import Pairs, Places, Spot, prices_of
 from berth.core.preemption.rooms import CountedRoom, Nodes
-from berth.core.preemption.slots import Slots, WholeGroups
+from berth.core.preemption.slots import Slots, WholeGroups, tasks_of
 from berth.core.state.cell import State
 from berth.core.topologies.registry import topology_of
 from berth.schemas.placement import Placement
@@ -93,16 +94,19 @@ class Attempt:
         topology = topology_of(gang.demand)
         areas = topology.areas(table, state.indexes.get(topology.index_name), gang.demand, settings)
         self._groups = WholeGroups(areas)
-        self._pairs = self._made_pairs()
-        self._slots = Slots(gang, self._gone(), silent)
-        self._places = Places(table, areas, self._slots.tasks, self._groups)
+        self._places = Places(table, areas, tasks_of(gang), self._groups)
 
     @property
     def smallest(self) -> str:
         """The smallest kind of place that the preemptor needs."""
         return self._places.smallest
 
-    def _made_pairs(self) -> Pairs:
+    @functools.cached_property
+    def _slots(self) -> Slots:
+        return Slots(self._gang, self._gone(), self._silent)
+
+    @functools.cached_property
+    def _pairs(self) -> Pairs:
         """Where candidates hold something."""
         parts = [self._held(one).footprint for one in self._candidates]
         if not parts:
@@ -167,7 +171,13 @@ class Attempt:
 
     def has_place(self) -> bool:
         """Whether any place is large enough if all candidates leave."""
-        return bool(self._spots(self._slots.most, 1))
+        return self._has_chips() and bool(self._spots(self._slots.most, 1))
+
+    def _has_chips(self) -> bool:
+        """Whether there are enough chips at all: a fast check that is true whenever there is a place."""
+        table = self._base.scorer.table
+        free = int(np.bitwise_count(table.free[table.view()]).sum())
+        return chips_of(self._gang.request_class) <= free + sum(self._held(one).chips for one in self._candidates)
 
     def cheapest(self, legality: Legality) -> Found | None:
         """The cheapest set that is allowed, and its placement; None if none is found.
@@ -175,6 +185,8 @@ class Attempt:
         Args:
             legality: The set as queues see it, empty.
         """
+        if not self._has_chips():
+            return None
         scorer = self._base.scorer
         now = self._slots.at(scorer)
         spots = self._spots(now, self._terms.places_max)

@@ -61,6 +61,7 @@ class Nodes:
         self._shared: dict[Candidate, Sequence[OnRow]] = {}
         self._has_shared = np.bincount(numbers[~alone], minlength=len(candidates)) > 0
         self._rows_alone: dict[int, list[tuple[int, int]]] = {}
+        self._groups_alone: dict[int, list[tuple[int, int]]] = {}
 
     def at(self, row: int) -> tuple[int, ...]:
         """Room of a row for each task."""
@@ -92,6 +93,17 @@ class Nodes:
             mine = rows[first:last]
             found = list(zip(mine.tolist(), self._gains[0][mine].tolist(), strict=True))
             self._rows_alone[number] = found
+        return found
+
+    def groups_alone(self, number: int) -> list[tuple[int, int]]:
+        """As :meth:`rows_alone`, with one row for all of a lowest group of pods that must be together."""
+        found = self._groups_alone.get(number)
+        if found is None:
+            sums: dict[int, tuple[int, int]] = {}
+            for row, gain in self.rows_alone(number):
+                group = self.groups.lowest(row)
+                sums[group] = row, sums.get(group, (row, 0))[1] + gain
+            found = self._groups_alone[number] = list(sums.values())
         return found
 
     def followed(self, one: Candidate) -> Sequence[OnRow]:
@@ -143,8 +155,9 @@ class CountedRoom:
             for task, gains in enumerate(self._gains):
                 self._have[task] += sign * gains[number]
             if self._tally is not None:
-                for row, gain in nodes.rows_alone(number):
-                    if self._inside is None or self._inside.item(row):
+                inside = self._inside
+                for row, gain in nodes.groups_alone(number) if inside is None else nodes.rows_alone(number):
+                    if inside is None or inside.item(row):
                         self._tally.change(row, sign * gain)
         for pod in nodes.followed(one):
             self._follow(pod, leaves=sign > 0)
