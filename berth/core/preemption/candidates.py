@@ -95,6 +95,11 @@ class Eligible:
         holdings = [*(one.counted for one in running), *others]
         self.within = gangs_within(shares, holdings) if shares is not None else frozenset()
         """Uids of gangs that are within the entitlement of their queue."""
+        self.lowest: dict[str, int] = {}
+        """Lowest priority of a gang in each queue that has any."""
+        for one in running:
+            queue, priority = one.counted.queue, one.counted.priority
+            self.lowest[queue] = min(priority, self.lowest.get(queue, priority))
 
     def candidates(self, preemptor: Preemptor) -> tuple[list[Candidate], Exhausted]:
         """Candidates of a preemptor, by uid, and who would be one but for its evictions."""

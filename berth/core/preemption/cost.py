@@ -32,12 +32,3 @@ class Prices:
             sum(one.gang.restarts for one in victims),
             tuple(sorted(one.gang.counted.uid for one in victims)),
         )
-
-    def least(self, some: Sequence[Candidate]) -> tuple[int, tuple[int, ...]]:
-        """A lower bound of budgets and losses of any set of some candidates that is not empty.
-
-        The surplus of a gang may be cut to nearly nothing, so it counts as nothing.
-        """
-        if any(one.ranks for one in some):
-            return (0, (0,) * len(self.ranks))
-        return min((self.of([one])[:2] for one in some), default=(0, ()))
