@@ -8,6 +8,7 @@ from berth.core.preemption.model import NoVictims, Preemptor, RunningGang, Terms
 from berth.core.preemption.search import Ground, Search
 from berth.core.queues.charges import Holding, charge_of_placement
 from berth.core.requests.gangs import gang_of
+from berth.core.state.cell import State
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Release
@@ -20,6 +21,7 @@ from tests.support.core_cells import SUBJECTS, CoreCell
 
 NPU = "huawei.com/Ascend910"
 HOUR_MS = 3_600_000
+TERMS = Terms()
 
 
 def chips(number: int) -> dict[str, int]:
@@ -40,7 +42,7 @@ class PreemptionCell(CoreCell):
     """
 
     def __init__(self, nodes: Sequence[NodeDescription], *queues: Queue, **settings: object) -> None:
-        super().__init__(nodes, queue_policy="skip", queues=2 if queues else 0, **settings)
+        super().__init__(nodes, **{"queue_policy": "skip", "queues": 2 if queues else 0, **settings})  # type: ignore[arg-type]  # settings
         for queue in queues:
             self.queue(queue)
         self.now_ms = 10 * HOUR_MS
@@ -82,7 +84,7 @@ class PreemptionCell(CoreCell):
         }
         return RunningGang(Holding(**counted), **(held | facts))  # type: ignore[arg-type]  # a builder for tests
 
-    def search(self, terms: Terms = Terms()) -> Search:
+    def search(self, terms: Terms = TERMS) -> Search:
         shares = self.state.queues.shares()
         usage = self.state.queues.usage(shares.tree) if shares is not None else None
         return Search(
@@ -101,13 +103,13 @@ class PreemptionCell(CoreCell):
         )
 
     def preemptor(self, request: JobRequest, **facts: object) -> Preemptor:
-        gang = gang_of_request(self, request)
+        gang = gang_of_request(self.state, request)
         return Preemptor(gang, **facts)  # type: ignore[arg-type]  # as above
 
-    def found(self, request: JobRequest, terms: Terms = Terms(), **facts: object) -> VictimSet | NoVictims:
+    def found(self, request: JobRequest, terms: Terms = TERMS, **facts: object) -> VictimSet | NoVictims:
         return self.search(terms).find(self.preemptor(request, **facts))
 
-    def victims(self, request: JobRequest, terms: Terms = Terms(), **facts: object) -> list[str] | str:
+    def victims(self, request: JobRequest, terms: Terms = TERMS, **facts: object) -> list[str] | str:
         """Names of the gangs that would end for a job, or the code of why none does."""
         return named(self.found(request, terms, **facts))
 
@@ -117,12 +119,11 @@ class PreemptionCell(CoreCell):
         self.release(*(Release(uid, attempt, "succeeded") for uid, attempt in keys))
 
 
-def gang_of_request(cell: CoreCell, request: JobRequest) -> Gang:
+def gang_of_request(state: State, request: JobRequest) -> Gang:
     """A job as it waits, whether it was refused before or not."""
-    number = cell.requests + 1
-    seen = JobSeen(request.namespace, request.name, request.uid, "accepted", number, number, cell.now_ms, request)
-    profiles = cell.state.constraints.profiles(request.namespace, request)
-    return gang_of(seen, request, attempt=1, settings=cell.state.fold.settings, profiles=profiles)
+    seen = JobSeen(request.namespace, request.name, request.uid, "accepted", 1, 1, 1, request)
+    profiles = state.constraints.profiles(request.namespace, request)
+    return gang_of(seen, request, attempt=1, settings=state.fold.settings, profiles=profiles)
 
 
 def named(found: VictimSet | NoVictims) -> list[str] | str:
@@ -134,4 +135,3 @@ def named(found: VictimSet | NoVictims) -> list[str] | str:
 def nodes_of(found: VictimSet | NoVictims) -> list[str]:
     assert isinstance(found, VictimSet), found
     return sorted(set(found.placement.names()))
-

@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 from berth.core.cluster.bitmaps import Fits
 from berth.core.gangs import Gang
 from berth.core.placement.projected_state import ProjectedState
-from berth.core.preemption.candidates import Candidate
 from berth.core.preemption.choice import Picked, choose
 from berth.core.preemption.legality import Legality
-from berth.core.preemption.model import Cost, Place, Terms
+from berth.core.preemption.model import Candidate, Cost, Place, Terms
 from berth.core.preemption.places import Places, Spot
 from berth.core.preemption.pool import Pool
 from berth.core.preemption.rooms import CountedRoom, Gains

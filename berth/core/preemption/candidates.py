@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.preemption.model import HOUR_MS, Preemptor, RunningGang, Terms
+from berth.core.preemption.model import HOUR_MS, Candidate, Preemptor, RunningGang, Terms
 from berth.core.queues.admission import gangs_within
 from berth.core.queues.charges import Holding
 from berth.core.queues.shares import Shares
@@ -16,38 +16,8 @@ from berth.schemas.queues.queue import Amounts
 
 _SECOND_MS: Final = 1_000
 
-Level = tuple[int, int]
-"""Priority of a queue, and of a gang in it; what is lost at a higher one is dearer."""
 Part = Callable[[RunningGang, tuple[int, ...]], tuple[Amounts, int]]
 """What some ranks of a gang count for in its queue, and how many chips they have."""
-
-
-class Candidate(msgspec.Struct, frozen=True, eq=False):
-    """A gang that may go, or its surplus.
-
-    Attributes:
-        gang: The gang.
-        is_own: It is in the queue of the preemptor, or both are in no tree.
-        charge: What the queue gets back.
-        ranks: Surplus ranks that leave, in their order; empty: the whole gang.
-        chips: Chips that are given up.
-        lost: Chip-seconds that are lost.
-        level: Level of the loss.
-    """
-
-    gang: RunningGang
-    is_own: bool
-    charge: Amounts
-    ranks: tuple[int, ...]
-    chips: int
-    lost: int
-    level: Level
-
-    @property
-    def dearness(self) -> tuple[bool, int, Level, int, int, str]:
-        """Sort key: surplus before whole gangs, and then the cheapest first."""
-        gang = self.gang
-        return (not self.ranks, len(gang.budgets), self.level, self.lost, gang.restarts, gang.counted.uid)
 
 
 class Exhausted(NamedTuple):

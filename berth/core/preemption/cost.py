@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from berth.core.preemption.candidates import Candidate, Level
-from berth.core.preemption.model import Cost
+from berth.core.preemption.model import Candidate, Cost, Level
 
 
 class Prices:

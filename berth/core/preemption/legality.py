@@ -7,8 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from berth.core.preemption.candidates import Candidate
-from berth.core.preemption.model import Preemptor
+from berth.core.preemption.model import Candidate, Preemptor
 from berth.core.queues.admission import queue_refusal
 from berth.core.queues.amounts import in_order, judged
 from berth.core.queues.charges import Usage

@@ -18,10 +18,9 @@ from berth.core.cluster.view import RowState, row_state
 from berth.core.gangs import ClassKey, Gang
 from berth.core.placement.projected_state import ProjectedState
 from berth.core.placement.scoring import Scorer
-from berth.core.preemption.candidates import Candidate
 from berth.core.preemption.cost import Prices
 from berth.core.preemption.footprints import Held, OnRow
-from berth.core.preemption.model import Cost
+from berth.core.preemption.model import Candidate, Cost
 from berth.core.preemption.places import Pairs, prices_of
 from berth.core.preemption.slots import Slots
 

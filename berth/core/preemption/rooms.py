@@ -10,8 +10,8 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.view import RowState
-from berth.core.preemption.candidates import Candidate
 from berth.core.preemption.footprints import OnRow
+from berth.core.preemption.model import Candidate
 from berth.core.preemption.pool import Counts, Pool
 from berth.core.preemption.slots import Tally, WholeGroups
 

@@ -19,11 +19,21 @@ from berth.core.placement.projected_state import ProjectedState
 from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_of
 from berth.core.preemption.attempt import Attempt, Found
-from berth.core.preemption.candidates import Candidate, Eligible
+from berth.core.preemption.candidates import Eligible
 from berth.core.preemption.cost import Prices
 from berth.core.preemption.footprints import Footprints, Held, held_of, surplus_of
 from berth.core.preemption.legality import Legality
-from berth.core.preemption.model import NoVictims, Place, Preemptor, RunningGang, Standing, Terms, Victim, VictimSet
+from berth.core.preemption.model import (
+    Candidate,
+    NoVictims,
+    Place,
+    Preemptor,
+    RunningGang,
+    Standing,
+    Terms,
+    Victim,
+    VictimSet,
+)
 from berth.core.preemption.places import smallest_kind
 from berth.core.preemption.pool import Pool
 from berth.core.queues.amounts import judged
