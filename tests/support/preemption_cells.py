@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from berth.core.gangs import Gang
+from berth.core.placement.projected_state import ProjectedState
 from berth.core.preemption.footprints import Footprints
 from berth.core.preemption.model import NoVictims, Preemptor, RunningGang, Terms, VictimSet
 from berth.core.preemption.search import Ground, Search
 from berth.core.queues.charges import Holding, charge_of_placement
 from berth.core.requests.gangs import gang_of
+from berth.core.scheduling.quotas import refused_now
 from berth.core.state.cell import State
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
@@ -113,6 +117,12 @@ class PreemptionCell(CoreCell):
         """Names of the gangs that would end for a job, or the code of why none does."""
         return named(self.found(request, terms, **facts))
 
+    def starts(self, preemptor: Preemptor) -> bool:
+        """Whether a gang starts with nobody's end."""
+        refused = refused_now(self.state, preemptor.gang)
+        projection = ProjectedState(self.state, self.scheduler.new_scorer(), None)
+        return refused is None and projection.plan(preemptor.gang) is not None
+
     def end(self, *names: str) -> None:
         """Let gangs end."""
         keys = sorted((one.uid, one.attempt) for one in self.state.fold.holdings.values() if one.name in names)
@@ -135,3 +145,72 @@ def named(found: VictimSet | NoVictims) -> list[str] | str:
 def nodes_of(found: VictimSet | NoVictims) -> list[str]:
     assert isinstance(found, VictimSet), found
     return sorted(set(found.placement.names()))
+
+
+class Contest:
+    """Gangs that want the chips of a cell, and displace each other as searches say, until nobody can.
+
+    Args:
+        cell: The cell.
+        keeps_bar: Whether gangs that were reclaimed are barred as they should be.
+    """
+
+    def __init__(self, cell: PreemptionCell, *, keeps_bar: bool = True) -> None:
+        self.cell = cell
+        self.waiting: list[JobRequest] = []
+        self.evictions: list[tuple[str, str]] = []
+        """Preemptor and victim of each."""
+        self._reclaimed: set[str] = set()
+        self._keeps_bar = keeps_bar
+        self._attempts = 0
+
+    def go_on(self, evictions_max: int) -> bool:
+        """Let gangs start and displace others; returns whether it comes to an end before so many evictions."""
+        while len(self.evictions) < evictions_max:
+            if not any(self._starts(request) for request in [*self.waiting]):
+                return True
+        return False
+
+    def _starts(self, request: JobRequest) -> bool:
+        found = self._placed(request)
+        if found is None:
+            return False
+        self.waiting.remove(request)
+        if isinstance(found, VictimSet):
+            self._displace(request, found)
+        self._attempts += 1
+        # Each attempt is a job of its own: a job that has ended is not asked for again.
+        again = msgspec.structs.replace(request, uid=f"{base_of(request.uid)}/{self._attempts}")
+        again = msgspec.structs.replace(again, name=f"{base_of(request.name)}.{self._attempts}")
+        self.cell.ask(again)
+        (verdict,) = self.cell.decide()
+        assert verdict.placement is not None, "it gets the room that was made for it"
+        return True
+
+    def _placed(self, request: JobRequest) -> VictimSet | bool | None:
+        """True for a gang that starts beside all others, or its victims; None for one that waits."""
+        cell = self.cell
+        search = cell.search()
+        barred = self._keeps_bar and base_of(request.name) in self._reclaimed
+        preemptor = cell.preemptor(request, was_reclaimed=barred)
+        found = search.find(preemptor)
+        if cell.starts(preemptor):
+            return True
+        return found if isinstance(found, VictimSet) else None
+
+    def _displace(self, request: JobRequest, found: VictimSet) -> None:
+        uids = {victim.uid: victim for victim in found.victims}
+        held = [one for one in self.cell.state.fold.holdings.values() if one.uid in uids]
+        for one in held:
+            job = self.cell.state.jobs[one.namespace, one.name]
+            assert job.request is not None
+            self.waiting.append(job.request)
+            self.evictions.append((base_of(request.name), base_of(one.name)))
+            if uids[one.uid].is_reclaimed:
+                self._reclaimed.add(base_of(one.name))
+        self.cell.end(*[one.name for one in held])
+
+
+def base_of(name: str) -> str:
+    """Name of a job without its attempt."""
+    return name.split("/", 1)[0].split(".", 1)[0]
