@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.gangs import Gang
 from berth.core.placement.projected_state import ProjectedState
 from berth.core.preemption.footprints import Footprints
@@ -55,6 +56,7 @@ class PreemptionCell(CoreCell):
         """What differs of a running gang, by name of the job."""
         self.taken: list[tuple[Gang, Placement]] = []
         self.queue_evictions: dict[str, int] = {}
+        self.silent: Fits | None = None
 
     def queue(self, queue: Queue) -> None:
         self.fact(SUBJECTS.fact_queue(queue.name), QueueSeen(queue))
@@ -97,6 +99,7 @@ class PreemptionCell(CoreCell):
                 self.scheduler.new_scorer(),
                 self.running(),
                 self.now_ms,
+                silent=self.silent,
                 taken=self.taken,
                 shares=shares,
                 usage=usage,

@@ -1,7 +1,7 @@
 """One preemptor on the nodes of a round: the cheapest set by counting over the places, and its plan."""
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.cluster.bitmaps import Fits
@@ -81,6 +81,8 @@ class Attempt:
         self._groups = WholeGroups(areas)
         self._places = Places(base.scorer.table, areas, tasks_of(gang), self._groups)
         self.plans = 0
+        self._failed: set[tuple[int, frozenset[tuple[str, int]]]] = set()
+        """Places (order) and sets of which a plan failed."""
 
     def planned(self, victims: Sequence[Candidate], inside: Fits | None = None) -> Placement | None:
         """Placement of the preemptor once victims are gone; None if it does not fit.
@@ -173,6 +175,8 @@ class Attempt:
             one = heapq.heappop(chosen)
             inside = self._places.inside(one.spot)
             placement = self.planned(one.victims, inside) if one.victims else None  # without any the round has tried
+            if placement is None:
+                self._failed.add((one.order, _names(one.victims)))
             if placement is not None:
                 victims = one.victims
                 if one.is_grown:
@@ -209,6 +213,8 @@ class Attempt:
         def is_enough() -> bool:
             if self.plans >= self._terms.plans_max or not picked.victims or not picked.is_enough():
                 return False
+            if (one.order, _names(picked.victims)) in self._failed:
+                return False
             found = self.planned(list(picked.victims), inside)
             if found is not None:
                 placements.append(found)
@@ -219,6 +225,11 @@ class Attempt:
         victims = list(picked.victims)
         picked.clear()
         return victims, placements[-1]
+
+
+def _names(victims: Iterable[Candidate]) -> frozenset[tuple[str, int]]:
+    """Gangs of a set, and how many ranks each gives up; 0 for all."""
+    return frozenset((one.gang.counted.uid, len(one.ranks)) for one in victims)
 
 
 def _is_allowed(legality: Legality, victims: Sequence[Candidate]) -> bool:
