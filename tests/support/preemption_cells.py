@@ -61,6 +61,10 @@ class PreemptionCell(CoreCell):
     def queue(self, queue: Queue) -> None:
         self.fact(SUBJECTS.fact_queue(queue.name), QueueSeen(queue))
 
+    def limit(self, queue: Queue, most: int) -> None:
+        """Give a queue a capability in chips."""
+        self.queue(msgspec.structs.replace(queue, capability=chips(most)))
+
     def runs(self, request: JobRequest, **facts: object) -> None:
         """Place a job, and say what else is known of its gang: fields of the gang, or of what queues count."""
         self.place(request)
