@@ -78,6 +78,10 @@ COMPARED: Final[Mapping[str, tuple[str, ...]]] = {
             "within",
             "admission",
             "placement",
+            "candidates",
+            "allowed",
+            "fits_alone",
+            "best",
         )
     ),
     "superpod": (*_BLOCKS, "result.reason"),

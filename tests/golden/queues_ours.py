@@ -1,7 +1,4 @@
-"""Family ``queues_ours``: limits, entitlements, order and admission as an independent model has them.
-
-What it says of victims (``candidates``, ``allowed``, ``fits_alone``, ``best``) is not compared: none are chosen yet.
-"""
+"""Family ``queues_ours``: limits, entitlements, order, admission and victims as an independent model has them."""
 
 from collections.abc import Sequence
 
@@ -15,6 +12,7 @@ from berth.schemas.queues.queue import DEFAULT
 from berth.schemas.refusal import QueueRefusal
 from tests.golden.harness import Answer, Differences, Line, differ
 from tests.golden.queue_lines import amounts_of, queue_of, whole
+from tests.golden.queue_victims import victim_differences
 
 OVER = "over-capability"
 LARGER = "larger-than-capability"
@@ -42,7 +40,7 @@ def compare_queues_ours(line: Line, _settings: Settings) -> Answer:
         expected = {name: _fraction(parts) for name, parts in result[field].items()}
         differences += differ(field, expected, {name: got_of(shares, usage, name) for name in leaves})
     differences += differ("within", sorted(result["within"]), sorted(within))
-    return Answer(differences + _refusals(line, shares, gangs))
+    return Answer(differences + _refusals(line, shares, gangs) + victim_differences(line, shares, gangs))
 
 
 def _fraction(parts: Sequence[int] | None) -> object:

@@ -96,6 +96,10 @@ ALTERED: Final[Mapping[str, Mapping[str, tuple[Alter, ...]]]] = {
         "result.within": (more, less),
         "result.admission": (more, less),
         "result.placement": (more, less),
+        "result.candidates": (more, less),
+        "result.allowed": (more,),
+        "result.fits_alone": (more, less),
+        "result.best": (more, less),
     },
     "superpod": {
         "result.ok": (more,),

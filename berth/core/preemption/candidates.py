@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.preemption.model import HOUR_MS, Preemptor, RunningGang, Terms
+from berth.core.preemption.model import HOUR_MS, Candidate, Preemptor, RunningGang, Terms
 from berth.core.queues.admission import gangs_within
 from berth.core.queues.charges import Holding
 from berth.core.queues.shares import Shares
@@ -16,38 +16,8 @@ from berth.schemas.queues.queue import Amounts
 
 _SECOND_MS: Final = 1_000
 
-Level = tuple[int, int]
-"""Priority of a queue, and of a gang in it; what is lost at a higher one is dearer."""
 Part = Callable[[RunningGang, tuple[int, ...]], tuple[Amounts, int]]
 """What some ranks of a gang count for in its queue, and how many chips they have."""
-
-
-class Candidate(msgspec.Struct, frozen=True, eq=False):
-    """A gang that may go, or its surplus.
-
-    Attributes:
-        gang: The gang.
-        is_own: It is in the queue of the preemptor, or both are in no tree.
-        charge: What the queue gets back.
-        ranks: Surplus ranks that leave, in their order; empty: the whole gang.
-        chips: Chips that are given up.
-        lost: Chip-seconds that are lost.
-        level: Level of the loss.
-    """
-
-    gang: RunningGang
-    is_own: bool
-    charge: Amounts
-    ranks: tuple[int, ...]
-    chips: int
-    lost: int
-    level: Level
-
-    @property
-    def dearness(self) -> tuple[bool, int, Level, int, int, str]:
-        """Sort key: surplus before whole gangs, and then the cheapest first."""
-        gang = self.gang
-        return (not self.ranks, len(gang.budgets), self.level, self.lost, gang.restarts, gang.counted.uid)
 
 
 class Exhausted(NamedTuple):
@@ -95,9 +65,14 @@ class Eligible:
         holdings = [*(one.counted for one in running), *others]
         self.within = gangs_within(shares, holdings) if shares is not None else frozenset()
         """Uids of gangs that are within the entitlement of their queue."""
+        self.lowest: dict[str, int] = {}
+        """Lowest priority of a gang in each queue that has any."""
+        for one in running:
+            queue, priority = one.counted.queue, one.counted.priority
+            self.lowest[queue] = min(priority, self.lowest.get(queue, priority))
 
     def candidates(self, preemptor: Preemptor) -> tuple[list[Candidate], Exhausted]:
-        """Candidates of a preemptor, the cheapest first, and who would be one but for its evictions."""
+        """Candidates of a preemptor, by uid, and who would be one but for its evictions."""
         found: list[Candidate] = []
         over: list[Candidate] = []
         most = 0
@@ -106,8 +81,6 @@ class Eligible:
                 evictions = self._over(gang)
                 most = max(most, evictions)
                 (over if evictions else found).extend(self._parts(gang, preemptor))
-        for some in (found, over):
-            some.sort(key=lambda one: one.dearness)
         return found, Exhausted(over, most)
 
     def shortened(self, one: Candidate, ranks: int) -> Candidate:
@@ -135,11 +108,13 @@ class Eligible:
     def _over(self, gang: RunningGang) -> int:
         """Evictions of a gang, or of its queue, in the last hour, if they are so many that it may not go; else 0."""
         terms = self._terms
-        own = sum(self._at_ms - HOUR_MS < at_ms <= self._at_ms for at_ms in gang.evicted_ms)
-        of_queue = self._queue_evictions.get(gang.counted.queue, 0)
-        if terms.evictions_per_hour and own >= terms.evictions_per_hour:
-            return own
-        return of_queue if terms.queue_evictions_per_hour and of_queue >= terms.queue_evictions_per_hour else 0
+        if gang.evicted_ms and terms.evictions_per_hour:
+            own = sum(self._at_ms - HOUR_MS < at_ms <= self._at_ms for at_ms in gang.evicted_ms)
+            if own >= terms.evictions_per_hour:
+                return own
+        most = terms.queue_evictions_per_hour
+        of_queue = self._queue_evictions.get(gang.counted.queue, 0) if most else 0
+        return of_queue if of_queue >= most else 0
 
     def _parts(self, gang: RunningGang, preemptor: Preemptor) -> Iterator[Candidate]:
         """A gang that may go: its surplus, which cooldown and minimum run times do not protect, and all of it."""

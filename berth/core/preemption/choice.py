@@ -5,11 +5,14 @@ is why there are three ways.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from berth.core.preemption.candidates import Candidate
 from berth.core.preemption.cost import Prices
 from berth.core.preemption.legality import Legality
+from berth.core.preemption.model import Candidate
+
+_FEW: Final = 16
+"""Most candidates among which single ones are exchanged."""
 
 
 class Room(Protocol):
@@ -39,6 +42,8 @@ class Picked:
         self.victims: dict[Candidate, None] = {}
         self._surplus: dict[str, Candidate] = {}
         """Surplus that is picked, by uid of its gang."""
+        self._whole: set[str] = set()
+        """Gangs (uid) that are picked as a whole."""
 
     def add(self, one: Candidate) -> Candidate | None:
         """Pick a candidate; returns the surplus of the same gang, which it replaces.
@@ -46,11 +51,15 @@ class Picked:
         The surplus of a gang that is picked as a whole is not picked.
         """
         uid = one.gang.counted.uid
+        if one.ranks and uid in self._whole:
+            return None
         part = self._surplus.pop(uid, None)
         if part is not None:
             self.drop(part)
         if one.ranks:
             self._surplus[uid] = one
+        else:
+            self._whole.add(uid)
         self.victims[one] = None
         self._room.add(one)
         self._legality.add(one)
@@ -61,6 +70,8 @@ class Picked:
         del self.victims[one]
         if one.ranks:
             self._surplus.pop(one.gang.counted.uid, None)
+        else:
+            self._whole.discard(one.gang.counted.uid)
         self._room.remove(one)
         self._legality.remove(one)
 
@@ -77,6 +88,12 @@ class Picked:
         """Whether there may be room, and the set is allowed."""
         return self._room.fits() and self._legality.is_allowed()
 
+    def become(self, victims: Iterable[Candidate]) -> None:
+        """Pick others instead."""
+        self.clear()
+        for one in victims:
+            self.add(one)
+
     def is_kept(self) -> bool:
         """Whether more candidates may make the set one that is allowed."""
         return self._legality.is_kept()
@@ -85,10 +102,17 @@ class Picked:
         """How many queues bind the preemptor to their entitlements if a candidate is picked."""
         return self._legality.bound_by(one)
 
-    def take_back(self, is_enough: Callable[[], bool]) -> bool:
-        """Let each victim stay, the dearest first, without which the rest is enough; returns whether any does."""
+    def take_back(self, is_enough: Callable[[], bool], without: Candidate | None = None) -> bool:
+        """Let each victim stay, the dearest first, without which the rest is enough; returns whether any does.
+
+        Args:
+            is_enough: Whether the rest is.
+            without: One that does not stay.
+        """
         has_less = False
         for one in sorted(self.victims, key=lambda victim: victim.dearness, reverse=True):
+            if one is without:
+                continue
             self.drop(one)
             if is_enough():
                 has_less = True
@@ -119,6 +143,25 @@ def choose(candidates: Sequence[Candidate], picked: Picked, prices: Prices) -> l
                 if best is None or prices.of(found) < prices.of(best):
                     best = found
             picked.clear()
+    if best is not None and len(best) < len(candidates) <= _FEW:
+        best = _exchanged(candidates, best, picked, prices)
+    return best
+
+
+def _exchanged(
+    candidates: Sequence[Candidate], best: list[Candidate], picked: Picked, prices: Prices
+) -> list[Candidate]:
+    """A set of few candidates, with one instead of others as often as that is cheaper."""
+    for one in candidates:
+        if one in best:
+            continue
+        picked.become([*best, one])
+        while picked.take_back(picked.is_enough, without=one):
+            pass
+        found = list(picked.victims)
+        if picked.is_enough() and prices.of(found) < prices.of(best):
+            best = found
+    picked.clear()
     return best
 
 
@@ -149,7 +192,7 @@ def _within(candidates: Iterable[Candidate], picked: Picked) -> bool:
     """Pick gangs of the own queue, and those of others with which nothing is taken that is due to their queues."""
     for one in candidates:
         part = picked.add(one)
-        if not (one.is_own or picked.is_kept()):
+        if one in picked.victims and not (one.is_own or picked.is_kept()):
             picked.drop(one)
             if part is not None:
                 picked.add(part)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from berth.core.preemption.candidates import Candidate, Level
-from berth.core.preemption.model import Cost
+from berth.core.preemption.model import Candidate, Cost, Level
 
 
 class Prices:
@@ -32,12 +31,3 @@ class Prices:
             sum(one.gang.restarts for one in victims),
             tuple(sorted(one.gang.counted.uid for one in victims)),
         )
-
-    def least(self, some: Sequence[Candidate]) -> tuple[int, tuple[int, ...]]:
-        """A lower bound of budgets and losses of any set of some candidates that is not empty.
-
-        The surplus of a gang may be cut to nearly nothing, so it counts as nothing.
-        """
-        if any(one.ranks for one in some):
-            return (0, (0,) * len(self.ranks))
-        return min((self.of([one])[:2] for one in some), default=(0, ()))

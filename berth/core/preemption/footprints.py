@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from berth.core.placement.projected_state import ResourceFootprint, footprint_of
 from berth.core.queues.charges import charge_of_placement
 from berth.core.state.cell import State
@@ -37,10 +39,12 @@ class Held(NamedTuple):
     Attributes:
         footprint: The same as a projection has it.
         rows: The same node by node.
+        chips: Number of chips; one that several pods share counts for each of them.
     """
 
     footprint: ResourceFootprint
     rows: Sequence[OnRow]
+    chips: int
 
 
 class Footprints:
@@ -58,7 +62,7 @@ class Footprints:
         if holding is None:
             return None
         layout = state.table.layout_revision
-        known = self._known.get(key)
+        known = self._known.get(key) if not holding.moves else None
         if known is not None and known[0] is holding.placement and known[1:3] == (holding.gone, layout):
             return known[3]
         held = held_of(state, state.held_by(key), holding.placement)
@@ -88,13 +92,14 @@ def held_of(state: State, pods: Iterable[PodShare], placement: Placement) -> Hel
         footprint.memory.tolist(),
         strict=True,
     )
+    chips = int(np.bitwise_count(footprint.masks).sum())
     if placement.share is not None:
-        return Held(footprint, [OnRow(*pod, placement.share) for pod in each])
+        return Held(footprint, [OnRow(*pod, placement.share) for pod in each], chips)
     merged: dict[int, tuple[int, int, int]] = {}
     for row, mask, cpu, memory in each:
         before = merged.get(row, (0, 0, 0))
         merged[row] = (before[0] | mask, before[1] + cpu, before[2] + memory)
-    return Held(footprint, [OnRow(row, *sums, None) for row, sums in merged.items()])
+    return Held(footprint, [OnRow(row, *sums, None) for row, sums in merged.items()], chips)
 
 
 def surplus_of(holding: Holding, ranks: Iterable[int]) -> tuple[Amounts, int]:

@@ -4,11 +4,10 @@ A set is judged as a whole. What is allowed never depends on the order in which 
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from berth.core.preemption.candidates import Candidate
-from berth.core.preemption.model import Preemptor
+from berth.core.preemption.model import Candidate, Preemptor
 from berth.core.queues.admission import queue_refusal
 from berth.core.queues.amounts import in_order, judged
 from berth.core.queues.charges import Usage
@@ -76,7 +75,8 @@ class Legality:
 
     def _note_needs(self, shares: Shares, usage: Usage) -> None:
         gang, charge = self._preemptor.gang, self._charge
-        for step in shares.tree.paths[gang.queue]:
+        path = shares.tree.paths[gang.queue]
+        for step in path:
             limits, own = shares.limits[step], shares.tree.queues[step].per_namespace
             entitled = shares.entitlements[step]
             for name in in_order(charge):
@@ -92,15 +92,33 @@ class Legality:
                     for name in self._judged
                 ]
             )
+        del self._entitled[-1 if len(path) > 1 else len(path) :]  # all queues have the root above them
         self._limits = [need for need in self._limits if need.amount > 0]
 
-    def frees_limit(self, one: Candidate) -> bool:
-        """Whether the end of a candidate helps wherever it runs: a limit or an entitlement binds above it."""
-        if self._shares is None:
-            return False
-        charged = self._paths_of(one).charged
-        needs = itertools.chain(self._limits, *self._entitled)
-        return any(need.amount > 0 and need.queue in charged and one.charge.get(need.dimension) for need in needs)
+    def helpers(self, candidates: Sequence[Candidate]) -> list[int]:
+        """Numbers of candidates that help wherever they run: a limit or an entitlement binds above them.
+
+        Of each queue the cheapest ones count, that together hold twice what is needed.
+
+        Args:
+            candidates: All of them, the cheapest first.
+        """
+        needs = [need for need in itertools.chain(self._limits, *self._entitled) if need.amount > 0]
+        if self._shares is None or not needs:
+            return []
+        found: list[int] = []
+        left: dict[tuple[str, _Need], int] = {}
+        for number, one in enumerate(candidates):
+            queue, charged = one.gang.counted.queue, self._paths_of(one).charged
+            helps = False
+            for need in needs:
+                amount = one.charge.get(need.dimension, 0) if need.queue in charged else 0
+                if amount and left.setdefault((queue, need), 2 * need.amount) > 0:
+                    left[queue, need] -= amount
+                    helps = True
+            if helps:
+                found.append(number)
+        return found
 
     def bound_by(self, one: Candidate) -> int:
         """How many queues from that of the preemptor up bind it to their entitlements if a candidate is in the set."""

@@ -1,6 +1,6 @@
 """Preemptors, gangs that may end for them, and what a search finds.
 
-All of it is input and output of :class:`berth.core.preemption.search.Search`. Times are those of the record.
+All but candidates is input and output of :class:`berth.core.preemption.search.Search`. Times are those of the record.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -10,8 +10,12 @@ import msgspec
 from berth.core.gangs import Gang
 from berth.core.queues.charges import Holding
 from berth.schemas.placement import Placement
+from berth.schemas.queues.queue import Amounts
 
 HOUR_MS: Final = 3_600_000
+
+Level = tuple[int, int]
+"""Priority of a queue, and of a gang in it; what is lost at a higher one is dearer."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -80,6 +84,34 @@ class RunningGang(msgspec.Struct, frozen=True):
     def key(self) -> tuple[str, int]:
         """Identity of its placement: uid and attempt."""
         return (self.counted.uid, self.attempt)
+
+
+class Candidate(msgspec.Struct, frozen=True, eq=False):
+    """A gang that may go, or its surplus.
+
+    Attributes:
+        gang: The gang.
+        is_own: It is in the queue of the preemptor, or both are in no tree.
+        charge: What the queue gets back.
+        ranks: Surplus ranks that leave, in their order; empty: the whole gang.
+        chips: Chips that are given up.
+        lost: Chip-seconds that are lost.
+        level: Level of the loss.
+    """
+
+    gang: RunningGang
+    is_own: bool
+    charge: Amounts
+    ranks: tuple[int, ...]
+    chips: int
+    lost: int
+    level: Level
+
+    @property
+    def dearness(self) -> tuple[bool, int, Level, int, int, str]:
+        """Sort key: surplus before whole gangs, and then the cheapest first."""
+        gang = self.gang
+        return (not self.ranks, len(gang.budgets), self.level, self.lost, gang.restarts, gang.counted.uid)
 
 
 class Preemptor(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
 from berth.core.cluster.node_table import NodeTable
+from berth.core.gangs import Gang
 from berth.core.preemption.model import Place
 from berth.core.preemption.slots import Task, WholeGroups
 from berth.core.topologies.planning import Areas
@@ -23,18 +24,20 @@ class Spot(NamedTuple):
     """A place that is large enough once all candidates have left.
 
     Attributes:
-        place: Its name.
+        bound: What seems to be lost at least; places are looked at in this order.
         size: Its nodes.
         order: Its number among all places, small kinds first.
-        inside: Its rows, shape (rows,); None for all.
-        candidates: Numbers of the candidates that hold something there, ascending.
+        kind: Its kind, by number; -1 for nodes.
+        number: Its number among those of its kind.
+        least: Rank of the cheapest candidate that holds something there; beyond all ranks without one.
     """
 
-    place: Place
+    bound: int
     size: int
     order: int
-    inside: Fits | None
-    candidates: Sequence[int]
+    kind: int
+    number: int
+    least: int
 
 
 class Pairs(NamedTuple):
@@ -45,12 +48,14 @@ class Pairs(NamedTuple):
         numbers: The candidate.
         chips: Chips that it holds there; pods without chips count as one.
         prices: What it costs that the candidate leaves.
+        ranks: Rank of the candidate by what it costs, the cheapest 0.
     """
 
     rows: Rows
     numbers: Rows
     chips: Rows
     prices: Rows
+    ranks: Rows
 
 
 def prices_of(lost: Sequence[int], levels: Sequence[int]) -> Rows:
@@ -66,6 +71,13 @@ def prices_of(lost: Sequence[int], levels: Sequence[int]) -> Rows:
         for one, level in zip(lost, levels, strict=True)
     ]
     return np.array(found, np.int64)
+
+
+def smallest_kind(areas: Sequence[Areas], gang: Gang) -> str:
+    """The smallest kind of place in which a gang could be planned."""
+    if gang.pods == 1:
+        return "node"
+    return areas[0].kind if areas else "cell"
 
 
 class Places:
@@ -87,14 +99,6 @@ class Places:
         self._has_nodes = sum(task.pods for task in tasks if task.is_planned) <= 1
         self._rows = rows
 
-    @property
-    def smallest(self) -> str:
-        """The smallest kind of place."""
-        if self._has_nodes and sum(task.pods for task in self._tasks) == 1:
-            return "node"
-        kinds = [areas.kind for areas in self._kinds if areas is not None]
-        return kinds[0] if kinds else "cell"
-
     def spots(self, now: Sequence[Rows], most: Sequence[Rows], pairs: Pairs, count: int) -> list[Spot]:
         """The first places that are large enough, those first in which the least seems to be lost.
 
@@ -104,26 +108,45 @@ class Places:
             pairs: Where candidates hold something.
             count: Most places to return.
         """
-        found: list[tuple[int, int, int, int, int]] = []
-        """Bound, size, order, kind, and number of the place among those of its kind."""
+        found: list[Spot] = []
         first = 0
         if self._has_nodes:
-            enough = np.flatnonzero(self._are_enough(list(most)))
-            bounds = self._bounds(now, pairs, self._rows, len(self._rows))
-            found += [(int(bounds[row]), 1, row, -1, row) for row in enough.tolist()]
+            enough = np.flatnonzero(self._are_enough(most))
+            if len(enough):
+                found += self._first(now, pairs, self._rows, enough, np.ones(len(self._rows), np.int64), 0, -1, count)
             first = len(self._rows)
         for kind, areas in enumerate(self._kinds):
             number = 1 if areas is None else len(areas.names)
             of_row = np.zeros(len(self._rows), np.int64) if areas is None else areas.of_row
             enough = np.flatnonzero(self._are_enough(self._totals(most, areas, of_row, number)))
             if len(enough):
-                bounds = self._bounds(self._totals(now, areas, of_row, number), pairs, of_row, number)
                 here = of_row[self._table.present[self._table.view()] & (of_row >= 0)]
+                room = self._totals(now, areas, of_row, number)
                 sizes = np.bincount(here, minlength=number)
-                found += [(int(bounds[one]), int(sizes[one]), first + one, kind, one) for one in enough.tolist()]
+                found += self._first(room, pairs, of_row, enough, sizes, first, kind, count)
             first += number
-        found.sort()
-        return [self._spot(size, order, kind, one, pairs) for _, size, order, kind, one in found[:count]]
+        return sorted(found)[:count]
+
+    def _first(
+        self,
+        room: Sequence[Rows],
+        pairs: Pairs,
+        of_row: Rows,
+        enough: Rows,
+        sizes: Rows,
+        first: int,
+        kind: int,
+        count: int,
+    ) -> list[Spot]:
+        """The first places of a kind."""
+        bounds, least = self._bounds(room, pairs, of_row, len(sizes))
+        order = np.lexsort((enough, sizes[enough], bounds[enough]))[:count]
+        some = enough[order]
+        columns = bounds[some], sizes[some], some, least[some]
+        return [
+            Spot(bound, size, first + one, kind, one, low)
+            for bound, size, one, low in zip(*(column.tolist() for column in columns), strict=True)
+        ]
 
     def _totals(self, room: Sequence[Rows], areas: Areas | None, of_row: Rows, number: int) -> list[Rows]:
         """Room of each place of a kind for each task, shape (places,) each."""
@@ -140,8 +163,8 @@ class Places:
         found: Fits = np.logical_and.reduce([have >= task.pods for task, have in zip(self._tasks, room, strict=True)])
         return found
 
-    def _bounds(self, room: Sequence[Rows], pairs: Pairs, of_row: Rows, number: int) -> Rows:
-        """What is lost at least in each place, as far as chips say, shape (places,).
+    def _bounds(self, room: Sequence[Rows], pairs: Pairs, of_row: Rows, number: int) -> tuple[Rows, Rows]:
+        """What is lost at least in each place, as far as chips say, and its cheapest candidate, shape (places,) each.
 
         Candidates with the lowest price for a chip leave first, until the missing pods have as many chips.
         """
@@ -154,24 +177,29 @@ class Places:
         keys = place[inside] * (int(pairs.numbers.max(initial=0)) + 1) + pairs.numbers[inside]
         _, index, inverse = np.unique(keys, return_index=True, return_inverse=True)
         chips_here = np.bincount(inverse, pairs.chips[inside], len(index)).astype(np.int64)
-        place, prices = place[inside][index], pairs.prices[inside][index]
+        place, prices, ranks = (column[inside][index] for column in (place, pairs.prices, pairs.ranks))
+        least = np.full(number, np.iinfo(np.int64).max)
+        np.minimum.at(least, place, ranks)
         order = np.lexsort((index, prices // np.maximum(chips_here, 1), place))
         place, prices, chips_here = place[order], prices[order], chips_here[order]
         starts = np.searchsorted(place, np.arange(number))
         before = np.cumsum(chips_here) - chips_here
         before -= np.append(before, 0)[np.minimum(starts[place], len(before))]
         leaves = before < lacking[place]
-        return np.bincount(place[leaves], prices[leaves], number).astype(np.int64)
+        return np.bincount(place[leaves], prices[leaves], number).astype(np.int64), least
 
-    def _spot(self, size: int, order: int, kind: int, one: int, pairs: Pairs) -> Spot:
-        table = self._table
-        areas = self._kinds[kind] if kind >= 0 else None
-        if kind < 0:
-            inside: Fits | None = self._rows == one
-            place = Place("node", table.names[one])
-        elif areas is None:
-            inside, place = None, Place("cell")
-        else:
-            inside, place = areas.of_row == one, Place(areas.kind, areas.names[one])
-        here = pairs.numbers if inside is None else pairs.numbers[inside[pairs.rows]]
-        return Spot(place, size, order, inside, np.unique(here).tolist())
+    def place(self, spot: Spot) -> Place:
+        """Name of a place."""
+        if spot.kind < 0:
+            return Place("node", self._table.names[spot.number])
+        areas = self._kinds[spot.kind]
+        return Place("cell") if areas is None else Place(areas.kind, areas.names[spot.number])
+
+    def inside(self, spot: Spot) -> Fits | None:
+        """Rows of a place, shape (rows,); None for all."""
+        areas = self._kinds[spot.kind]
+        if spot.kind >= 0 and areas is None:
+            return None
+        of_row = self._rows if spot.kind < 0 or areas is None else areas.of_row
+        found: Fits = of_row == spot.number
+        return found

@@ -4,29 +4,45 @@ The dispatcher makes one search for a round, after its gangs have their verdicts
 the order of the queue. Preemptors see what those before them got: :meth:`Search.accept` counts it.
 
 Places are compared by counting; then the cheapest set is planned by the planner of all placements, on a copy of the
-nodes without its gangs.
+nodes without its gangs. What is found out about candidates serves all preemptors of a round.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.gangs import ClassKey, Gang
+from berth.core.gangs import ClassKey, Gang, chips_of
 from berth.core.placement.projected_state import ProjectedState
 from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_of
-from berth.core.preemption.attempt import Attempt
-from berth.core.preemption.candidates import Candidate, Eligible
+from berth.core.preemption.attempt import Attempt, Found
+from berth.core.preemption.candidates import Eligible
 from berth.core.preemption.cost import Prices
 from berth.core.preemption.footprints import Footprints, Held, held_of, surplus_of
 from berth.core.preemption.legality import Legality
-from berth.core.preemption.model import NoVictims, Place, Preemptor, RunningGang, Standing, Terms, Victim, VictimSet
+from berth.core.preemption.model import (
+    Candidate,
+    NoVictims,
+    Place,
+    Preemptor,
+    RunningGang,
+    Standing,
+    Terms,
+    Victim,
+    VictimSet,
+)
+from berth.core.preemption.places import smallest_kind
+from berth.core.preemption.pool import Pool
 from berth.core.queues.amounts import judged
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.shares import Shares
 from berth.core.state.cell import State
+from berth.core.topologies.planning import Areas
+from berth.core.topologies.registry import topology_of
+from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 from berth.schemas.queues.queue import Amounts
 
@@ -94,6 +110,8 @@ class Search:
             self._take(placed, placement)
         self._eligible = self._made_eligible()
         self._refused: dict[_Same, NoVictims] = {}
+        self._kins: dict[tuple[str, int, bool, bool], _Kin] = {}
+        self._known_areas: dict[tuple[str, Demand | None], list[Areas]] = {}
 
     def _see(self, gang: RunningGang) -> None:
         held, silent = self._footprints.of(self._ground.state, gang.key), self._ground.silent
@@ -142,27 +160,84 @@ class Search:
         return found
 
     def _found(self, preemptor: Preemptor) -> VictimSet | NoVictims:
+        gang = preemptor.gang
         legality = Legality(preemptor, self._ground.shares, self._usage, self._evictions_left())
         if not legality.is_open:
             return NoVictims("never")
-        eligible, exhausted = self._eligible.candidates(preemptor)
-        candidates = self._reached(eligible)
-        attempt = self._attempt(preemptor, candidates)
-        if self._has_more_room and legality.has_room():
-            placement = attempt.planned(())
-            if placement is not None:
-                return VictimSet((), placement, Place("cell"), Prices(()).of(()), (), attempt.plans)
-        found = attempt.cheapest(legality) if candidates else None
-        if found is not None:
-            victims = tuple(sorted(map(_victim, found.victims)))
-            standings = self._standings(preemptor, found.victims)
-            return VictimSet(victims, found.placement, found.spot.place, found.cost, standings, attempt.plans)
+        kin, areas = self._kin_of(preemptor), self._areas(gang)
+        found: Found | None = None
+        if chips_of(gang.request_class) <= self._free() + kin.chips:
+            attempt = self._attempt(gang, self._pool(kin, gang), areas)
+            if self._has_more_room and legality.has_room():
+                placement = attempt.planned(())
+                if placement is not None:
+                    return VictimSet((), placement, Place("cell"), Prices(()).of(()), (), attempt.plans)
+            found = attempt.cheapest(legality)
+            if found is not None:
+                victims = tuple(sorted(map(_victim, found.victims)))
+                standings = self._standings(preemptor, found.victims)
+                return VictimSet(victims, found.placement, found.place, found.cost, standings, attempt.plans)
         if preemptor.is_never:
             return NoVictims("never")
-        over = self._reached(exhausted.candidates)
-        if over and self._attempt(preemptor, [*candidates, *over]).has_place():
-            return NoVictims("evictions-exhausted", *_sums(over), evictions=exhausted.evictions)
-        return NoVictims("preempt", *_sums(candidates), place=attempt.smallest)
+        if kin.over:
+            both = self._made_pool([*kin.candidates, *kin.over], gang)
+            if self._attempt(gang, both, areas).has_place():
+                return NoVictims("evictions-exhausted", *_sums(kin.over), evictions=kin.evictions)
+        return NoVictims("preempt", *_sums(kin.candidates), place=smallest_kind(areas, gang))
+
+    def _kin_of(self, preemptor: Preemptor) -> "_Kin":
+        """Who may go for preemptors like one."""
+        gang = preemptor.gang
+        key = (gang.queue, gang.priority, preemptor.is_never, preemptor.is_critical)
+        kin = self._kins.get(key)
+        if kin is None:
+            found, exhausted = self._eligible.candidates(preemptor)
+            found, over = self._reached(found), self._reached(exhausted.candidates)
+            kin = self._kins[key] = _Kin(found, over, exhausted.evictions, self._held)
+        return kin
+
+    def _reached(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Candidates that hold something, and nothing on silent rows."""
+        return [one for one in candidates if one.gang.key in self._whole]
+
+    def _pool(self, kin: "_Kin", gang: Gang) -> Pool:
+        has_share = gang.share is not None
+        pool = kin.pools.get(has_share)
+        if pool is None:
+            pool = kin.pools[has_share] = self._made_pool(kin.candidates, gang)
+        return pool
+
+    def _made_pool(self, candidates: Sequence[Candidate], gang: Gang) -> Pool:
+        has_share = gang.share is not None or any(self._held(one).footprint.share is not None for one in candidates)
+        return Pool(candidates, self._held, self._base, self._ground.silent, is_exact=has_share)
+
+    def _attempt(self, gang: Gang, pool: Pool, areas: Sequence[Areas]) -> Attempt:
+        return Attempt(
+            self._base,
+            pool,
+            gang,
+            areas=areas,
+            shortened=self._eligible.shortened,
+            silent=self._ground.silent,
+            terms=self._terms,
+        )
+
+    def _areas(self, gang: Gang) -> list[Areas]:
+        """Groups of nodes in which a gang could be planned."""
+        topology = topology_of(gang.demand)
+        key = (topology.name, gang.demand)
+        found = self._known_areas.get(key)
+        if found is None:
+            state, scorer = self._ground.state, self._ground.scorer
+            index = state.indexes.get(topology.index_name)
+            found = topology.areas(scorer.table, index, gang.demand, scorer.settings)
+            self._known_areas[key] = found
+        return found
+
+    def _free(self) -> int:
+        """Chips that nobody holds."""
+        table = self._base.scorer.table
+        return int(np.bitwise_count(table.free[table.view()]).sum())
 
     def _evictions_left(self) -> dict[str, int]:
         most = self._terms.queue_evictions_per_hour
@@ -170,22 +245,6 @@ class Search:
             return {}
         queues = dict.fromkeys(gang.counted.queue for gang in self._running.values())
         return {queue: most - self._queue_evictions.get(queue, 0) for queue in queues}
-
-    def _reached(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Candidates that hold something, and nothing on silent rows."""
-        return [one for one in candidates if one.gang.key in self._whole]
-
-    def _attempt(self, preemptor: Preemptor, candidates: Sequence[Candidate]) -> Attempt:
-        return Attempt(
-            self._ground.state,
-            self._base,
-            preemptor.gang,
-            candidates,
-            held=self._held,
-            shortened=self._eligible.shortened,
-            silent=self._ground.silent,
-            terms=self._terms,
-        )
 
     def _held(self, one: Candidate) -> Held:
         if not one.ranks:
@@ -209,15 +268,37 @@ class Search:
 
     def accept(self, preemptor: Preemptor, found: VictimSet) -> None:
         """Count a result for the preemptors behind: its victims are leaving, and its places are taken."""
+        gang, keys = preemptor.gang, [(victim.uid, victim.attempt) for victim in found.victims]
+        rows = {row: None for key in keys for row in self._whole[key].footprint.rows.tolist()}
+        rows |= dict.fromkeys(map(self._ground.state.table.row_of.__getitem__, found.placement.names()))
+        is_alike = self._stays_alike(preemptor, found)
         for victim in found.victims:
             self._leave(victim)
-        gang = preemptor.gang
         self._take(gang, found.placement)
         self._taken.append(_counted(gang, self._ground.at_ms))
         if self._usage is not None:
             self._usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
-        self._eligible = self._made_eligible()
         self._refused.clear()
+        if not is_alike:
+            self._kins.clear()
+            self._eligible = self._made_eligible()
+        for kin in self._kins.values():
+            kin.follow(keys, rows)
+        for key in keys:
+            del self._whole[key]
+
+    def _stays_alike(self, preemptor: Preemptor, found: VictimSet) -> bool:
+        """Whether the others may go as before, once victims have left: who is within and who borrows stays the same."""
+        if self._terms.queue_evictions_per_hour or any(victim.ranks for victim in found.victims):
+            return False
+        if self._ground.shares is None:
+            return True
+        gang, within = preemptor.gang, self._eligible.within
+        if any(victim.uid in within for victim in found.victims):
+            return False
+        # In the order of a queue its place is behind those of its priority.
+        lowest = self._eligible.lowest.get(gang.queue)
+        return lowest is None or gang.priority <= lowest
 
     def _leave(self, victim: Victim) -> None:
         key = (victim.uid, victim.attempt)
@@ -229,9 +310,8 @@ class Search:
             self._base.free(self._footprints.part(self._ground.state, key, victim.ranks).footprint)
             left = {name: amount - charge.get(name, 0) for name, amount in gang.counted.charge.items()}
             counted = msgspec.structs.replace(gang.counted, charge=left)
-            # What else it has beyond its minimum waits for the next round.
+            # All else that it has waits for the next round.
             self._running[key] = msgspec.structs.replace(gang, counted=counted, chips=gang.chips - chips, surplus=())
-            self._whole.pop(key)
         else:
             self._base.end({key: self._whole[key].footprint})
             counted = msgspec.structs.replace(gang.counted, is_leaving=True)
@@ -240,6 +320,50 @@ class Search:
             self._usage.charge(queue, charge, namespace=namespace, times=-1)
             self._usage.charge(queue, charge, namespace=namespace, is_leaving=True)
         self._queue_evictions[queue] = self._queue_evictions.get(queue, 0) + 1
+
+
+class _Kin:
+    """Who may go for preemptors that are alike in this.
+
+    Args:
+        candidates: They.
+        over: Who may not go only because of evictions in the last hour.
+        evictions: Most evictions of one of these.
+        held: What each holds.
+
+    Attributes:
+        chips: Chips of the candidates.
+        pools: The candidates on the nodes, for gangs whose pods share chips and for others.
+    """
+
+    def __init__(
+        self,
+        candidates: Iterable[Candidate],
+        over: Sequence[Candidate],
+        evictions: int,
+        held: Callable[[Candidate], Held],
+    ) -> None:
+        self.over, self.evictions = over, evictions
+        self.chips = 0
+        self.pools: dict[bool, Pool] = {}
+        self._by_gang: dict[_Key, list[Candidate]] = {}
+        self._held = held
+        for one in candidates:
+            self._by_gang.setdefault(one.gang.key, []).append(one)
+            self.chips += held(one).chips
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Who has not left."""
+        return [one for some in self._by_gang.values() for one in some]
+
+    def follow(self, left: Sequence[_Key], rows: Iterable[int]) -> None:
+        """Let gangs leave, and count some rows anew."""
+        for key in left:
+            self.chips -= sum(self._held(one).chips for one in self._by_gang.pop(key, ()))
+        self.pools = {has_share: pool for has_share, pool in self.pools.items() if not pool.is_exact}
+        for pool in self.pools.values():
+            pool.follow(left, rows)
 
 
 def _victim(one: Candidate) -> Victim:

@@ -185,6 +185,10 @@ class WholeGroups:
         """Whether any pods must be together."""
         return bool(self._areas)
 
+    def lowest(self, row: int) -> int:
+        """Lowest group of a row; -1 for none."""
+        return self._areas[0].of_row.item(row)
+
     def counted(self, room: Rows, by: Areas | None) -> Rows:
         """Pods in whole groups, for each group of some areas or on all nodes.
 

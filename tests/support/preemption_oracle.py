@@ -1,0 +1,208 @@
+"""Victims by brute force: each set of gangs is judged by its rules and planned; shares no code with the search."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from berth.core.placement.projected_state import ProjectedState, footprint_of
+from berth.core.preemption.model import Preemptor, RunningGang
+from berth.core.queues.shares import Shares
+from berth.core.queues.tree import State
+from berth.schemas.placement import Placement
+from berth.schemas.queues.queue import Queue
+from tests.support.cells import a_job
+from tests.support.core_cells import on
+from tests.support.dice import Dice
+from tests.support.preemption_cells import Contest, PreemptionCell, chips, leaves
+
+HOUR_S = 3_600
+RESTART_S = 300
+
+
+class Oracle:
+    """All sets of gangs for one preemptor.
+
+    Args:
+        cell: The cell.
+        preemptor: The preemptor.
+    """
+
+    def __init__(self, cell: PreemptionCell, preemptor: Preemptor) -> None:
+        self.cell, self.preemptor = cell, preemptor
+        self.running = sorted(cell.running(), key=lambda one: one.counted.uid)
+        self.shares = cell.state.queues.shares()
+        self.within = _within(self.shares, self.running) if self.shares is not None else set()
+        self.candidates = [gang for gang in self.running if self._may_go(gang)]
+        self._planned: dict[tuple[str, ...], Placement | None] = {}
+
+    def _may_go(self, gang: RunningGang) -> bool:
+        counted, asking = gang.counted, self.preemptor.gang
+        if counted.is_leaving or counted.is_critical or not counted.is_preemptable or self.preemptor.is_never:
+            return False
+        if self.shares is None or counted.queue == asking.queue:
+            return counted.priority < asking.priority
+        is_kept = any(not self.shares.tree.queues[one].reclaimable for one in self._path(counted.queue))
+        return not is_kept and counted.uid not in self.within
+
+    def _path(self, queue: str) -> list[str]:
+        """A queue and those above it, without the root."""
+        assert self.shares is not None
+        found: list[str] = []
+        while queue and queue != "root":
+            found.append(queue)
+            queue = self.shares.tree.queues[queue].parent
+        return found
+
+    def _held(self, queue: str, without: Sequence[RunningGang]) -> int:
+        """Chips that a queue and those below it hold."""
+        gone = {one.counted.uid for one in without}
+        stay = [one for one in self.running if one.counted.uid not in gone]
+        mine = [one for one in stay if queue in self._path(one.counted.queue)]
+        return sum(sum(one.counted.charge.values()) for one in mine)
+
+    def is_allowed(self, victims: Sequence[RunningGang]) -> bool:
+        """Whether a set may end as a whole, by entitlements and limits in chips."""
+        shares, asking = self.shares, self.preemptor.gang
+        if shares is None:
+            return True
+        charge = sum(asking.charge.values())
+        path = self._path(asking.queue)
+        if any(shares.tree.states[one] != State.OPEN for one in path):
+            return False
+        reclaimed = [one for one in victims if one.counted.queue != asking.queue]
+        for step in path:
+            limit = shares.limits[step].get(next(iter(asking.charge)))
+            if limit is not None and self._held(step, victims) + charge > limit:
+                return False
+        bound = {step for one in reclaimed for step in path if step not in self._path(one.counted.queue)}
+        if self.preemptor.was_reclaimed and victims and not reclaimed:
+            bound.add(path[0])
+        if any(self._held(step, victims) + charge > self._entitled(step) for step in bound):
+            return False
+        return all(self._borrows(one, reclaimed) for one in reclaimed)
+
+    def _entitled(self, queue: str) -> int:
+        assert self.shares is not None
+        return self.shares.entitlements[queue].get(next(iter(self.preemptor.gang.charge)), 0)
+
+    def _borrows(self, gang: RunningGang, reclaimed: Sequence[RunningGang]) -> bool:
+        others = [one for one in reclaimed if one is not gang]
+        steps = [one for one in self._path(gang.counted.queue) if one not in self._path(self.preemptor.gang.queue)]
+        return all(self._held(step, others) > self._entitled(step) for step in steps)
+
+    def cost(self, victims: Sequence[RunningGang]) -> tuple[object, ...]:
+        """Cost of a set; the smaller one is cheaper."""
+        levels = sorted({self._level(one) for one in self.candidates}, reverse=True)
+        lost = [sum(self._lost(one) for one in victims if self._level(one) == level) for level in levels]
+        uids = sorted(one.counted.uid for one in victims)
+        return (*lost, len(victims), sum(one.restarts for one in victims), uids)
+
+    def _level(self, gang: RunningGang) -> tuple[int, int]:
+        priority = self.shares.tree.queues[gang.counted.queue].priority if self.shares is not None else 0
+        return (priority, gang.counted.priority)
+
+    def _lost(self, gang: RunningGang) -> int:
+        return gang.chips * (min((self.cell.now_ms - gang.start_ms) // 1_000, HOUR_S) + RESTART_S)
+
+    def planned(self, victims: Sequence[RunningGang]) -> Placement | None:
+        """Placement of the preemptor once victims are gone."""
+        key = tuple(one.counted.uid for one in victims)
+        if key not in self._planned:
+            state = self.cell.state
+            projection = ProjectedState(state, self.cell.scheduler.new_scorer(), None)
+            held = {one.key: state.fold.holdings[one.key].placement for one in victims}
+            projection.end({one: footprint_of(state, state.held_by(one), held[one]) for one in held})
+            self._planned[key] = projection.plan(self.preemptor.gang)
+        return self._planned[key]
+
+    def best(self) -> list[RunningGang] | None:
+        """The cheapest set; empty for one that needs no victims; None without any."""
+        sets = sorted((self.cost(found), number) for number, found in enumerate(self._sets()))
+        listed = list(self._sets())
+        return next((listed[number] for _, number in sets if self._is_enough(listed[number])), None)
+
+    def _is_enough(self, victims: Sequence[RunningGang]) -> bool:
+        return self.is_allowed(victims) and self.planned(victims) is not None
+
+    def _sets(self) -> Iterator[list[RunningGang]]:
+        for size in range(len(self.candidates) + 1):
+            yield from map(list, itertools.combinations(self.candidates, size))
+
+    def useless(self, victims: Sequence[RunningGang]) -> list[str]:
+        """Gangs of a set without which the rest is enough."""
+        return [one.counted.uid for one in victims if self._is_enough([other for other in victims if other is not one])]
+
+
+def _within(shares: Shares, running: Sequence[RunningGang]) -> set[str]:
+    found: set[str] = set()
+    held: dict[str, int] = {}
+    for gang in sorted(running, key=lambda one: (-one.counted.priority, one.counted.start, one.counted.uid)):
+        ((dimension, charge),) = gang.counted.charge.items()
+        queue = gang.counted.queue
+        if held.get(queue, 0) + charge <= shares.entitlements[queue].get(dimension, 0):
+            held[queue] = held.get(queue, 0) + charge
+            found.add(gang.counted.uid)
+    return found
+
+
+def a_contested_cell(seed: int) -> tuple[PreemptionCell, Preemptor]:
+    """A small cell with random queues and gangs, and a gang that may displace some of them."""
+    dice = Dice(seed)
+    nodes = leaves(dice.number(1, 3), dice.number(1, 3))
+    total = len(nodes) * 8
+    queues = _queues(dice, total) if dice.chance(0.7) else []
+    below = {queue.parent for queue in queues}
+    names = [queue.name for queue in queues if queue.name not in below] or [""]
+    cell = PreemptionCell(nodes, *queues)
+    for number in range(dice.number(4, 12)):
+        chosen = on(dice.pick(*nodes).name)
+        if dice.chance(0.5):
+            del chosen["kubernetes.io/hostname"]
+        request = a_job(
+            f"g{number:02}",
+            chips=dice.pick(1, 2, 4, 8),
+            replicas=dice.number(1, 3),
+            priority=dice.pick(0, 0, 5),
+            queue=dice.pick(*names),
+            node_selector=chosen,
+        )
+        cell.ask(request)
+        if not all(verdict.placement for verdict in cell.decide()):
+            cell.take_back(request.name)
+        cell.facts[request.name] = {
+            "start_ms": cell.now_ms - dice.number(0, 5) * 600_000,
+            "restarts": dice.number(0, 2),
+            "is_preemptable": dice.chance(0.93),
+            "is_critical": dice.chance(0.05),
+        }
+    for queue in queues:
+        if dice.chance(0.3):
+            cell.limit(queue, dice.number(1, total + 8))
+    asked = a_job(
+        "p", chips=dice.pick(1, 2, 4, 8), replicas=dice.number(1, 4), priority=dice.pick(3, 10), queue=dice.pick(*names)
+    )
+    return cell, cell.preemptor(asked, was_reclaimed=dice.chance(0.1))
+
+
+def a_contest(seed: int) -> Contest:
+    """A small cell with gangs that run, and others that want their places."""
+    cell, _ = a_contested_cell(seed)
+    dice, tree = Dice(seed + 1_000_000), cell.state.queues.tree()
+    names = [name for name in tree.leaves() if name in tree.declared] if tree is not None else [""]
+    contest = Contest(cell)
+    for number in range(dice.number(3, 6)):
+        chips_a_pod, pods, priority = dice.pick(2, 4, 8), dice.number(1, 3), dice.pick(0, 3, 10)
+        request = a_job(
+            f"w{number}", chips=chips_a_pod, replicas=pods, priority=priority, queue=dice.pick(*names or [""])
+        )
+        contest.waiting.append(request)
+    return contest
+
+
+def _queues(dice: Dice, total: int) -> list[Queue]:
+    def one(name: str, parent: str = "") -> Queue:
+        deserved = chips(dice.number(0, total)) if dice.chance(0.7) else {}
+        is_reclaimable = dice.chance(0.9)
+        return Queue(name, parent=parent, deserved=deserved, priority=dice.pick(0, 0, 1), reclaimable=is_reclaimable)
+
+    found = [one(f"q{number}") for number in range(dice.number(1, 3))]
+    return [*found, one("r0", "q0"), one("r1", "q0")] if dice.chance(0.4) else found
