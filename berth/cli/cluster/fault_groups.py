@@ -14,6 +14,7 @@ from berth.core.explain.recovery_text import recovery_words
 from berth.core.text import numbered, pluralize, ranges
 from berth.runtime.clock import SystemClock
 from berth.schemas.programs.lists import FaultGroup, JobRanks
+from berth.schemas.recovery import DISPLACED
 from berth.schemas.status import JobStatus
 
 _NODES: Final = {
@@ -90,7 +91,9 @@ def job_lines(status: JobStatus) -> list[str]:
     name = f"{status.namespace}/{status.name}"
     found = [f"{name}: {status.restart_held}"] if status.restart_held else []
     recovery = status.recovery
-    if recovery is not None and (recovery.open or (recovery.scope == "job" and status.placement is None)):
+    if recovery is None or recovery.kind in DISPLACED:
+        return found
+    if recovery.open or (recovery.scope == "job" and status.placement is None):
         found.append(f"{name} recovers: {recovery_words(recovery, status.pods)}")
     return found
 

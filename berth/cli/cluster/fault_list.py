@@ -24,7 +24,7 @@ from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.fault_facts import FAULT_SCHEDULING, GroupSeen
-from berth.schemas.recovery import RecoveryStatus
+from berth.schemas.recovery import DISPLACED, RecoveryStatus
 from berth.schemas.subjects import StreamName
 
 
@@ -160,7 +160,9 @@ def _recovering(state: State) -> list[RecoveringRow]:
     for gang in sorted(state.fold.gangs.values(), key=lambda one: (one.namespace, one.name, one.uid)):
         holding = state.fold.holdings.get((gang.uid, gang.attempt))
         recovery = recovery_of(state, gang, holding)
-        if recovery is None or gang.is_over or not (recovery.open or (recovery.scope == "job" and not gang.placed_ms)):
+        if recovery is None or gang.is_over or recovery.kind in DISPLACED:
+            continue
+        if not (recovery.open or (recovery.scope == "job" and not gang.placed_ms)):
             continue
         pods = holding.placement.pods() if holding is not None else len(recovery.ranks)
         found.append(RecoveringRow(gang.namespace, gang.name, recovery, recovery_words(recovery, pods)))

@@ -58,6 +58,11 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     Returns:
         None when the record has no verdict on the gang, or the state does not contain its request.
     """
+    held = state.fold.held.get(uid)
+    was_reserved = held is not None and held.is_reserved
+    if held is not None and was_reserved:
+        state = CellFork(state)
+        state.lift(held)
     snapshot = NodeSnapshot(state, state.fold.settings, record.at_ms)
     verdict: Verdict | None = None
     laid: list[Holding] = []
@@ -73,7 +78,10 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     if gang is None:
         return None
     case = _Case(snapshot, gang, verdict, laid, MissingShards(record.shards, record.missing))
-    return _explained(case, _basis(state, record, ledger_seq))
+    explanation = _explained(case, _basis(state, record, ledger_seq))
+    if was_reserved and explanation.outcome == "placed":
+        explanation.was_reserved = explanation.is_confirmed = True
+    return explanation
 
 
 def _held(verdict: Verdict, placement: Placement, ledger_seq: int, at_ms: int) -> Holding:

@@ -121,6 +121,8 @@ class Explanation(msgspec.Struct):
     """Parts of the cluster with most room; for gangs without switch or SuperPoD affinity."""
     unblocking: Unblocking | None = None
     """Events after which the job fits, while it waits."""
+    was_reserved: bool = False
+    """The place was reserved before, and others have left it."""
     is_held: bool = False
     """Somebody holds the job; ``sentence`` says who, and nothing is said of what else it would wait for."""
 
@@ -191,6 +193,8 @@ def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[l
 def _placed_lines(explanation: Explanation, *, is_over: bool) -> list[str]:
     layouts = Layouts(explanation.switch, explanation.blocks)
     lines = [line for one in TOPOLOGIES for line in one.placed_lines(layouts, form=explanation.form)]
+    if explanation.was_reserved:
+        lines.append("Its place was reserved before, until others had left it.")
     verb = "was" if is_over else "is"
     lines += [_choice_words(rank, explanation, verb) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
     if len(explanation.choices) > _RANKS_SHOWN:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from berth.core.text import pluralize, ranges
-from berth.schemas.recovery import BackupWaiting, RecoveryStatus
+from berth.schemas.recovery import DISPLACED, BackupWaiting, RecoveryStatus
 
 if TYPE_CHECKING:  # the command line has these words without what the fold needs
     from berth.core.state.ledger import GangRecord
@@ -21,14 +21,18 @@ def ending_words(gang: "GangRecord") -> str:
     recovery = gang.recovery
     if recovery is None or recovery.attempt != gang.attempt or recovery.scope != "job" or recovery.how == "mark":
         return "its pods are being deleted"
+    if recovery.kind in DISPLACED:
+        return f"its pods are being deleted: {recovery.cause}"
     return f"its pods are being deleted because of a fault: {recovery.cause}"
 
 
 def waiting_words(gang: "GangRecord") -> str:
-    """Why a gang waits again, if its attempt before ended because of a fault; empty otherwise."""
+    """Why a gang waits again, if its attempt before ended because of a fault or for another gang; empty otherwise."""
     recovery = gang.recovery
     if recovery is None or recovery.scope != "job" or recovery.how == "mark" or recovery.attempt != gang.attempt - 1:
         return ""
+    if recovery.kind in DISPLACED:
+        return f"it waits again: {recovery.cause}"
     return f"it is placed again after a fault: {recovery.cause}"
 
 

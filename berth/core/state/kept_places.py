@@ -155,7 +155,7 @@ def _stays(fold: LedgerFold, held: Held, at_ms: int) -> Verdict:
         RULE,
         rule=PREEMPTION,
         ahead=f"{holding.namespace}/{holding.name}",
-        template=f"the place that was reserved for it is not free: {{ahead}}{more} did not end in time",
+        template=f"{{ahead}}{more} did not end in time, so that the place that was reserved for it is given up",
         retry_ms=at_ms + BACKOFF_MS,
     )
     return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refusal)

@@ -123,9 +123,9 @@ class Preemption(Rule):
             if isinstance(result, NoVictims):
                 continue
             search.accept(preemptor, result)
+            if not result.victims:
+                continue  # those that leave already make room, and who is first then gets it
             reservation = self._reservation(round_, preemptor.gang, result)
-            if not reservation.awaits:
-                continue  # the record itself makes room, and the next one gives it
             found.reserved.append(reservation)
             found.recoveries.extend(_ended(round_, preemptor.gang, result, victim) for victim in result.victims)
             verdict = _waits(round_.state, preemptor.gang, reservation)
@@ -316,7 +316,7 @@ def _waits(state: State, gang: Gang, reservation: Reservation) -> Verdict:
         RULE,
         rule=PREEMPTION,
         ahead=f"{holding.namespace}/{holding.name}",
-        template=f"its place is reserved: {{ahead}}{more} {'leave' if others else 'leaves'} it",
+        template=f"its place is reserved; it starts once {{ahead}}{more} {'have' if others else 'has'} ended",
     )
     return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, refusal=refusal)
 
