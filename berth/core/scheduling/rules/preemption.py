@@ -35,6 +35,8 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import PREEMPTED, RECLAIMED, Awaited, Recovery
 from berth.schemas.refusal import RULE, Code, Refusal
 
+_Key = tuple[str, int]
+"""(uid, attempt)."""
 SLACK_MS: Final = 30_000
 """How long a place stays reserved after the others should have left."""
 _HOUR_MS: Final = 3_600_000
@@ -139,11 +141,11 @@ class Preemption(Rule):
         state, at_ms = round_.state, round_.opening.at_ms
         keys = {(one.uid, one.attempt) for one in result.victims}
         nodes = {*result.placement.names()}
-        released = {(one.uid, one.attempt) for one in round_.opening.must.releases if not one.ranks}
+        released, leaving, _ = _changed(round_)
         keys.update(
             key
             for key, holding in state.fold.holdings.items()
-            if holding.ending
+            if (holding.ending or key in leaving)
             and key not in released
             and not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
         )
@@ -189,17 +191,32 @@ def _running(round_: Displacing) -> list[RunningGang]:
     """Gangs that hold something, by uid and attempt."""
     state = round_.state
     shares = state.queues.shares()
-    must = round_.opening.must
-    leaving = {one.uid for one in must.evictions}
-    leaving.update(one.uid for one in must.releases)
-    leaving.update(one.uid for one in round_.recoveries)
+    released, leaving, changed = _changed(round_)
+    gone = released | leaving
     return [
-        _running_gang(state, holding, shares, is_leaving=bool(holding.ending) or holding.uid in leaving)
-        for _, holding in sorted(state.fold.holdings.items())
+        _running_gang(
+            state, holding, shares, is_leaving=bool(holding.ending) or key in gone, may_leave=key not in changed
+        )
+        for key, holding in sorted(state.fold.holdings.items())
     ]
 
 
-def _running_gang(state: State, holding: Holding, shares: Shares | None, *, is_leaving: bool) -> RunningGang:
+def _changed(round_: Displacing) -> tuple[set[_Key], set[_Key], set[_Key]]:
+    """Attempts that the round releases, those that it ends, and those that it changes otherwise."""
+    must = round_.opening.must
+    steps = [*must.recoveries, *round_.recoveries]
+    released = {(one.uid, one.attempt) for one in must.releases if not one.ranks}
+    leaving = {(one.uid, one.attempt) for one in must.evictions}
+    leaving.update((one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"})
+    changed = {(one.uid, one.attempt) for one in steps}
+    changed.update((one.uid, one.attempt) for one in must.releases)
+    changed.update((one.uid, one.attempt) for one in must.corrections)
+    return released, leaving, changed
+
+
+def _running_gang(
+    state: State, holding: Holding, shares: Shares | None, *, is_leaving: bool, may_leave: bool
+) -> RunningGang:
     request = _request(state, holding.namespace, holding.name, holding.uid)
     record = state.fold.gangs.get(holding.uid)
     declared = _declared_of(request)
@@ -216,7 +233,7 @@ def _running_gang(state: State, holding: Holding, shares: Shares | None, *, is_l
         priority=priority,
         start=holding.at_ms,
         is_leaving=is_leaving,
-        is_preemptable=declared.preemptable and request is not None and not holding.foreign,
+        is_preemptable=may_leave and declared.preemptable and request is not None and not holding.foreign,
         is_critical=declared.critical,
     )
     return RunningGang(
