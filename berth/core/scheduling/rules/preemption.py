@@ -264,8 +264,10 @@ def _ground(round_: Displacing, running: Sequence[RunningGang]) -> Ground:
     for one in running:
         recent = sum(at_ms - moment < _HOUR_MS for moment in one.evicted_ms)
         evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + recent
-    awaited = [*_awaited(round_)]
-    return Ground(state, round_.scorer, running, at_ms, round_.silent, [*awaited, *placed], shares, usage, evictions)
+    recovering = {one.holding.uid: one.gang for one in round_.opening.faulty}
+    moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
+    taken = [*_awaited(round_), *moved, *placed]
+    return Ground(state, round_.scorer, running, at_ms, round_.silent, taken, shares, usage, evictions)
 
 
 def _awaited(round_: Displacing) -> Iterator[tuple[Gang, Placement]]:

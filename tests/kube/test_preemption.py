@@ -1,0 +1,76 @@
+"""Jobs of high priority on an API server: others end for them, are made again by their controller, and come back."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from tests.kube.test_contract_details import CLASSES, GANGS
+from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
+from tests.support.kube_cells import a_volcano_job
+
+pytestmark = pytest.mark.timeout(150)
+_JOBS: Final = "/apis/batch.volcano.sh/v1alpha1/namespaces"
+_SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
+    "inventory": {"gangs": GANGS},
+    "dispatcher": {"decisions": {"preempt": 2}},
+}
+_NODES: Final = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 2, name: "a2-{index}"}
+"""
+_LEAVES: Final = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 4, name: "a2-{index}", leaf: "leaf-{group}", perGroup: 2}
+"""
+
+
+async def job(target: InvalidInputCell, name: str, *, replicas: int = 1, chips: int = 8, high: bool = False) -> str:
+    """A Volcano Job; the name of its request."""
+    extra = {"priorityClassName": "urgent"} if high else {}
+    await target.api.post(
+        f"{_JOBS}/{target.namespace}/jobs", a_volcano_job(name, replicas, chips, run_for="600s", **extra)
+    )
+    return f"vcjob.{name}"
+
+
+async def urgent(target: InvalidInputCell) -> None:
+    """A PriorityClass."""
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
+    await target.api.post(CLASSES, body)
+
+
+async def uid_of(target: InvalidInputCell, pod: str) -> str:
+    found = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
+    return next((one["metadata"]["uid"] for one in found if one["metadata"]["name"] == pod), "")
+
+
+async def test_a_job_gets_a_node_by_the_end_of_the_job_that_loses_least_and_that_one_comes_back(
+    target_of: TargetOf,
+) -> None:
+    target = target_of(_NODES, _SETTINGS)
+    await urgent(target)
+    await target.cell.start()
+    for name in ("old", "young"):
+        await job(target, name)
+        await target.until_running(f"{name}-worker-0")
+    old, young = await uid_of(target, "old-worker-0"), await uid_of(target, "young-worker-0")
+    await job(target, "high", high=True)
+    await target.until_running("high-worker-0", "old-worker-0")
+    assert await uid_of(target, "old-worker-0") == old
+
+    async def is_made_again() -> bool:
+        return await uid_of(target, "young-worker-0") not in {"", young}
+
+    await target.until("the controller makes the pod again", is_made_again)
+    status = await target.cell.until_status(target.namespace, "vcjob.young", "waiting")
+    assert status.recovery is not None
+    assert status.recovery.cause == "preempted for a job of priority 1000, above 0, that needs 8 chips in one node"
+    await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/high")
+    await target.until_running("young-worker-0", "old-worker-0")
+    assert await target.cell.check_chips(target.namespace) == 16
+    await target.cell.stop()
