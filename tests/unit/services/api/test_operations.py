@@ -91,8 +91,8 @@ async def test_another_request_of_a_uid_that_is_placed_is_refused() -> None:
         assert (reply["ok"], reply["code"]) == (False, "invalid-request")
         assert (
             reply["error"]
-            == "job.metadata.uid is u-1, expected the request as it was placed, but for queue and priority,"
-            " or another uid once it has ended"
+            == "job.metadata.uid is u-1, expected the request as it was placed, but for queue, priority and"
+            " preemption, or another uid once it has ended"
         )
 
 
