@@ -13,7 +13,12 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED
-from berth.services.inventory.publishing.warnings import FAULT_LABEL_IGNORED, FORM_ASSUMED, RequestWarnings
+from berth.services.inventory.publishing.warnings import (
+    FAULT_LABEL_IGNORED,
+    FORM_ASSUMED,
+    PREEMPTION_IGNORED,
+    RequestWarnings,
+)
 
 
 class Reporters:
@@ -50,6 +55,7 @@ class Reporters:
                 FAULT_LABEL_IGNORED,
                 FORM_ASSUMED,
                 GANG_UNKNOWN,
+                PREEMPTION_IGNORED,
                 PRIORITY_ASSUMED,
                 QUEUE_IGNORED,
             )
