@@ -44,6 +44,7 @@ class Reporters:
         self.nodes = reporter(reason="NodeInvalid")
         self.moves = reporter(reason="NodeMoved")
         self.pods = reporter(reason="ChipsInvalid")
+        self.checkpoints = reporter(reason="CheckpointIgnored")
         self.twice = reporter(reason="ChipTwice")
         self.marks = reporter(reason="MarkFalse")
         self.switches = reporter(reason="SwitchesInvalid")
@@ -65,6 +66,7 @@ class Reporters:
             self.nodes,
             self.moves,
             self.pods,
+            self.checkpoints,
             self.twice,
             self.marks,
             self.switches,
