@@ -32,7 +32,7 @@ _GO_UNITS_NS: Final = {
     "ns": 1, "us": 1_000, "\u00b5s": 1_000, "\u03bcs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }  # fmt: skip
-"""Source: Go, ``time.ParseDuration``; microseconds with both signs of micro."""
+"""The units of Go's ``time.ParseDuration``: microseconds with both signs of micro."""
 _GO_PART: Final = re.compile(rf"(\d+\.?\d*|\.\d+)({'|'.join(_GO_UNITS_NS)})", re.ASCII)
 _GO_FORM: Final = re.compile(rf"([+-]?)(0|(?:{_GO_PART.pattern})+)", re.ASCII)
 _GO_NS_MAX: Final = (1 << 63) - 1
@@ -152,7 +152,7 @@ def duration_ms(value: object) -> int:
 def go_duration_s(text: str) -> int:
     """Seconds of a duration as Go writes it, such as ``10m``, ``1h30m`` or ``1.5h``, rounded up; may be negative.
 
-    Source: Go, ``time.ParseDuration``.
+    It takes what Go's ``time.ParseDuration`` takes.
 
     Raises:
         QuantityError: It is not a duration: numbers with units (h, m, s, ms, us, ns), in any order.

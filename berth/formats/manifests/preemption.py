@@ -20,7 +20,7 @@ NEVER: Final = "Never"
 _BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False
 )
-"""Source: Go, ``strconv.ParseBool``."""
+"""The texts that Go's ``strconv.ParseBool`` takes."""
 _NO_EFFECT: Final = {
     "volcano.sh/revocable-zone": "no node is taken back at times",
     "volcano.sh/jdb-min-available": "a PodDisruptionBudget says how many pods stay",
