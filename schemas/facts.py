@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from berth.schemas.constraints import Taint
-from berth.schemas.fault_facts import BackupPod
+from berth.schemas.fault_facts import BackupPod, FlappingChip
 from berth.schemas.intake import Hold, JobRequest
 from berth.schemas.message import Message, Part
 from berth.schemas.refusal import Refusal
@@ -92,21 +92,6 @@ class HealthSource(IntFlag):
     CLUSTERD = 4
     """Everything that ClusterD relays, and the labels that it sets on pods."""
     AGENT = 8
-
-
-class FlappingChip(Part, frozen=True):
-    """A chip whose faults came back: it takes no new work for a while after it is healthy again."""
-
-    row: int
-    """Its node: a row of the columns of the fact."""
-    chip: int
-    """Physical id."""
-    faults: int
-    """How often a fault of it began, since the last long time without one."""
-    since_ms: UnixMs
-    """When its last fault began or ended."""
-    until_ms: UnixMs = 0
-    """It takes no new work before; 0 while it has a fault, and if it has not come back."""
 
 
 class HealthSeen(Message, frozen=True):
@@ -258,8 +243,6 @@ class PodsSeen(Message, frozen=True):
     steps: bytes = b""
     """``<u4`` per row: step of the recovery for which the pod was bound (annotation ``berth/step``), 0 without; empty
     when all are 0. A rank has one row: that of the pod with the newest step."""
-    checkpoint_ms: UnixMs = 0
-    """When the gang last saved its state, as it declares; 0 if it declares nothing."""
     job: str = ""
     """Of a foreign pod: name of the job of which its annotations say that it is a pod, while the verdict on that job is
     not known to the inventory; empty otherwise. Its ledger records may be lost, and the job gets no other places."""
@@ -271,6 +254,9 @@ class PodsSeen(Message, frozen=True):
     """With ``rejections``: uid of the controller of the pods, or of a pod without one; empty otherwise."""
     queue: str = ""
     """Queue of the gang of pods that another scheduler placed."""
+    checkpoint_ms: UnixMs = 0
+    """When the gang last saved its work, as its PodGroup or the pod of rank 0 says, the later of both; 0 if neither
+    does. A time in the future or before its start is not taken."""
 
 
 class Owner(Part, frozen=True):
@@ -358,7 +344,7 @@ class JobSeen(Message, frozen=True):
     inferred: bool = False
     """Cancelled because of what is seen of its pods: those that have a node are not deleted."""
     warnings: list[str] = []
-    """Keys of the request that are probably misspelled, one sentence without a full stop each."""
+    """Keys of the request that are probably misspelled, or have no effect, one sentence without a full stop each."""
     hold: Hold | None = None
     """Somebody holds the job; it counts while the job waits."""
     priority: int | None = None

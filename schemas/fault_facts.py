@@ -55,6 +55,21 @@ class GroupSeen(Message, frozen=True):
     """Since when ``process-recover-enable`` has its value; 0: since ``at_ms``, or it is not set."""
 
 
+class FlappingChip(Part, frozen=True):
+    """A chip whose faults came back: it takes no new work for a while after it is healthy again."""
+
+    row: int
+    """Its node: a row of the columns of the fact."""
+    chip: int
+    """Physical id."""
+    faults: int
+    """How often a fault of it began, since the last long time without one."""
+    since_ms: UnixMs
+    """When its last fault began or ended."""
+    until_ms: UnixMs = 0
+    """It takes no new work before; 0 while it has a fault, and if it has not come back."""
+
+
 class BackupPod(Part, frozen=True):
     """A pod that was made beside the pod of a rank, to take the rank over from it (hot switch)."""
 

@@ -70,25 +70,42 @@ class Task(Part, frozen=True):
     """Pod affinity, topology spread, host ports, other resources and claims; None: none of them."""
 
 
-FROM_PODS: Final = "pods"
-"""Origin of requests that the inventory makes from pods."""
+PREEMPTABLE: Final = "volcano.sh/preemptable"
+"""Annotation or label: whether a job, or a pod, may be ended for another job."""
+COOLDOWN_TIME: Final = "volcano.sh/cooldown-time"
+"""Label or annotation: for how long after its start a job may not be ended for another one."""
+PREEMPT_NOTICE: Final = "berth/preempt-notice-s"
+"""Annotation: seconds between the notice that a job is to end and the deletion of its pods."""
+CHECKPOINT_AT: Final = "berth/checkpoint-at"
+"""Annotation of a PodGroup, or of the pod of rank 0: when the job last saved its work, as RFC 3339."""
+NOTICE_S_MAX: Final = 600
+"""Longest notice."""
+PREEMPTION_KEYS: Final = frozenset({PREEMPTABLE, COOLDOWN_TIME, PREEMPT_NOTICE, CHECKPOINT_AT})
+"""Labels and annotations that may change while a job waits or runs."""
 
 
 class Preemption(Part, frozen=True):
-    """What a gang declares about ending for others, and about others that would end for it."""
+    """What the objects of a job say of preemption and reclaim, beside its priority and its queue."""
 
     never: bool = False
-    """Nobody ends for it: its PriorityClass, or its pods, have the ``preemptionPolicy`` ``Never``."""
+    """It ends no other job: its PriorityClass, or its pods, have ``preemptionPolicy: Never``."""
     preemptable: bool = True
-    """It may end for others."""
+    """It may be ended for another job: nothing says otherwise. A value that is not readable says so."""
     is_declared: bool = False
     """It says itself that it is preemptable."""
     critical: bool = False
-    """It never ends for others; others end for it in every queue."""
-    cooldown_s: int = 0
-    """How long it runs before it may end for others."""
-    notice_s: int = 0
-    """How long before the end it is told."""
+    """It is never ended for another job, and others end for it in every queue: it has a class of the system, or is in
+    the namespace ``kube-system``."""
+    cooldown_s: Annotated[int, Meta(ge=0)] = 0
+    """It is not ended for another job so soon after its start; 0: no such time."""
+    notice_s: Annotated[int, Meta(ge=0, le=NOTICE_S_MAX)] = 0
+    """Seconds from the notice that it is to end to the deletion of its pods; 0: no notice."""
+    ignored: Annotated[list[Annotated[str, Meta(max_length=1_000)]], Meta(max_length=8)] = []
+    """What of this has no effect, or another one than it says: sentences without a full stop, one for each key."""
+
+
+FROM_PODS: Final = "pods"
+"""Origin of requests that the inventory makes from pods."""
 
 
 class JobRequest(Message, frozen=True):
@@ -132,7 +149,7 @@ class JobRequest(Message, frozen=True):
     avoided: list[str] = []
     """Nodes that have rejected pods of the same owner, sorted: used only if it is not placed otherwise."""
     preemption: Preemption | None = None
-    """What it declares about preemption; None if nothing."""
+    """What it says of preemption; None: nothing, so all defaults."""
 
 
 def rank_of(priority: int, *, is_fragile: bool) -> int:

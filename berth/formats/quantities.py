@@ -28,6 +28,14 @@ _DECIMAL: Final = {
 _DURATION: Final = re.compile(
     r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,3})?)s)?(?:(\d{1,15})ms)?", re.ASCII
 )
+_GO_UNITS_NS: Final = {
+    "ns": 1, "us": 1_000, "\u00b5s": 1_000, "\u03bcs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}  # fmt: skip
+"""The units of Go's ``time.ParseDuration``: microseconds with both signs of micro."""
+_GO_PART: Final = re.compile(rf"(\d+\.?\d*|\.\d+)({'|'.join(_GO_UNITS_NS)})", re.ASCII)
+_GO_FORM: Final = re.compile(rf"([+-]?)(0|(?:{_GO_PART.pattern})+)", re.ASCII)
+_GO_NS_MAX: Final = (1 << 63) - 1
 
 
 class QuantityError(ValueError):
@@ -139,3 +147,20 @@ def duration_ms(value: object) -> int:
     if total > RUN_MS_MAX:
         raise QuantityError(value, f"at most {RUN_MS_MAX} milliseconds")
     return total
+
+
+def go_duration_s(text: str) -> int:
+    """Seconds of a duration as Go writes it, such as ``10m``, ``1h30m`` or ``1.5h``, rounded up; may be negative.
+
+    It takes what Go's ``time.ParseDuration`` takes.
+
+    Raises:
+        QuantityError: It is not a duration: numbers with units (h, m, s, ms, us, ns), in any order.
+    """
+    match = _GO_FORM.fullmatch(text) if len(text) <= _CHARACTERS_MAX else None
+    if match is None:
+        raise QuantityError(text, 'a duration such as "30s", "10m" or "1h30m"')
+    total = sum(int(Fraction(number.rstrip(".")) * _GO_UNITS_NS[unit]) for number, unit in _GO_PART.findall(match[2]))
+    if total > _GO_NS_MAX:
+        raise QuantityError(text, f"at most {_GO_NS_MAX // _GO_UNITS_NS['h']} hours")
+    return -(total // _GO_UNITS_NS["s"]) if match[1] == "-" else -(-total // _GO_UNITS_NS["s"])

@@ -11,7 +11,8 @@ import msgspec
 
 from berth.core.chips.picking import ids_of
 from berth.formats.kubernetes.events import rfc3339
-from berth.schemas.facts import FlappingChip, NodeHealth
+from berth.schemas.facts import NodeHealth
+from berth.schemas.fault_facts import FlappingChip
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.units import UnixMs
 

@@ -188,6 +188,7 @@ class Loop:
         for group in groups:
             self.gangs.set_group(group)
         self.steering.replace(groups)
+        self.pods.checkpoints.replace_groups(groups)
         self._groups = listed
         self._changed.set()
 
@@ -200,9 +201,11 @@ class Loop:
                 self._waiting.drop(*key)
                 self.gangs.drop_group(*key)
                 self.steering.drop(*key)
+                self.pods.checkpoints.drop_group(*key)
             else:
                 self._groups.add(key)
                 self.steering.put(group)
+                self.pods.checkpoints.set_group(group)
                 self.gangs.set_group(group)
         self._changed.set()
 
@@ -421,7 +424,8 @@ class Loop:
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
         self._reporters.look_at_jobs(self.policies.warnings)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
-        self._reporters.marks.look(self.marks.sentences(), self._false_mark)
+        self._reporters.checkpoints.look(self.pods.checkpoints.sentences(), self.pods.checkpoints.involved)
+        self._reporters.marks.look(self.marks.sentences(), lambda _: self.marks.involved)
         self._reporters.twice.look(self.pods.twice.sentences(self.pods.row), self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
@@ -432,9 +436,6 @@ class Loop:
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)
         return row.involved if row is not None else None
-
-    def _false_mark(self, _: str) -> Involved | None:
-        return self.marks.involved
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> bool:
         """Wait for a change, a moment or ``stop``; returns whether ``stop`` is not set."""

@@ -21,6 +21,7 @@ from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.resized_pods import counted_spec
 from berth.formats.manifests.queue_names import queue_named
 from berth.schemas.facts import PodPhase, PodRejection
+from berth.schemas.intake import CHECKPOINT_AT
 from berth.schemas.pod_constraints import PodConstraints
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
@@ -61,6 +62,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         owner: Uid of its controller, or its own without one.
         group: Name of its Volcano PodGroup; empty without.
         queue: Queue that its annotations name; empty without.
+        scheduled: When it got its node, as RFC 3339 in the form of ``created``; empty while that is not known.
+        checkpoint: Value of its annotation ``berth/checkpoint-at``, of a pod of rank 0 that Berth bound; empty without.
     """
 
     namespace: str
@@ -92,6 +95,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
     owner: str = ""
     group: str = ""
     queue: str = ""
+    scheduled: str = ""
+    checkpoint: str = ""
 
     @property
     def is_live(self) -> bool:
@@ -148,6 +153,8 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
         owner=meta.controller.uid if meta.controller is not None else meta.uid,
         group=meta.annotation(GROUP_NAME),
         queue=queue_named(meta.annotations),
+        scheduled=_scheduled(pod),
+        checkpoint=meta.annotation(CHECKPOINT_AT) if identity is not None and identity.rank == 0 else "",
     )
 
 
@@ -155,6 +162,13 @@ def exit_code_of(pod: Pod) -> int:
     """The first code other than 0 with which a container of a pod last ended, as 32 bits; 0 without."""
     codes = (one.exit_code & _CODE_BITS for one in pod.status.container_statuses or ())
     return next((code for code in codes if code), 0)
+
+
+def _scheduled(pod: Pod) -> str:
+    """When a pod got its node; empty while its status does not say so."""
+    conditions = pod.status.conditions or ()
+    found = (one.last_transition_time for one in conditions if one.type == "PodScheduled" and one.status == "True")
+    return next(found, None) or ""
 
 
 def phase_of(pod: Pod) -> PodPhase:

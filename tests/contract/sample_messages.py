@@ -11,7 +11,6 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.envelope import encode
 from berth.schemas.facts import (
-    FlappingChip,
     HealthSeen,
     HealthSource,
     JobSeen,
@@ -33,7 +32,7 @@ from berth.schemas.facts import (
     TopologySeen,
     Witness,
 )
-from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, FlappingChip, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import Hold, JobCancel, JobRequest, JobSteer, Preemption, Task
 from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
@@ -278,7 +277,13 @@ def _request() -> JobRequest:
         is_unowned=True,
         avoided=["node-1.zone-a"],
         preemption=Preemption(
-            never=True, preemptable=False, is_declared=True, critical=True, cooldown_s=600, notice_s=30
+            never=True,
+            preemptable=False,
+            is_declared=True,
+            critical=True,
+            cooldown_s=600,
+            notice_s=120,
+            ignored=["annotation volcano.sh/jdb-min-available has no effect"],
         ),
     )
 
@@ -411,12 +416,12 @@ def _facts() -> tuple[Message, ...]:
             marks=[PodMarks(1, {"fault-type": "SubHealth", "needVolcanoOpe": "delete"})],
             steering={"fault-scheduling": "grace|force"},
             steps=pack([0, 2], 4),
-            checkpoint_ms=_AT_MS + 2,
             job="vcjob.llm-7b",
             job_uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c12",
             rejections=bytes([0, PodRejection.DEVICES]),
             owner="5b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c13",
             queue="research",
+            checkpoint_ms=_AT_MS - 60_000,
         ),
         ReplacementsSeen(
             namespace="team-a",

@@ -19,7 +19,7 @@ from berth.formats.clusters.topology_file import TopologyError, parse_cluster
 from berth.formats.manifests.gang_request import ManifestError
 from berth.formats.manifests.reader import parse_jobs, read_jobs
 from berth.formats.manifests.writer import write_ascend_job, write_batch_job, write_volcano_job
-from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
+from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, go_duration_s, memory_mib, pieces
 from berth.formats.queues.reader import read_queues
 from berth.formats.recordings.anonymisation import Anonymiser
 from berth.formats.recordings.backup import BackupFrames, BackupReading
@@ -180,15 +180,16 @@ def anonymise(data: bytes) -> None:
 
 
 def read_quantities(data: bytes) -> None:
-    """Quantity in all units, and duration. An input that all refuse is refused.
+    """Quantity in all units, and durations. An input that all refuse is refused.
 
     Raises:
         QuantityError: All refuse it.
     """
     text = text_of_input(data)
     refused: QuantityError | None = None
-    for convert in (cpu_milli, memory_mib, pieces, duration_ms):
-        for value in (text, *_numbers(text)):
+    of_numbers = (cpu_milli, memory_mib, pieces, duration_ms)
+    for convert in (*of_numbers, go_duration_s):
+        for value in (text, *(_numbers(text) if convert in of_numbers else ())):
             try:
                 convert(value)
             except QuantityError as error:

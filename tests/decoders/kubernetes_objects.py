@@ -43,6 +43,7 @@ from berth.formats.kubernetes.storage_objects import (
     StorageClass,
 )
 from berth.formats.kubernetes.workloads import base_name, group_of, group_owner, membership, natural, task_order
+from berth.formats.manifests.preemption import Claims, is_about_preemption, preemption_of
 from berth.formats.manifests.queue_names import queue_named
 from berth.formats.quantities import QuantityError
 from berth.formats.queues.queue_objects import queue_of_object
@@ -123,6 +124,10 @@ def read_a_pod(data: bytes) -> None:
     encodable(pod_ask(counted_spec(pod), meta))
     rejection_of(pod)
     queue_named(meta.annotations)
+    preemption = preemption_of([], [Claims(meta.labels, meta.annotations, "a pod")])
+    is_about = is_about_preemption([*(meta.labels or ()), *(meta.annotations or ())])
+    assert preemption is None or is_about, "something is read of a pod that says nothing"
+    encodable(preemption)
     near_of(pod.spec)
     found = membership(pod)
     encodable(found)

@@ -1,9 +1,13 @@
-"""What a user of a cluster reads in ``kubectl describe``: Events, conditions, counters, priorities and queues."""
+"""What ``kubectl describe`` shows a user of a cluster: Events, conditions, counters, priorities, queues, preemption."""
 
 from typing import Any, Final
 
 import pytest
 
+from berth.schemas.envelope import decode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import Preemption
+from berth.schemas.subjects import StreamName
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec
 
@@ -111,6 +115,7 @@ async def test_priorities_and_queues_count_as_it_is_said(target: InvalidInputCel
     high = await a_gang(target, "high", (4, 4), priorityClassName="vip")
     await target.cell.until_status(target.namespace, "podgroup.high", "waiting")
     await mixed_priorities(target)
+    await preemption(target)
     await queues(target)
     await target.drop_pod("holder")
     await target.until_running(*high)
@@ -130,6 +135,33 @@ async def mixed_priorities(target: InvalidInputCell) -> None:
     await target.api.delete(f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{target.namespace}/podgroups/mixed")
     for number in range(2):
         await target.drop_pod(f"mixed-{number}")
+
+
+async def preemption(target: InvalidInputCell) -> None:
+    """What a class, a PodGroup that changes, and a stamp say of preemption."""
+
+    async def said() -> Preemption | None:
+        """What the newest request of the gang says."""
+        jobs = target.bus.subjects.fact_job(target.namespace, "podgroup.meek")
+        stored = await target.bus.last(StreamName.LATEST, jobs)
+        job = decode(stored.data, JobSeen) if stored is not None else None
+        return job.request.preemption if job is not None and job.request is not None else None
+
+    await target.api.post(CLASSES, {"metadata": {"name": "meek"}, "value": 5, "preemptionPolicy": "Never"})
+    await target.group("meek", {"minMember": 1})
+    await target.pod("meek-0", a_spec(8) | {"priorityClassName": "meek"}, annotations={**LONG, GROUP: "meek"})
+    await target.until_is("the policy of the class", said, Preemption(never=True))
+    group = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{target.namespace}/podgroups/meek"
+    await target.api.patch(group, {"metadata": {"annotations": {"volcano.sh/preemptable": "maybe"}}})
+    why = "annotation volcano.sh/preemptable is 'maybe': expected true or false; it counts as false"
+    await says(target, "PodGroup", "meek", "PreemptionIgnored", why)
+    wanted = Preemption(never=True, preemptable=False, ignored=[why])
+    await target.until_is("the request of the same gang", said, wanted)
+    await target.api.delete(group)
+    await target.drop_pod("meek-0")
+    holder = f"/api/v1/namespaces/{target.namespace}/pods/holder"
+    await target.api.patch(holder, {"metadata": {"annotations": {"berth/checkpoint-at": "soon"}}})
+    await target.until_event("Pod", "holder", "CheckpointIgnored", "'soon': expected a time of RFC 3339")
 
 
 async def queues(target: InvalidInputCell) -> None:

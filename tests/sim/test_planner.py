@@ -8,8 +8,8 @@ from berth.core.state.holdings.holding import Holding
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Taint, Toleration
 from berth.schemas.envelope import decode, encode
-from berth.schemas.facts import FlappingChip, HealthSeen, NodeClass, NodesSeen
-from berth.schemas.fault_facts import DrainSeen
+from berth.schemas.facts import HealthSeen, NodeClass, NodesSeen
+from berth.schemas.fault_facts import DrainSeen, FlappingChip
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement, Run

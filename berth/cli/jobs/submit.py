@@ -31,7 +31,7 @@ from berth.cli.output import (
 )
 from berth.cli.progress import Progress
 from berth.core.requests.job_validation import validate
-from berth.core.requests.key_spelling import spelling_warnings
+from berth.core.requests.key_spelling import request_warnings
 from berth.formats.yaml_tree import is_dns_name
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
@@ -100,7 +100,7 @@ def submit(
         warn(
             f"{sent.file}: {'/'.join(sent.key)}: {words}"
             for sent in requests
-            for words in spelling_warnings(sent.request)
+            for words in request_warnings(sent.request)
         )
         if faults:
             return _refuse(faults, skipped, options)

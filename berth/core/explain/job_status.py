@@ -188,6 +188,7 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         status.is_plain,
         status.is_fragile,
         status.sentence if status.is_held else None,
+        status.warning,
         *steps,
         *((one.rank, one.uid, one.refusal) for one in status.backups),
     )

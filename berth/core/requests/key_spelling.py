@@ -1,4 +1,6 @@
-"""Labels and annotations of jobs that are close to a known one: probably misspelled. They change no decision.
+"""Warnings about requests: labels and annotations that are close to a known one are probably misspelled.
+
+They change no decision.
 
 Whoever submits a job chooses its keys, so what is compared is bounded: few keys of a job, short ones, those without a
 prefix or with one that is close to a known one, and only with names that have nearly the same letters.
@@ -29,7 +31,7 @@ from berth.schemas.fault_facts import (
     RECOVER_POLICY,
     SUB_HEALTH_STRATEGY,
 )
-from berth.schemas.intake import JobRequest
+from berth.schemas.intake import PREEMPTION_KEYS, JobRequest
 
 _READ: Final = (
     *(key for topology in TOPOLOGIES for key in topology.keys),
@@ -54,6 +56,7 @@ _READ: Final = (
     "berth/run-for",
     "berth/priority-class",
     "scheduling.volcano.sh/queue-name",
+    *sorted(PREEMPTION_KEYS),
 )
 """Keys that a job may have, and that mean something to Berth."""
 _OTHERS: Final = frozenset(
@@ -116,6 +119,12 @@ def near_key(key: str) -> str:
         if likeness > most:
             best, most = known.key, likeness
     return best
+
+
+def request_warnings(request: JobRequest) -> list[str]:
+    """A sentence without a full stop for all that is said of a request although it is accepted."""
+    ignored = request.preemption.ignored if request.preemption is not None else ()
+    return [*spelling_warnings(request), *ignored]
 
 
 def spelling_warnings(request: JobRequest) -> list[str]:

@@ -10,11 +10,11 @@ import msgspec
 
 from berth.core.requests.bounds import TOO_LARGE, above_bounds
 from berth.core.requests.job_validation import validate
-from berth.core.requests.key_spelling import spelling_warnings
+from berth.core.requests.key_spelling import request_warnings
 from berth.core.requests.steering import steered, steering_error
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
-from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest, JobSteer
+from berth.schemas.intake import FROM_PODS, PREEMPTION_KEYS, JobCancel, JobRequest, JobSteer
 from berth.schemas.ledger import WITHDRAWN, Settings
 from berth.schemas.refusal import Refusal
 
@@ -100,7 +100,7 @@ def admit(
         request=request if is_kept else None,
         refusal=refusal,
         after_seq=receipt.after_seq,
-        warnings=spelling_warnings(request) if is_kept else [],
+        warnings=request_warnings(request) if is_kept else [],
     )
 
 
@@ -150,27 +150,36 @@ def _update(
 ) -> JobSeen:
     """Verdict on another request of the job with the name: an equal one changes nothing, another one replaces it.
 
-    Of a job that is placed only queue and priority may change. They count from its next attempt on: what it holds is
-    charged to the queue of the record that placed it.
+    Of a job that is placed only queue, priority and what it says of preemption may change. Queue and priority count
+    from its next attempt on: what it holds is charged to the queue of the record that placed it.
     """
     same = msgspec.structs.replace(known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq)
     if request == known.request or known.state != "accepted" or holder.is_over:
         return same
-    is_moved = known.request is not None and request == msgspec.structs.replace(
-        known.request, queue=request.queue, priority=request.priority
-    )
+    is_moved = known.request is not None and _lasting(request) == _lasting(known.request)
     if holder.is_placed and not is_moved:
         refusal = Refusal(
             code="invalid-request",
             field="uid",
             value=known.uid,
-            expected="the request as it was placed, but for queue and priority, or another uid once it has ended",
+            expected="the request as it was placed, but for queue, priority and preemption, or another uid once it has ended",
         )
         return _rejected_beside(known, known.uid, receipt, refusal)
     refusal_of_new = _refusal_of(request, settings) or other
     if refusal_of_new is not None:
         return _rejected_beside(known, known.uid, receipt, refusal_of_new)
-    return msgspec.structs.replace(same, request=request, rejection=None, warnings=spelling_warnings(request))
+    return msgspec.structs.replace(same, request=request, rejection=None, warnings=request_warnings(request))
+
+
+def _lasting(request: JobRequest) -> JobRequest:
+    """A request without what of it may change while its job is placed."""
+    labels, annotations = (
+        {key: value for key, value in given.items() if key not in PREEMPTION_KEYS}
+        for given in (request.labels, request.annotations)
+    )
+    return msgspec.structs.replace(
+        request, queue="", priority=0, preemption=None, labels=labels, annotations=annotations
+    )
 
 
 def _rejected_beside(known: JobSeen, uid: str, receipt: Receipt, refusal: Refusal) -> JobSeen:

@@ -60,6 +60,10 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Index of its first pod, as labels or names state it."""
     priority: int | None = None
     """Priority of all of its pods, whatever they state."""
+    priority_class: str = ""
+    """Name of the class of that priority; empty without one."""
+    preemption_policy: str = ""
+    """``preemptionPolicy`` of that class."""
     refused: str = ""
     """What it asks for and Berth does not hold, as a sentence; empty for nothing."""
     is_ending: bool = False

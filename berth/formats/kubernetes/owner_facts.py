@@ -1,5 +1,7 @@
 """Numbers of the owner of a gang, read from each kind of owner.
 
+Longer than 400 lines because each kind has its own form, and all give the same facts.
+
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
 """
@@ -107,8 +109,14 @@ def _native_facts(owner: NativePodGroup) -> OwnerFacts:
         ),
         "",
     )
-    least = _native_minimum(spec.scheduling_policy)
-    return OwnerFacts(kind="NativePodGroup", min_count=least, priority=spec.priority, refused=refused)
+    return OwnerFacts(
+        kind="NativePodGroup",
+        min_count=_native_minimum(spec.scheduling_policy),
+        priority=spec.priority,
+        priority_class=spec.priority_class_name,
+        preemption_policy=spec.preemption_policy,
+        refused=refused,
+    )
 
 
 def _leader_worker_facts(owner: LeaderWorkerSet) -> OwnerFacts:

@@ -268,6 +268,8 @@ class NativePodGroupSpec(Lean, frozen=True):
 
     scheduling_policy: NativePolicy | None = None
     priority: Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
     scheduling_constraints: dict[str, list[TopologyConstraint] | None] | None = None
     parent_composite_pod_group_name: str = ""
 

@@ -178,6 +178,8 @@ class PodSpec(Lean, frozen=True):
     scheduler_name: str = ""
     priority: Int32 | None = None
     priority_class_name: str = ""
+    preemption_policy: str = ""
+    """That of its PriorityClass; the server writes it."""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[PodToleration] | None = None

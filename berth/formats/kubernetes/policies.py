@@ -16,6 +16,8 @@ class PriorityClass(Lean, frozen=True):
     value: Int32 = 0
     global_default: bool = False
     """It is the class of pods that name none."""
+    preemption_policy: str = ""
+    """``Never`` if its pods end no others."""
 
 
 class Queue(Lean, frozen=True):

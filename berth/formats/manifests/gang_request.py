@@ -16,6 +16,7 @@ from berth.formats.kubernetes.workloads import (
     TASK_INDEX,
 )
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
+from berth.formats.manifests.preemption import KUBE_SYSTEM, Claims, preemption_of
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.products.model import MIN_AVAILABLE, SKIP_PLUGIN
@@ -234,7 +235,8 @@ def gang_request(
     Labels and annotations of the job take precedence over those of its templates; the first preferred pod affinity
     counts. The common part of all node selectors is the selector of the job, the rest stays with the task. Tasks
     without pods are left out. The priority is that of a system class, otherwise the highest number in a template; the
-    name of any other class is kept in the annotation :data:`PRIORITY_CLASS`.
+    name of any other class is kept in the annotation :data:`PRIORITY_CLASS`. What is said of preemption is read of the
+    job first, then of its templates.
 
     Raises:
         DocumentError: There are no pods, task names are repeated, pods request chips of two resources, or metadata are
@@ -251,6 +253,7 @@ def gang_request(
     if class_name and class_name not in SYSTEM_CLASSES:
         annotations.setdefault(PRIORITY_CLASS, class_name)
     selector = common_selector([pod.ask.node_selector for pod in pods])
+    classes = {class_name, *(pod.priority_class for pod in pods)}
     return JobRequest(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -266,6 +269,12 @@ def gang_request(
         run_ms=read_run_for([document, *(group.place.need("template", "") for group in groups)]),
         origin=origin,
         near=next((pod.near for pod in pods if pod.near), {}),
+        preemption=preemption_of(
+            [Claims(metadata.labels, metadata.annotations)],
+            [Claims(group.pod.labels, group.pod.annotations, f"the pods of task {group.name}") for group in groups],
+            never=any(pod.is_never for pod in pods),
+            critical=metadata.namespace == KUBE_SYSTEM or not classes.isdisjoint(SYSTEM_CLASSES),
+        ),
     )
 
 

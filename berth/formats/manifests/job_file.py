@@ -36,6 +36,7 @@ from berth.formats.manifests.gang_request import (
     task_of,
 )
 from berth.formats.manifests.pod_template import PRIORITY_MAX, read_spec
+from berth.formats.manifests.preemption import KUBE_SYSTEM, Claims, preemption_of
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged, nearest, shown
 from berth.products.catalogue import NODE_PRODUCTS
@@ -98,6 +99,9 @@ def read_job_file(document: Tree) -> JobRequest:
         run_ms=_run_ms(spec, document, metadata),
         origin="berth",
         near=spec.strings_of("near"),
+        preemption=preemption_of(
+            [Claims(metadata.labels, metadata.annotations)], [], critical=metadata.namespace == KUBE_SYSTEM
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pod_terms import PREFERRED, REQUIRED
 from berth.formats.kubernetes.pods import PodAsk, near_of, read_pod
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
+from berth.formats.manifests.preemption import NEVER
 from berth.formats.quantities import QuantityError, quantity
 from berth.formats.yaml_tree import DocumentError, Tree, shown
 
@@ -51,6 +52,7 @@ class PodTemplate:
         annotations: Annotations of the template.
         priority: Number given in the template; 0 without one.
         priority_class: Name of its class; empty without one.
+        is_never: It says that they end no other pods.
         near: Labels of pods near which they prefer to run: ``matchLabels`` of the first term; empty without.
     """
 
@@ -60,6 +62,7 @@ class PodTemplate:
     annotations: dict[str, str]
     priority: int
     priority_class: str
+    is_never: bool
     near: dict[str, str]
 
 
@@ -90,6 +93,7 @@ def read_template(
         raise spec.wrong("the same of all pods of a task: matchLabelKeys names a label in which they differ")
     priority = spec.find("priority")
     priority_class = spec.find("priorityClassName")
+    policy = spec.find("preemptionPolicy")
     return PodTemplate(
         ask=ask,
         chips_place=request_for(spec, ask.resource),
@@ -97,6 +101,7 @@ def read_template(
         annotations={} if metadata is None else metadata.strings_of("annotations"),
         priority=0 if priority is None else priority.whole(least=-PRIORITY_MAX, most=PRIORITY_MAX),
         priority_class="" if priority_class is None else priority_class.text("the name of a priority class"),
+        is_never=policy is not None and policy.choice((NEVER, "PreemptLowerPriority")) == NEVER,
         near=near,
     )
 

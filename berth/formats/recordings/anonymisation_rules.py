@@ -159,7 +159,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "Rejection": {"uid": Kind.UID},
     "Hold": {"by": Kind.HOLDER, "reason": Kind.REASON, "program": Kind.HOLDER},
-    "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON, "warnings": Kind.KEEP},
+    "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON, "warnings": Kind.REASON},
     "RankFailure": {"reason": Kind.REASON},
     "OutcomeSeen": _OF_JOB | {"state": Kind.KEEP},
     "TimerSeen": {},
@@ -215,6 +215,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "submitted_by": Kind.IDENTITY,
         "avoided": Kind.NODE,
     },
+    "Preemption": {"ignored": Kind.REASON},
     "Task": {"name": Kind.TASK, "node_selector": Special.LABELS, "labels": Special.LABELS},
     "PodConstraints": {"resources": Kind.KEEP, "claims": Kind.CLAIM},
     "PodTerm": {"topology_key": Kind.KEEP, "namespaces": Kind.NAMESPACE},
@@ -257,7 +258,6 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "HeldPlaces": _OF_JOB,
     "Reservation": _OF_JOB | {"queue": Kind.QUEUE},
     "Awaited": {"uid": Kind.UID},
-    "Preemption": {},
     "Recovery": _OF_JOB
     | {
         "kind": Kind.KEEP,

@@ -23,7 +23,7 @@ from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import merged
 from berth.schemas.fault_facts import ELASTIC, FAULT_RETRY_TIMES, FAULT_SCHEDULING, POD_RESCHEDULING, PROCESS_RECOVER
-from berth.schemas.intake import FROM_PODS, JobRequest, Task
+from berth.schemas.intake import FROM_PODS, PREEMPTION_KEYS, JobRequest, Preemption, Task
 from berth.services.inventory.gangs.model import Member, Part
 
 GANG_PODS: Final = "berth/gang-pods"
@@ -32,13 +32,13 @@ BESIDE: Final = "berth/beside"
 """Annotation of a request without chips: name of the request with the pods with chips of its gang."""
 ENQUEUE_TIME: Final = "huawei.com/schedule_enqueue_time"
 DEQUEUE_FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
-_NOT_COPIED: Final = frozenset({ENQUEUE_TIME, DEQUEUE_FREQUENCY, GANG_PODS, BESIDE})
-"""Annotations of a PodGroup that change and do not affect placement, or are those of requests."""
+_NOT_COPIED: Final = frozenset({ENQUEUE_TIME, DEQUEUE_FREQUENCY, GANG_PODS, BESIDE, *PREEMPTION_KEYS})
+"""Labels and annotations of a PodGroup that change and do not affect placement, or are those of requests."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _STEERING: Final[tuple[str, ...]] = (FAULT_SCHEDULING, FAULT_RETRY_TIMES, POD_RESCHEDULING, PROCESS_RECOVER, ELASTIC)
 
 
-def request_of(
+def request_of(  # noqa: PLR0913  # one caller, which passes them by name
     part: Part,
     members: Sequence[Member],
     *,
@@ -46,6 +46,7 @@ def request_of(
     facts: OwnerFacts | None,
     queue: str,
     priority: int,
+    preemption: Preemption | None = None,
     beside: str = "",
     avoided: Sequence[str] = (),
 ) -> JobRequest:
@@ -58,6 +59,7 @@ def request_of(
         facts: Facts of its owner, if the owner was looked up.
         queue: Its queue.
         priority: Its priority.
+        preemption: What it says of preemption.
         beside: Name of the request near whose pods these are placed; empty without.
         avoided: Nodes that are used only if it is not placed otherwise, sorted.
     """
@@ -94,6 +96,7 @@ def request_of(
         is_fragile=part.is_fragile,
         is_unowned=any(not member.place.owner.kind for member in members),
         avoided=list(avoided),
+        preemption=preemption,
     )
 
 

@@ -218,7 +218,7 @@ class Resolver:
     def _outdated(
         self, gang: Gang, group: PodGroup | None, context: GangContext
     ) -> tuple[list[Part], list[tuple[Part, str]]]:
-        """Requests that name another queue or priority now; and those with another minimum, size or precedence now.
+        """Requests with another queue, priority or preemption now; and those with another minimum, size or precedence.
 
         The latter are withdrawn, with the reasons.
         """
@@ -232,10 +232,12 @@ class Resolver:
         stated = stated_priority(context)
         is_read = not context.is_unread and (gang.look is None or (context.facts or context.turns) is not None)
         has_priority = group is not None or stated is not None
+        has_claims = is_read and (group is not None or gang.key.kind != "podgroup") and not gang.is_past
         found, too_long = revised(
             gang,
             (lambda members: self._queues.of(group, context.facts, members)) if is_read else None,
             (lambda members: self.priorities.of(members, group, stated)) if has_priority else None,
+            (lambda members: self.priorities.preemption(members, group, context.facts, stated)) if has_claims else None,
         )
         return found, [*back, *too_long]
 
@@ -344,6 +346,7 @@ class Resolver:
             facts=context.facts,
             queue=self._queues.of(context.group, context.facts, members),
             priority=self.priorities.of(members, context.group, stated_priority(context)),
+            preemption=self.priorities.preemption(members, context.group, context.facts, stated_priority(context)),
             beside=request_with_chips(gang, part),
             avoided=part.request.avoided if part.request is not None else sorted(gang.rejecting),
         )

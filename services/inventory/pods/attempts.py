@@ -1,6 +1,6 @@
 """Bound pods of jobs by attempt: the state of :class:`~berth.services.inventory.pods.collection.Pods`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from berth.schemas.facts import PodsSeen
@@ -76,6 +76,20 @@ class JobPods:
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.published: PodsSeen | None = None
         self.next_ms: UnixMs = 0
+
+    def newest(self, owned: Collection[AttemptKey], job: NameHolder | None) -> AttemptKey:
+        """The newest of some attempts; those of the job that has the name count as newer.
+
+        Args:
+            owned: The attempts; at least one.
+            job: That job; None without one.
+        """
+
+        def age(found: AttemptKey) -> tuple[bool, str, int, str]:
+            created = max((row.created for row in self.attempts[found].rows()), default="")
+            return (job is not None and job.uid == found[0], created, found[1], found[0])
+
+        return max(owned, key=age)
 
 
 def heaviest(pods: Mapping[str, PodRow]) -> PodRow:

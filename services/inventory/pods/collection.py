@@ -21,6 +21,7 @@ from berth.services.inventory.nodes.uses import Use
 from berth.services.inventory.pace import LONGEST, apart_ms
 from berth.services.inventory.pod_rows import ENDED, PodRow
 from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder, heaviest
+from berth.services.inventory.pods.checkpoints import Checkpoints
 from berth.services.inventory.pods.chips import PodChips
 from berth.services.inventory.pods.chips_twice import ChipsTwice
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
@@ -65,7 +66,7 @@ class Pods:
         self._states: dict[str, tuple[PodRow, Naming, RankState]] = {}
         """State of pods by uid, with what it was made of: a fact about a large gang has few new ones."""
         self._foreign = Foreign(self._rank_state, queues)
-        self.twice = ChipsTwice()
+        self.checkpoints, self.twice = Checkpoints(), ChipsTwice()
         self.reasons: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -95,6 +96,7 @@ class Pods:
             return
         gang = self._gangs.setdefault((seen.namespace, seen.gang), JobPods())
         gang.published = seen
+        self.checkpoints.restore((seen.namespace, seen.gang), seen)
         if not seen.phase:
             return
         attempt = gang.attempts.setdefault((seen.uid, seen.attempt), Attempt())
@@ -178,10 +180,12 @@ class Pods:
             self._on_node.setdefault(row.node, {})[row.uid] = None
             self._chips.begin(row, now_ms)
         if row.identity is not None:
-            gang = self._gangs.setdefault((row.namespace, row.identity.job), JobPods())
+            key = (row.namespace, row.identity.job)
+            gang = self._gangs.setdefault(key, JobPods())
             attempt = gang.attempts.setdefault((row.identity.uid, row.identity.attempt), Attempt())
             attempt.pods.setdefault(row.identity.rank, {})[row.uid] = row
-            self._dirty[row.namespace, row.identity.job] = None
+            if self.checkpoints.see(key, before, row):
+                self._dirty[key] = None
             if before is not None and before.chips != row.chips:
                 gang.next_ms = 0  # other chips than it was given: these must not be given away
             # A pod that was adopted does not wait, not even in a later run: its chips would be free meanwhile.
@@ -247,8 +251,8 @@ class Pods:
     def next_due_ms(self) -> UnixMs | None:
         """Time at which :meth:`wake` and :meth:`due` must be called even if nothing changes; None for never."""
         moments = [self._gangs[key].next_ms for key in self._dirty]
-        if (settled_ms := self._chips.next_due_ms()) is not None:
-            moments.append(settled_ms)
+        others = (self._chips.next_due_ms(), self.checkpoints.next_due_ms())
+        moments += [due_ms for due_ms in others if due_ms is not None]
         if self.awaiting_job:
             moments.append(min(self.awaiting_job.values()) + self._await_job_ms)
         return min(moments, default=None)
@@ -258,6 +262,7 @@ class Pods:
         facts: list[PodsSeen] = []
         self._dirty.update(self._offered)  # facts that were due before and could not be published
         self._offered.clear()
+        self._dirty.update(self.checkpoints.take_due(now_ms))
         for key in sorted(self._dirty):
             if now_ms < self._gangs[key].next_ms <= now_ms + LONGEST * self._settle_ms:
                 continue
@@ -281,9 +286,8 @@ class Pods:
         gang = self._gangs[key]
         gang.published = fact
         job = self._jobs.get(key)
-        gang.next_ms = fact.at_ms + apart_ms(
-            self._settle_ms, (job.pods if job is not None else None) or len(fact.phase)
-        )
+        pods = (job.pods if job is not None else None) or len(fact.phase)
+        gang.next_ms = fact.at_ms + apart_ms(self._settle_ms, pods)
         del self._offered[key]
         if self._chosen(key, gang) != (fact.uid, fact.attempt):
             self._dirty[key] = None
@@ -313,18 +317,12 @@ class Pods:
         published = None if gang.published is None else (gang.published.uid, gang.published.attempt)
         if published in gang.attempts and gang.attempts[published].is_live and self._ownership(key, published) == "own":
             return published
-        job = self._jobs.get(key)
-
-        def age(found: AttemptKey) -> tuple[bool, str, int, str]:
-            newest = max((row.created for row in gang.attempts[found].rows()), default="")
-            return (job is not None and job.uid == found[0], newest, found[1], found[0])
-
         owned = [
             found
             for found, attempt in gang.attempts.items()
             if (attempt.pods or attempt.gone or found == published) and self._ownership(key, found) == "own"
         ]
-        return max(owned, key=age) if owned else published
+        return gang.newest(owned, self._jobs.get(key)) if owned else published
 
     def _attempt_fact(self, key: JobKey, chosen: AttemptKey, attempt: Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: heaviest(pods) for rank, pods in attempt.pods.items()}
@@ -340,7 +338,9 @@ class Pods:
         published = self._gangs[key].published
         if published is not None and (published.uid, published.attempt) != chosen:
             published = None
-        return pods_fact(key, chosen, by_rank, common_fields(rows, published), at_ms=now_ms)
+        saved_ms = self.checkpoints.of(key, chosen, rows, published, now_ms)
+        common = common_fields(rows, published)._replace(checkpoint_ms=saved_ms)
+        return pods_fact(key, chosen, by_rank, common, at_ms=now_ms)
 
     def _rank_state(self, row: PodRow) -> RankState:
         naming = self._nodes.naming(row.node)
@@ -446,3 +446,4 @@ class Pods:
                 del gang.attempts[found]
         if not gang.attempts:
             del self._gangs[key]
+            self.checkpoints.forget(key)

@@ -42,7 +42,10 @@ class RankState(NamedTuple):
 
 
 class CommonFields(NamedTuple):
-    """Values that all pods of a fact share."""
+    """Values that all pods of a fact share.
+
+    ``checkpoint_ms``: when their gang last saved its work; 0 if nothing says so.
+    """
 
     resource: str = ""
     cpu_milli: int = 0
@@ -51,6 +54,7 @@ class CommonFields(NamedTuple):
     service: str = ""
     steering: Mapping[str, str] = {}
     owner: str = ""
+    checkpoint_ms: UnixMs = 0
 
 
 def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> CommonFields:
@@ -143,6 +147,7 @@ def pods_fact(
         rejections=rejections if any(rejections) else b"",
         owner=common.owner if any(rejections) else "",
         queue=queue,
+        checkpoint_ms=common.checkpoint_ms,
     )
 
 

@@ -13,7 +13,12 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED
-from berth.services.inventory.publishing.warnings import FAULT_LABEL_IGNORED, FORM_ASSUMED, RequestWarnings
+from berth.services.inventory.publishing.warnings import (
+    FAULT_LABEL_IGNORED,
+    FORM_ASSUMED,
+    PREEMPTION_IGNORED,
+    RequestWarnings,
+)
 
 
 class Reporters:
@@ -39,6 +44,7 @@ class Reporters:
         self.nodes = reporter(reason="NodeInvalid")
         self.moves = reporter(reason="NodeMoved")
         self.pods = reporter(reason="ChipsInvalid")
+        self.checkpoints = reporter(reason="CheckpointIgnored")
         self.twice = reporter(reason="ChipTwice")
         self.marks = reporter(reason="MarkFalse")
         self.switches = reporter(reason="SwitchesInvalid")
@@ -50,6 +56,7 @@ class Reporters:
                 FAULT_LABEL_IGNORED,
                 FORM_ASSUMED,
                 GANG_UNKNOWN,
+                PREEMPTION_IGNORED,
                 PRIORITY_ASSUMED,
                 QUEUE_IGNORED,
             )
@@ -59,6 +66,7 @@ class Reporters:
             self.nodes,
             self.moves,
             self.pods,
+            self.checkpoints,
             self.twice,
             self.marks,
             self.switches,

@@ -14,6 +14,8 @@ FORM_ASSUMED: Final = "FormAssumed"
 """Reason of the Event about a job of which some field is unknown."""
 FAULT_LABEL_IGNORED: Final = "FaultLabelIgnored"
 """Reason of the Event about a job with labels for faults that mean nothing or contradict one another."""
+PREEMPTION_IGNORED: Final = "PreemptionIgnored"
+"""Reason of the Event about a job of which something that it says of preemption has no effect."""
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _Job = tuple[str, str]
 """Namespace and name of a request."""
@@ -56,6 +58,8 @@ class RequestWarnings:
                 f"{one.field} is {one.value!r}: expected {one.wanted}; it counts as absent when a fault occurs"
                 for one in ignored
             )
+        if request.preemption is not None and request.preemption.ignored:
+            found[PREEMPTION_IGNORED] = "; ".join(request.preemption.ignored)
         if members is None or not members.pods or not found:
             return
         about = _involved(members, group_uid(members.namespace, members.podgroup))

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.quantities import NUMBER_MAX, QuantityError, cpu_milli, duration_ms, memory_mib, pieces, quantity
+from berth.formats.quantities import (
+    NUMBER_MAX,
+    QuantityError,
+    cpu_milli,
+    duration_ms,
+    go_duration_s,
+    memory_mib,
+    pieces,
+    quantity,
+)
 
 SUFFIXES = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1), "k": Fraction(1000),
@@ -97,3 +106,24 @@ def test_a_number_of_any_length_is_refused(value: object) -> None:
         with pytest.raises(QuantityError, match="expected") as refused:
             convert(value)
         assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("0", 0), ("+0", 0), ("-0", 0), ("30s", 30), ("10m", 600), ("1h30m", 5_400), ("30m1h", 5_400), ("1h1h", 7_200),
+        ("1.5h", 5_400), (".5m", 30), ("2.s", 2), ("1ms", 1), ("1\u00b5s", 1), ("1\u03bcs", 1), ("1us", 1), ("1ns", 1),
+        ("1000ms", 1), ("1001ms", 2), ("1m1ns", 61), ("-30s", -30), ("-1500ms", -1), ("2562047h", 9_223_369_200),
+    ],
+)  # fmt: skip
+def test_durations_of_go_are_seconds_rounded_up(written: str, seconds: int) -> None:
+    assert go_duration_s(written) == seconds
+
+
+@pytest.mark.parametrize(
+    "written", ["", "3", ".", "s", ".s", "-", "--1s", "1 s", " 1s", "1d", "1S", "1.2.3s", "1h-1m", "2562048h", "1" * 64 + "s", "٣s"]
+)  # fmt: skip
+def test_what_is_no_duration_of_go_is_refused(written: str) -> None:
+    with pytest.raises(QuantityError) as caught:
+        go_duration_s(written)
+    assert caught.value.expected

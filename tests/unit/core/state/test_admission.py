@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.state.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel, steer
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobCancel, JobRequest, JobSteer, Task
+from berth.schemas.intake import JobCancel, JobRequest, JobSteer, Preemption, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job
@@ -98,6 +98,24 @@ def test_queue_and_priority_of_a_placed_job_may_change_for_its_next_attempt() ->
     moved = msgspec.structs.replace(a_job("j"), queue="other", priority=9)
     job = admit(moved, LATER, Holder(accepted(), is_over=False, is_placed=True), SETTINGS)
     assert job == msgspec.structs.replace(accepted(), intake_seq=9, after_seq=7, request=moved)
+
+
+def test_what_a_placed_job_says_of_preemption_may_change() -> None:
+    known = msgspec.structs.replace(
+        accepted(), request=msgspec.structs.replace(a_job("j"), annotations={"sp-fit": "x"})
+    )
+    said = {"volcano.sh/preemptable": "false", "berth/preempt-notice-s": "30"}
+    preemption = Preemption(preemptable=False, notice_s=30, ignored=["this has no effect"])
+    changed = msgspec.structs.replace(
+        a_job("j"), annotations={"sp-fit": "x"} | said, labels={"volcano.sh/cooldown-time": "5m"}, preemption=preemption
+    )
+    job = admit(changed, LATER, Holder(known, is_over=False, is_placed=True), SETTINGS)
+    assert (job.request, job.rejection, job.warnings) == (changed, None, ["this has no effect"])
+    other = msgspec.structs.replace(changed, annotations={"sp-fit": "y"} | said)
+    job = admit(other, LATER, Holder(known, is_over=False, is_placed=True), SETTINGS)
+    assert job.request == known.request
+    assert job.rejection is not None
+    assert "but for queue, priority and preemption" in job.rejection.refusal.expected
 
 
 def test_an_unsound_update_leaves_the_waiting_job_as_it_is() -> None:

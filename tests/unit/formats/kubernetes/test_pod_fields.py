@@ -30,6 +30,7 @@ READ_ELSEWHERE: Final = {
     "nodeName": "node_name",
     "priority": "priority",
     "priorityClassName": "priority_class_name",
+    "preemptionPolicy": "preemption_policy",
 }
 """Fields that decide whether, when and with whom a pod is placed, and the attribute that is read."""
 BY_THE_SERVER: Final = {"hostNetwork", "runtimeClassName"}

@@ -13,7 +13,7 @@ from berth.runtime.bus.port import Stored
 from berth.runtime.errors import TransientError
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase
-from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.intake import JobCancel, JobRequest, Preemption
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.fake_bus import FakeBus, FakeFollower
@@ -37,6 +37,20 @@ async def test_a_job_is_submitted_placed_and_read() -> None:
         assert job["ranks"] == [{"rank": 0, "node": "n0", "chips": list(range(8))}]
         (request,) = await stored_requests(told)
         assert (request.submitted_by, request.created_at_ms) == ("", 0)
+
+
+async def test_what_a_submitted_job_says_of_preemption_may_change_while_it_runs() -> None:
+    async with programs() as told:
+        job = job_file()
+        for annotations in ({"berth/preempt-notice-s": "60"}, {"volcano.sh/preemptable": "maybe"}):
+            job["metadata"] |= {"annotations": annotations}
+            assert (await told.ask("submit", {"job": job}))["ok"]
+            await told.turns(2)
+        why = "annotation volcano.sh/preemptable is 'maybe': expected true or false; it counts as false"
+        said = [request.preemption for request in await stored_requests(told)]
+        assert said == [Preemption(notice_s=60), Preemption(preemptable=False, ignored=[why])]
+        reply = await told.ask("status", {"namespace": "team", "name": "train"})
+        assert (reply["job"]["phase"], reply["job"]["warning"]) == ("placed", why)
 
 
 async def test_a_request_without_a_uid_gets_one_from_its_sequence() -> None:
@@ -91,8 +105,8 @@ async def test_another_request_of_a_uid_that_is_placed_is_refused() -> None:
         assert (reply["ok"], reply["code"]) == (False, "invalid-request")
         assert (
             reply["error"]
-            == "job.metadata.uid is u-1, expected the request as it was placed, but for queue and priority,"
-            " or another uid once it has ended"
+            == "job.metadata.uid is u-1, expected the request as it was placed, but for queue, priority and"
+            " preemption, or another uid once it has ended"
         )
 
 

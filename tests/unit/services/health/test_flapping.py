@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from berth.core.cluster.node_packing import pack_health, unpack_health
-from berth.schemas.facts import FlappingChip, HealthSource, NodeHealth
+from berth.schemas.facts import HealthSource, NodeHealth
+from berth.schemas.fault_facts import FlappingChip
 from berth.schemas.nodes import NodeCondition
 from berth.services.health.flapping import FlapHistory, FlapRules
 from tests.support.health_worlds import World, a_node

@@ -6,6 +6,7 @@ import pytest
 
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
+from berth.schemas.intake import Preemption
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
 from berth.services.inventory.gangs.warnings import CONSTRAINT_IGNORED
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of, members
@@ -164,3 +165,12 @@ def test_18_of_a_podgroup_with_a_constraint_that_is_not_held_it_is_said(asked: d
     world.pods(*members(2))
     world.settle()
     assert world.warnings == [{CONSTRAINT_IGNORED: said} if said else {}]
+
+
+def test_the_class_of_a_group_says_what_holds_for_all_of_its_pods() -> None:
+    of_pods = {"priorityClassName": "system-node-critical", "preemptionPolicy": "Never"}
+    there = [a_pod(f"p-{at}", spec={"schedulingGroup": {"podGroupName": "g"}} | of_pods) for at in range(2)]
+    own = GANG | {"priority": 5, "priorityClassName": "own", "preemptionPolicy": "PreemptLowerPriority"}
+    assert [one.preemption for one in a_world(own, *there).published] == [None]
+    meek = GANG | {"priority": 5, "priorityClassName": "system-cluster-critical", "preemptionPolicy": "Never"}
+    assert [one.preemption for one in a_world(meek, *pods(2)).published] == [Preemption(never=True, critical=True)]
