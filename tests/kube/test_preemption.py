@@ -40,7 +40,12 @@ async def job(target: InvalidInputCell, name: str, *, replicas: int = 1, chips: 
 
 async def urgent(target: InvalidInputCell) -> None:
     """A PriorityClass."""
-    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
+    body = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 1000,
+    }
     await target.api.post(CLASSES, body)
 
 
