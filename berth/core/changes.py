@@ -28,6 +28,11 @@ class ConstraintChanges(msgspec.Struct, frozen=True, gc=False):
     free."""
     pods_moved: Mapping[Pods, None] = _EMPTY
     """Pods that came to some nodes or left some."""
+    rows_taken: Mapping[int, None] = _EMPTY
+    """Rows on which constraints may forbid more than before: a pod came, or took a host port or a resource, or a limit
+    fell."""
+    terms_taken: Mapping[PodTerm, None] = _EMPTY
+    """Required anti-affinity terms of which some node has more pods than before."""
     repulsion_eased: bool = False
     """A pod with a required anti-affinity left a node, or one with a claim came or left."""
     topology_changed: bool = False
@@ -181,6 +186,8 @@ class ConstraintChangesBuilder:
     def __init__(self) -> None:
         self.rows_freed: dict[int, None] = {}
         self.pods_moved: dict[Pods, None] = {}
+        self.rows_taken: dict[int, None] = {}
+        self.terms_taken: dict[PodTerm, None] = {}
         self.terms_changed: dict[PodTerm, None] = {}
         self.repulsion_eased = self.topology_changed = self.namespaces_changed = False
 
@@ -188,6 +195,8 @@ class ConstraintChangesBuilder:
         """Merge changes in."""
         self.rows_freed.update(changes.rows_freed)
         self.pods_moved.update(changes.pods_moved)
+        self.rows_taken.update(changes.rows_taken)
+        self.terms_taken.update(changes.terms_taken)
         self.terms_changed.update(changes.terms_changed)
         self.repulsion_eased |= changes.repulsion_eased
         self.topology_changed |= changes.topology_changed
@@ -198,12 +207,16 @@ class ConstraintChangesBuilder:
         found = ConstraintChanges(
             self.rows_freed,
             self.pods_moved,
+            self.rows_taken,
+            self.terms_taken,
             self.repulsion_eased,
             self.topology_changed,
             self.terms_changed,
             self.namespaces_changed,
         )
-        return NO_CHANGES if found == ConstraintChanges({}, {}, terms_changed={}) else Changes(constraints=found)
+        return (
+            NO_CHANGES if found == ConstraintChanges({}, {}, {}, {}, terms_changed={}) else Changes(constraints=found)
+        )
 
 
 def _both(one: ConstraintChanges, other: ConstraintChanges) -> ConstraintChanges:

@@ -15,7 +15,7 @@ from berth.core.constraints.topology import Ints, Topology
 from berth.core.constraints.usage import Amounts
 from berth.core.constraints.usage_index import UsageIndex
 from berth.schemas.offers import Shape
-from berth.schemas.pod_constraints import HostPort, PodProfile, PodTerm, SpreadTerm
+from berth.schemas.pod_constraints import HostPort, PodConstraints, PodProfile, PodTerm, SpreadTerm
 
 
 class Check(Protocol):
@@ -288,6 +288,13 @@ class ResourceCheck:
         amount = sum(number for name, number in pod.constraints.resources if name == self._name)
         self._free[row] -= sign * amount
         return bool(amount)
+
+
+def has_taken(index: UsageIndex, wanted: PodConstraints, row: int) -> bool:
+    """Whether pods on a node keep one from it whose host ports or resources they have; the same as the checks say."""
+    if _collide(wanted.ports, index.ports.get(row, ())):
+        return True
+    return bool(index.limits) and any(index.left_of(name, row) < need for name, need in wanted.resources)
 
 
 def _column(amounts: Amounts, rows: int) -> Ints:

@@ -28,6 +28,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
 Ints = npt.NDArray[np.int64]
 _NO_LIMIT: Final = 1 << 40
+_UNLIMITED: Final = Limits()
 Pair = tuple[str, str]
 Groups = dict[PodKey, None]
 
@@ -124,6 +125,8 @@ class UsageIndex:
 
     def set_limits(self, source: Hashable, limits: Limits) -> None:
         """Set the limits that a source states; without rows it states none."""
+        if self.limits.get(source, _UNLIMITED) == limits:
+            return
         self.limits.pop(source, None)
         if limits.rows:
             self.limits[source] = limits
@@ -143,6 +146,11 @@ class UsageIndex:
     def limit_resources(self, name: str) -> Amounts:
         """What each node that offers a resource offers."""
         return _smallest(limits.resources.get(name, {}) for limits in self.limits.values())
+
+    def left_of(self, name: str, row: int) -> int:
+        """What a node has left of a resource; as in :meth:`limit_resources` what it lacks is 0."""
+        offered = [of_source.resources.get(name, {}).get(row) for of_source in self.limits.values()]
+        return min((most for most in offered if most is not None), default=0) - self.resources.get(name, {}).get(row, 0)
 
     def offered(self) -> list[str]:
         """Resources that some node offers, and those of chips, by name."""

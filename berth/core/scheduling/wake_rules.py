@@ -2,7 +2,9 @@
 
 Losing capacity does not help most classes: a class sleeps until a node improves that takes one of its pods. The
 refusals named here are different: any change of a node may help their classes, also one for the worse. Such a class is
-tried again after a change unless by :func:`may_fit` it finds no room, or the cluster is still too small for it.
+tried again after a change unless by :func:`may_fit` it finds no room, or the cluster is still too small for it. Pods
+that come to a node are such a change too where they take the place, the host port or the resource that a pod of the
+class would have had there, repel one, or bear on what one prefers.
 """
 
 from typing import Final
@@ -46,6 +48,19 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
             return refusal.pods_have >= pods
         pods += count
     return False
+
+
+def pods_bear_on_each_other(request_class: ClassKey) -> bool:
+    """Whether where one pod of a class goes may leave room for more or fewer of the others.
+
+    It does not among pods of one shape that are not planned, and that ask of a node only what it has itself: each node
+    takes as many of them, whatever order they come in.
+    """
+    shape = request_class[0][0]
+    if len(request_class) > 1 or shape.is_planned:
+        return True
+    wanted = shape.profile.constraints if shape.profile is not None else None
+    return wanted is not None and bool(wanted.affinity or wanted.anti_affinity or wanted.spread or wanted.claims)
 
 
 def may_fit(scorer: Scorer, request_class: ClassKey) -> bool:

@@ -14,7 +14,7 @@ from berth.core.scheduling.constraint_wakeups import ConstraintsEased, is_eased
 from berth.core.scheduling.gang_class import Released, Sleep, has_queues
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.quotas import refused_now
-from berth.core.scheduling.wake_rules import may_fit
+from berth.core.scheduling.wake_rules import may_fit, pods_bear_on_each_other
 from berth.core.state.cell import State
 from berth.core.topologies.registry import topology_of
 from berth.products.catalogue import FORMS
@@ -137,9 +137,10 @@ class _Help:
         if self._eased.helps(key) and may_fit(self._scorer, request_class):
             return True
         sleep = self._queue.sleep_of(key)
-        if sleep.by_any_change and self._nodes_changed and self._is_large_enough(sleep, request_class):
-            return True
         is_aside = sleep.never and sleep.retry_at_ms > 0
+        leads_elsewhere = sleep.by_any_change and self._leads_elsewhere(request_class, otherwise=not is_aside)
+        if leads_elsewhere and self._is_large_enough(sleep, request_class):
+            return True
         for shape, _ in request_class:
             rows = self._gained if shape.share is None else self._for_shares
             if shape.form and FORMS[shape.form].is_beyond(self._most):
@@ -148,6 +149,20 @@ class _Help:
             if self._takes(shape, rows, otherwise=not is_aside):
                 return True
         return False
+
+    def _leads_elsewhere(self, key: ClassKey, *, otherwise: bool) -> bool:
+        """Whether pods of a class may go elsewhere than before, for the better or for the worse.
+
+        ``otherwise`` for rows that cannot be scored.
+        """
+        if self._nodes_changed:
+            return True
+        if not pods_bear_on_each_other(key):
+            return False
+        if self._eased.redirects(key):
+            return True
+        rows = self._eased.rows_closed(key)
+        return bool(rows) and any(self._takes(shape, rows, otherwise=otherwise) for shape, _ in key)
 
     def _is_large_enough(self, sleep: Sleep, key: ClassKey) -> bool:
         """Whether a class that any change may help is to be tried: there is room, or the cluster has grown to its size.

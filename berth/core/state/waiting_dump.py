@@ -37,6 +37,10 @@ class ConstraintsDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     text."""
     renamed: bool = False
     """Namespaces came, went, or have other labels."""
+    taken: list[str] = []
+    """Nodes on which constraints may forbid more than before, by name."""
+    terms_taken: list[PodTerm] = []
+    """Required anti-affinity terms of which some node has more pods than before, in the order of their text."""
 
 
 class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -296,7 +296,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "chips_taken": Special.PAIRS,
         "chips_returned": Kind.NODE,
     },
-    "ConstraintsDump": {"freed": Kind.NODE, "moved": Special.PODS},
+    "ConstraintsDump": {"freed": Kind.NODE, "taken": Kind.NODE, "moved": Special.PODS},
     "RunTime": {"namespace": Kind.NAMESPACE},
     "LostNode": {"name": Kind.NODE, "domain": Kind.DOMAIN},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
