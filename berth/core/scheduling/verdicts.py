@@ -127,7 +127,8 @@ class Decisions:
             )
         )
         recoveries = [*steps.recoveries, *made.recoveries]
-        return decided._replace(verdicts=made.verdicts, recoveries=recoveries, reserved=made.reserved)
+        errors = [*set_aside, *made.set_aside]
+        return decided._replace(verdicts=made.verdicts, recoveries=recoveries, reserved=made.reserved, set_aside=errors)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.

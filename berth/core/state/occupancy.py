@@ -95,13 +95,13 @@ class Occupancy:
             found.add(self.give_back(holding))
         for held in folded.unheld:
             found.add(self.unhold(held))
-        for held in folded.held:
-            found.add(self.hold(held))
         moved = {holding.key: holding for holding in folded.moved}
         for holding, ranks in folded.freed:
             if holding.key not in moved:
                 found.add(self.free(holding, ranks))
         gets = [(holding, self._leave(holding, found)) for holding in moved.values()]
+        for held in folded.held:  # of a gang that ends, what was reserved for its ranks may be among it
+            found.add(self.hold(held))
         for holding, pods in gets:  # ranks may change places with one another
             found.add(self._arrive(holding, pods))
         for holding in folded.taken:  # last: a repeated adoption is given back by the same record

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.bitmaps import Fits
+from berth.core.errors import guarded
 from berth.core.gangs import Gang, WaitKey, chips_of
 from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_at
@@ -24,6 +25,7 @@ from berth.core.scheduling.turn import Opening
 from berth.core.state.cell import State
 from berth.core.state.holdings.holding import Holding, chips_in
 from berth.core.state.holdings.pod_phases import next_step
+from berth.core.state.internal_errors import SetAside
 from berth.core.state.kept_places import PREEMPTION
 from berth.core.state.ledger import GangRecord
 from berth.core.text import pluralize
@@ -83,11 +85,13 @@ class Displaced(NamedTuple):
         verdicts: All verdicts of the round.
         recoveries: Steps that end gangs.
         reserved: Places.
+        set_aside: Gangs for which the search ended with an error; they wait without a place.
     """
 
     verdicts: list[Verdict]
     recoveries: list[Recovery]
     reserved: list[Reservation]
+    set_aside: list[SetAside]
 
 
 class Preemption(Rule):
@@ -113,16 +117,24 @@ class Preemption(Rule):
 
     def displaced(self, round_: Displacing) -> Displaced:
         """Which gangs end for those of a round that found no room, and which places these get."""
-        found = Displaced(list(round_.verdicts), [], [])
+        found = Displaced(list(round_.verdicts), [], [], [])
         wanting = list(islice(_preemptors(round_), self._terms.preemptors_max))
         if not wanting:
             return found
-        running = _running(round_)
-        search = Search(_ground(round_, running), self._terms, self._footprints)
+        search = guarded(
+            lambda: Search(_ground(round_, _running(round_)), self._terms, self._footprints),
+            lambda error: found.set_aside.append(SetAside(wanting[0].gang.namespaced_name, error)),
+        )
+        if search is None:
+            return found
         news = {verdict.uid: number for number, verdict in enumerate(found.verdicts)}
         for preemptor in wanting:
-            result = search.find(preemptor)
-            if isinstance(result, NoVictims):
+
+            def left_out(error: Exception, gang: Gang = preemptor.gang) -> None:
+                found.set_aside.append(SetAside(gang.namespaced_name, error))
+
+            result = guarded(lambda preemptor=preemptor: search.find(preemptor), left_out)  # type: ignore[misc]  # the default binds it
+            if result is None or isinstance(result, NoVictims):
                 continue
             search.accept(preemptor, result)
             if not result.victims:

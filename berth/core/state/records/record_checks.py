@@ -120,8 +120,6 @@ def _owners_after(entries: Entries, owners: ChipOwners, folded: Folded) -> Draft
         draft.remove(before[holding.key])
     for held in folded.unheld:
         draft.give_back(held.places().values(), held.placement.share)
-    for held in folded.held:
-        draft.take(held.places().values(), held.placement.share)
     moved = {holding.key: holding for holding in folded.moved if holding.key not in gone}
     for holding, ranks in folded.freed:
         if holding.key not in moved:
@@ -129,6 +127,8 @@ def _owners_after(entries: Entries, owners: ChipOwners, folded: Folded) -> Draft
             draft.pods[holding.key] = None
     for key in moved:  # ranks may change places with one another
         draft.remove(before[key])
+    for held in folded.held:  # of a gang that ends, what was reserved for its ranks may be among it
+        draft.take(held.places().values(), held.placement.share)
     for key, holding in moved.items():
         draft.place(holding)
         draft.pods[key] = None
