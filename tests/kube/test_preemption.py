@@ -12,7 +12,7 @@ from tests.support.kube_cells import a_volcano_job
 pytestmark = pytest.mark.timeout(150)
 _JOBS: Final = "/apis/batch.volcano.sh/v1alpha1/namespaces"
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
-    "inventory": {"gangs": GANGS},
+    "inventory": {"gangs": {**GANGS, "preempt": True}},
     "dispatcher": {"decisions": {"preempt": 2}},
 }
 _NODES: Final = """

@@ -25,6 +25,9 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A PodGroup that could not start for this long goes back to Pending; 0: never."""
     group_status_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.5
     """Minimum time between two writes of counts and messages of one PodGroup; a change of phase is written at once."""
+    preempt: bool = False
+    """A PodGroup is also admitted where chips are free once PodGroups of lower priority have ended; for cells whose
+    dispatcher has ``decisions.preempt``."""
     groups_without_scheduler: bool | None = None
     """Whether Berth admits PodGroups for which neither a pod nor the owner names the scheduler; without a value only if
     ``volcano`` is among ``scheduler_names``."""

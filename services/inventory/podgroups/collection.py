@@ -98,6 +98,8 @@ class Groups:
         """Where queues are in force: PodGroups that have changed, and may be admitted."""
         self._due: dict[Name, int] = {}
         self._queues = QueueAdmission()
+        self._held: dict[int, Counter[str]] | None = None
+        """With preemption: what placed PodGroups hold, by priority; None until somebody asks after a change."""
 
     @property
     def awaits_admission(self) -> bool:
@@ -271,6 +273,7 @@ class Groups:
 
     def _admit(self, capacity: Capacity, now_ms: int) -> dict[Name, Wanted]:
         """Admit PodGroups in order of priority, number of returns to Pending, age and name."""
+        self._held = None
         names = self._to_judge()
         claims = self._claims() if names else Counter[str]()
         ahead = self._claims_ahead(now_ms) if names else {}
@@ -319,7 +322,7 @@ class Groups:
             if self._settings.force_enqueue and resource in {CPU, MEMORY}:
                 continue
             free, claimed = capacity.amount(resource), claims[resource]
-            if need > free - claimed:
+            if need > free - claimed + self._held_below(group)[resource]:
                 others = f", of which other admitted PodGroups claim {claimed}" if claimed else ""
                 lacking = "".join(map(_lacking_words, capacity.unreported.get(resource, ())))
                 return Why(
@@ -327,6 +330,18 @@ class Groups:
                     f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}{lacking}",
                 )
         return NO_REASON
+
+    def _held_below(self, group: TrackedGroup) -> Counter[str]:
+        """What PodGroups of lower priority hold that may end for one; empty without preemption."""
+        if not self._settings.preempt:
+            return Counter()
+        if self._held is None:
+            self._held = {}
+            for one in self._groups.values():
+                if one.pods.is_placed and one.pods.held:
+                    self._held.setdefault(one.pods.priority, Counter()).update(one.pods.held)
+        below = (held for priority, held in self._held.items() if priority < group.pods.priority)
+        return sum(below, start=Counter[str]())
 
     def _claims(self) -> Counter[str]:
         """Claims of admitted PodGroups that do not run yet; empty where claims do not count."""

@@ -190,6 +190,8 @@ def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
         is_placed = verdict is not None and verdict.placement is not None
         if is_placed or refusal is None or refusal.code not in _FOR_ROOM or gang.uid in state.fold.held:
             continue
+        if gang.share is not None:
+            continue  # others may take what is left of a chip until all of a place is free
         declared = _declared_of(_request(state, gang.namespace, gang.name, gang.uid))
         yield Preemptor(
             gang,
@@ -245,7 +247,11 @@ def _running_gang(
         priority=priority,
         start=holding.at_ms,
         is_leaving=is_leaving,
-        is_preemptable=may_leave and declared.preemptable and request is not None and not holding.foreign,
+        is_preemptable=may_leave
+        and declared.preemptable
+        and request is not None
+        and not holding.foreign
+        and holding.placement.share is None,
         is_critical=declared.critical,
     )
     return RunningGang(
