@@ -3,7 +3,7 @@
 While a job starts anew as a whole, its pods end one after the other, and a new pod may wait for the chip that took the
 place of a broken one. Until then nobody else gets the places to which the healthy pods can return.
 
-A gang for which others leave gets the place that is reserved for it once they have left. It loses it when it waits no
+A gang for which others leave is placed on the place that is reserved for it once they have left. It loses it when it waits no
 more, when a node of the place fails or takes no new work, when a chip of it fails, or when the others have not left in
 time. Then what is free of the place is free for all, and the gang is tried again.
 """
@@ -108,7 +108,7 @@ def is_usable(table: NodeTable, node: str, mask: int) -> bool:
 
 
 def see_reserved(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], table: NodeTable, found: Due, *, at_ms: int) -> None:
-    """Note what is due for reserved places: the placement of a gang whose place is free, or the end of a reservation.
+    """Note which reservations end.
 
     Args:
         fold: The ledger.
@@ -124,12 +124,10 @@ def see_reserved(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], table: NodeTa
         does_wait = waits(fold, jobs.get((held.namespace, held.name)), uid)
         if not does_wait or gang is None or gang.attempt != held.attempt or not _is_sound(table, held, at_ms):
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
-        elif not held.awaits:
-            verdict = Verdict(held.namespace, held.name, uid, held.attempt, held.placement, queue=held.queue)
-            found.regained.append(verdict)
         elif at_ms >= held.until_ms:
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
-            found.refused.append(_stays(fold, held, at_ms))
+            if held.awaits:
+                found.refused.append(_stays(fold, held, at_ms))
 
 
 def _is_sound(table: NodeTable, held: Held, at_ms: int) -> bool:

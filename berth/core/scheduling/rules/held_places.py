@@ -18,9 +18,9 @@ class HeldPlaces(Rule):
         has_gained = bool(start.changes.capacity_gained or start.changes.chips_returned)
         found: list[Returning] = []
         for uid, held in sorted(state.fold.held.items()):
-            if held.is_reserved:
-                continue  # it is placed once others have left
-            gang = queue.gang(uid) if has_gained or uid in uids else None
+            if held.awaits:
+                continue
+            gang = queue.gang(uid) if has_gained or held.is_reserved or uid in uids else None
             if gang is not None and gang.invalid is None and gang.pods == held.placement.pods():
                 gang = start.terms.applied(gang)
                 found.append(Returning(gang, _pods(state, gang, held)))
@@ -30,7 +30,7 @@ class HeldPlaces(Rule):
 def _pods(state: State, gang: Gang, held: Held) -> LeavingPods:
     """All pods of a gang; those whose places are held can return."""
     record = state.fold.gangs.get(gang.uid)
-    recovery = record.recovery if record is not None else None
+    recovery = record.recovery if record is not None and not held.is_reserved else None
     ranks, kept = range(gang.pods), set(held.ranks)
     failed_nodes = tuple(recovery.nodes) if recovery is not None else ()
     names = held.placement.names()

@@ -5,6 +5,7 @@ has a place from that decision on: at first what is free of it, and the rest as 
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,10 @@ from berth.core.state.holdings.holding import Holding, owned_by
 from berth.core.state.holdings.moves import merged_placement
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Awaited, HeldPlaces, Reservation
+
+TAKEN_MS: Final = 10_000
+"""How long a place is reserved once all others have left it. A gang that does not fit there by then is tried anew: pods
+of others may have come near, or have taken cpu."""
 
 
 class Held(msgspec.Struct, gc=False, omit_defaults=True):
@@ -58,16 +63,20 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
             found[rank] = PodShare(share.node, free, ids_of(free), 0, 0, pods=0)
         return found
 
-    def without(self, gone: Iterable[tuple[str, int]], holdings: Mapping[tuple[str, int], Holding]) -> "Held":
+    def without(
+        self, gone: Iterable[tuple[str, int]], holdings: Mapping[tuple[str, int], Holding], *, at_ms: int
+    ) -> "Held":
         """The place after attempts have left.
 
         Args:
             gone: Those attempts.
             holdings: What others hold.
+            at_ms: The moment.
         """
         left = sorted({*self.awaited}.difference(gone))
         lacks = _lacks(self.placement, [holdings[key] for key in left])
-        return msgspec.structs.replace(self, awaits=[Awaited(*key) for key in left], lacks=lacks)
+        until_ms = self.until_ms if left else at_ms + TAKEN_MS
+        return msgspec.structs.replace(self, awaits=[Awaited(*key) for key in left], lacks=lacks, until_ms=until_ms)
 
 
 def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding]) -> Held:

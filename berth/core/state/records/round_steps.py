@@ -184,7 +184,7 @@ class _Steps:
         awaiting = [held for held in self._held.values() if not gone.isdisjoint(held.awaited)]
         for held in sorted(awaiting, key=lambda one: one.uid) if gone else ():
             self._unhold(held.uid)
-            now = self._held[held.uid] = held.without(gone, self._holdings)
+            now = self._held[held.uid] = held.without(gone, self._holdings, at_ms=self._at_ms)
             self.folded.held.append(now)
 
     def _unhold(self, uid: str) -> None:
