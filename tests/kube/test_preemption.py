@@ -19,7 +19,7 @@ _NODES: Final = """
 apiVersion: berth/v1
 kind: Cluster
 nodes:
-  - {product: module910bx8, count: 2, name: "a2-{index}"}
+  - {product: module910bx8, count: 3, name: "a2-{index}"}
 """
 _LEAVES: Final = """
 apiVersion: berth/v1
@@ -60,22 +60,45 @@ async def test_a_job_gets_a_node_by_the_end_of_the_job_that_loses_least_and_that
     target = target_of(_NODES, _SETTINGS)
     await urgent(target)
     await target.cell.start()
-    for name in ("old", "young"):
-        await job(target, name)
-        await target.until_running(f"{name}-worker-0")
-    old, young = await uid_of(target, "old-worker-0"), await uid_of(target, "young-worker-0")
+    await job(target, "wide", replicas=2)
+    await target.until_running("wide-worker-0", "wide-worker-1")
+    await job(target, "small")
+    await target.until_running("small-worker-0")
+    wide, small = await uid_of(target, "wide-worker-0"), await uid_of(target, "small-worker-0")
     await job(target, "high", high=True)
-    await target.until_running("high-worker-0", "old-worker-0")
-    assert await uid_of(target, "old-worker-0") == old
+    await target.until_running("high-worker-0", "wide-worker-0", "wide-worker-1")
+    assert await uid_of(target, "wide-worker-0") == wide
 
     async def is_made_again() -> bool:
-        return await uid_of(target, "young-worker-0") not in {"", young}
+        return await uid_of(target, "small-worker-0") not in {"", small}
 
     await target.until("the controller makes the pod again", is_made_again)
-    status = await target.cell.until_status(target.namespace, "vcjob.young", "waiting")
+    status = await target.cell.until_status(target.namespace, "vcjob.small", "waiting")
     assert status.recovery is not None
     assert status.recovery.cause == "preempted for a job of priority 1000, above 0, that needs 8 chips in one node"
     await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/high")
-    await target.until_running("young-worker-0", "old-worker-0")
-    assert await target.cell.check_chips(target.namespace) == 16
+    await target.until_running("small-worker-0", "wide-worker-0")
+    assert await target.cell.check_chips(target.namespace) == 24
+    await target.cell.stop()
+
+
+async def test_a_job_gets_a_leaf_by_the_end_of_the_jobs_on_one(target_of: TargetOf) -> None:
+    """Each leaf has a job of one node and a free node: two nodes are free, and no leaf is."""
+    target = target_of(_LEAVES, _SETTINGS)
+    await urgent(target)
+    await target.cell.start()
+    for name in ("one", "two", "three", "four"):
+        await job(target, name)
+        await target.until_running(f"{name}-worker-0")
+    for name in ("one", "four"):
+        await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/{name}")
+    body = a_volcano_job("high", 2, 8, run_for="600s")
+    body["spec"]["priorityClassName"] = "urgent"
+    for labels in (
+        body["metadata"].setdefault("labels", {}),
+        body["spec"]["tasks"][0]["template"]["metadata"].setdefault("labels", {}),
+    ):
+        labels["tor-affinity"] = "normal-schema"
+    await target.api.post(f"{_JOBS}/{target.namespace}/jobs", body)
+    await target.until_running("high-worker-0", "high-worker-1")
     await target.cell.stop()

@@ -3,9 +3,9 @@
 While a job starts anew as a whole, its pods end one after the other, and a new pod may wait for the chip that took the
 place of a broken one. Until then nobody else gets the places to which the healthy pods can return.
 
-A gang for which others leave is placed on the place that is reserved for it once they have left. It loses it when it waits no
-more, when a node of the place fails or takes no new work, when a chip of it fails, or when the others have not left in
-time. Then what is free of the place is free for all, and the gang is tried again.
+A gang for which others leave is placed on the place that is reserved for it once they have left. It loses it when it
+waits no more, when a node of the place fails or takes no new work, when a chip of it fails, or when the others have not
+left in time. Then what is free of the place is free for all, and the gang is tried again.
 """
 
 from collections.abc import Mapping
