@@ -13,7 +13,7 @@ STRANGER: Final = "stranger"
 """What no line has."""
 Alter = Callable[[object], object]
 """Another value in the place of one; the same value where there is nothing to alter."""
-GUIDES: Final = frozenset({"super_pods_used", "pending_ranks"})
+GUIDES: Final = frozenset({"super_pods_used", "pending_ranks", "job", "kind"})
 """Fields of answers that are not compared, but say how far others are facts, or what was asked."""
 ASKED: Final = frozenset({"request"})
 """Fields beside answers that are no answers."""
@@ -136,8 +136,9 @@ def bared(line: Line, compared: Sequence[str]) -> Line:
     """A line with no answers but those that are compared, and those that guide."""
     fields: dict[str, set[str]] = {}
     for path in compared:
-        holder, _, field = path.rpartition(".")
-        fields.setdefault(holder, set()).add(field)
+        parts = path.split(".")
+        for depth, part in enumerate(parts):
+            fields.setdefault(".".join(parts[:depth]), set()).add(part.removesuffix("[]"))
     outer = {path.partition(".")[0].removesuffix("[]") for path in compared}
     bare = copy.deepcopy({key: value for key, value in line.items() if key not in ANSWERS or key in outer})
     for holder, kept in fields.items():

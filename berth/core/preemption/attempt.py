@@ -105,6 +105,12 @@ class Attempt:
             without = ~inside if without is None else ~inside | without
         return projection.plan(self._gang, without=without)
 
+    def may_fit(self) -> bool:
+        """Whether the preemptor may fit although nobody leaves: a fast check that is true whenever it does."""
+        counts = self._pool.counts(self._gang)
+        tasks = counts.slots.tasks
+        return all(int(room.sum()) >= task.pods for task, room in zip(tasks, counts.now, strict=True))
+
     def has_place(self) -> bool:
         """Whether any place is large enough if all candidates leave."""
         return bool(self._spots(1))

@@ -168,7 +168,7 @@ class Search:
         found: Found | None = None
         if chips_of(gang.request_class) <= self._free() + kin.chips:
             attempt = self._attempt(gang, self._pool(kin, gang), areas)
-            if self._has_more_room and legality.has_room():
+            if self._has_more_room and legality.has_room() and attempt.may_fit():
                 placement = attempt.planned(())
                 if placement is not None:
                     return VictimSet((), placement, Place("cell"), Prices(()).of(()), (), attempt.plans)
