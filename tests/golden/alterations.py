@@ -136,9 +136,12 @@ def bared(line: Line, compared: Sequence[str]) -> Line:
     """A line with no answers but those that are compared, and those that guide."""
     fields: dict[str, set[str]] = {}
     for path in compared:
-        parts = path.split(".")
-        for depth, part in enumerate(parts):
-            fields.setdefault(".".join(parts[:depth]), set()).add(part.removesuffix("[]"))
+        holder, _, field = path.rpartition(".")
+        fields.setdefault(holder, set()).add(field)
+    for inner in [*fields]:
+        holder, _, field = inner.rpartition(".")
+        if holder in fields:
+            fields[holder].add(field.removesuffix("[]"))
     outer = {path.partition(".")[0].removesuffix("[]") for path in compared}
     bare = copy.deepcopy({key: value for key, value in line.items() if key not in ANSWERS or key in outer})
     for holder, kept in fields.items():
