@@ -59,7 +59,8 @@ class Ground(NamedTuple):
         state: The cell before the round.
         scorer: Its scoring, under the settings of the epoch.
         running: Gangs that hold something, leaving ones included, in any order. Gangs that the round itself ends are
-            leaving too.
+            leaving too. All that a leaving gang holds is free for preemptors, unless it is kept for its next attempt:
+            so a gang of which only some ranks leave is not leaving, but one that is not preemptable.
         at_ms: The moment of the round.
         silent: Rows of shards that did not answer, shape (rows,): neither places nor victims; None for no such row.
         taken: Gangs that the round has placed, and gangs for which places are reserved on chips that others still have
@@ -117,6 +118,9 @@ class Search:
         held, silent = self._footprints.of(self._ground.state, gang.key), self._ground.silent
         if held is None:
             return
+        holding = self._ground.state.fold.holdings[gang.key]
+        if any(move.is_restart and move.placed for move in holding.moves):
+            return  # its places are for its next attempt
         if gang.counted.is_leaving:
             self._base.end({gang.key: held.footprint})
             self._has_more_room = True
