@@ -55,11 +55,31 @@ def in_rings(seed: int) -> tuple[PreemptionCell, Preemptor]:
     return cell, cell.preemptor(a_job("p", chips=chips, replicas=pods, product=product, priority=1))
 
 
+def sharing(seed: int) -> tuple[PreemptionCell, Preemptor]:
+    """Pods that share chips, with others that have whole ones, and one more pod."""
+    dice = Dice(seed)
+    cell = PreemptionCell([a_node(f"n{number}", "soft-share", chips=0b11, allocatable=2) for number in range(2)])
+    for number in range(dice.number(2, 6)):
+        cell.runs_if_fits(quota(f"g{number}", dice.pick(20, 50, 100)))
+    return cell, cell.preemptor(quota("p", dice.pick(50, 100), priority=1))
+
+
+def quota(name: str, percent: int, priority: int = 0) -> JobRequest:
+    request = a_job(name, product="soft-share", priority=priority)
+    quotas = {"aicoreQuota": str(percent), "hbmQuota": "4000", "policy": "elastic"}
+    request.labels.update({f"huawei.com/scheduler.softShareDev.{key}": value for key, value in quotas.items()})
+    return request
+
+
+NAMES = ["plain", "blocks", "rings", "shares"]
+WORLDS: list[World] = [a_contested_cell, in_blocks, in_rings, sharing]
+
+
 def pool_of(search: Search, preemptor: Preemptor) -> Pool:
     return search._pool(search._kin_of(preemptor), preemptor.gang)  # what a search keeps
 
 
-@pytest.mark.parametrize("world", [a_contested_cell, in_blocks, in_rings], ids=["plain", "blocks", "rings"])
+@pytest.mark.parametrize("world", WORLDS, ids=NAMES)
 def test_whatever_a_plan_takes_counts_as_room(world: World) -> None:
     plans = 0
     for seed in range(CELLS):
@@ -81,6 +101,20 @@ def test_whatever_a_plan_takes_counts_as_room(world: World) -> None:
                 plans += 1
                 assert fits, f"seed {seed}: {[one.gang.counted.uid for one in victims]}"
     assert plans > CELLS
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=NAMES)
+def test_one_row_counts_as_all_rows_at_once_do(world: World) -> None:
+    for seed in range(CELLS):
+        cell, preemptor = world(seed)
+        pool = pool_of(cell.search(), preemptor)
+        counts = pool.counts(preemptor.gang)
+        states = {row: pool.state(row) for row in range(len(cell.state.table))}
+        assert [[*counts.slots.of_row(row, state)] for row, state in states.items()] == np.array(counts.now).T.tolist()
+        for one in pool.candidates:
+            for row, mask, cpu, memory, share in pool.held(one).rows:
+                states[row] = states[row].without_pod(mask & pool.usable.item(row), cpu, memory, share)
+        assert [[*counts.slots.of_row(row, state)] for row, state in states.items()] == np.array(counts.most).T.tolist()
 
 
 def subsets(candidates: list[Candidate]) -> list[list[Candidate]]:

@@ -201,3 +201,18 @@ def test_without_a_placement_the_next_candidate_goes_too() -> None:
     assert isinstance(found, VictimSet)
     assert found.plans == 3
     assert cell.victims(apart("p", priority=1), Terms(plans_max=1)) == "preempt"
+
+
+def test_what_a_gang_holds_is_found_once_and_again_when_it_holds_something_else() -> None:
+    cell = PreemptionCell([a_node("n0")])
+    cell.runs(a_job("j", chips=8))
+    (key,) = cell.state.fold.holdings
+    first = cell.footprints.of(cell.state, key)
+    assert first is not None
+    assert cell.footprints.of(cell.state, key) is first
+    cell.state.fold.holdings[key].gone = [0]
+    assert cell.footprints.of(cell.state, key) is not first
+    assert cell.footprints.of(cell.state, ("another", 1)) is None
+    cell.footprints.keep_only([])
+    cell.state.fold.holdings[key].gone = []
+    assert cell.footprints.of(cell.state, key) is not first
