@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.gangs import ClassKey, Gang, chips_of
+from berth.core.gangs import Gang, chips_of
 from berth.core.placement.projected_state import ProjectedState
 from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_of
@@ -25,6 +25,7 @@ from berth.core.preemption.footprints import Footprints, Held, held_of, surplus_
 from berth.core.preemption.legality import Legality
 from berth.core.preemption.model import (
     Candidate,
+    Likeness,
     NoVictims,
     Place,
     Preemptor,
@@ -48,8 +49,6 @@ from berth.schemas.queues.queue import Amounts
 
 _Key = tuple[str, int]
 """(uid, attempt)."""
-_Same = tuple[ClassKey, str, str, int, bool, bool, bool]
-"""What preemptors have in common that fare alike."""
 
 
 class Ground(NamedTuple):
@@ -110,7 +109,7 @@ class Search:
         for placed, placement in ground.taken:
             self._take(placed, placement)
         self._eligible = self._made_eligible()
-        self._refused: dict[_Same, NoVictims] = {}
+        self._refused: dict[Likeness, NoVictims] = {}
         self._kins: dict[tuple[str, int, bool, bool], _Kin] = {}
         self._known_areas: dict[tuple[str, Demand | None], list[Areas]] = {}
 
@@ -153,14 +152,12 @@ class Search:
         Args:
             preemptor: The gang; its class was refused on all nodes in this round.
         """
-        gang = preemptor.gang
-        same = (gang.request_class, gang.queue, gang.namespace, gang.priority, *preemptor.flags)
-        known = self._refused.get(same)
+        known = self._refused.get(preemptor.likeness)
         if known is not None:
             return known
         found = self._found(preemptor)
         if isinstance(found, NoVictims):
-            self._refused[same] = found
+            self._refused[preemptor.likeness] = found
         return found
 
     def _found(self, preemptor: Preemptor) -> VictimSet | NoVictims:
