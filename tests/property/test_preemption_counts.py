@@ -117,6 +117,32 @@ def test_one_row_counts_as_all_rows_at_once_do(world: World) -> None:
         assert [[*counts.slots.of_row(row, state)] for row, state in states.items()] == np.array(counts.most).T.tolist()
 
 
+@pytest.mark.parametrize("product", ["module910bx8", "module910x8", "310p"])
+def test_one_pod_on_a_node_gets_what_the_planner_gives_it(product: str) -> None:
+    placed = 0
+    for seed in range(CELLS // 2):
+        dice = Dice(seed)
+        nodes = [a_node(f"n{number}", product) for number in range(2)]
+        cell = PreemptionCell(nodes, strict_job_shape=False)
+        for number in range(dice.number(2, 6)):
+            cell.runs_if_fits(a_job(f"g{number}", chips=dice.pick(1, 2, 4), product=product))
+        preemptor = cell.preemptor(a_job("p", chips=dice.pick(1, 2, 4), product=product, priority=1))
+        search = cell.search()
+        areas = search._areas(preemptor.gang)  # as above
+        alone, planned = (
+            search._attempt(preemptor.gang, pool_of(search, preemptor), areas)  # as above
+            for _ in range(2)
+        )
+        planned._is_lone = False  # as any other gang
+        for row in range(len(nodes)):
+            inside = np.arange(len(nodes)) == row
+            for victims in subsets(pool_of(search, preemptor).candidates[:4]):
+                found = alone.planned(victims, inside)
+                assert found == planned.planned(victims, inside), f"seed {seed}"
+                placed += found is not None
+    assert placed > CELLS
+
+
 def subsets(candidates: list[Candidate]) -> list[list[Candidate]]:
     return [list(some) for size in range(len(candidates) + 1) for some in itertools.combinations(candidates, size)]
 

@@ -104,8 +104,8 @@ class Search:
         """What gangs hold that may be victims as far as nodes are concerned."""
         self._parts: dict[tuple[_Key, tuple[int, ...]], Held] = {}
         """What surplus ranks hold."""
-        for gang in self._running.values():
-            self._see(gang)
+        for key, gang in self._running.items():
+            self._see(key, gang)
         for placed, placement in ground.taken:
             self._take(placed, placement)
         self._eligible = self._made_eligible()
@@ -113,18 +113,18 @@ class Search:
         self._kins: dict[tuple[str, int, bool, bool], _Kin] = {}
         self._known_areas: dict[tuple[str, Demand | None], list[Areas]] = {}
 
-    def _see(self, gang: RunningGang) -> None:
-        held, silent = self._footprints.of(self._ground.state, gang.key), self._ground.silent
+    def _see(self, key: _Key, gang: RunningGang) -> None:
+        held, silent = self._footprints.of(self._ground.state, key), self._ground.silent
         if held is None:
             return
-        holding = self._ground.state.fold.holdings[gang.key]
-        if any(move.is_restart and move.placed for move in holding.moves):
+        moves = self._ground.state.fold.holdings[key].moves
+        if moves and any(move.is_restart and move.placed for move in moves):
             return  # its places are for its next attempt
         if gang.counted.is_leaving:
-            self._base.end({gang.key: held.footprint})
+            self._base.end({key: held.footprint})
             self._has_more_room = True
         elif silent is None or not silent[held.footprint.rows].any():
-            self._whole[gang.key] = held
+            self._whole[key] = held
 
     def _take(self, gang: Gang, placement: Placement) -> None:
         self._base.start(gang, placement, held_of(self._ground.state, pods_of(placement), placement).footprint)
@@ -220,6 +220,7 @@ class Search:
             areas=areas,
             shortened=self._eligible.shortened,
             silent=self._ground.silent,
+            is_idle=self._ground.state.constraints.view.is_idle,
             terms=self._terms,
         )
 
