@@ -196,6 +196,7 @@ QUESTIONS: Final = (
     "ring order (HCCS)",
     "EASY reservation",
     "sources of queues",
+    "victims of preemption and reclaim",
     "rules of the queue",
     "shared leaf states",
     "topologies: demands, places, groups, plans",

@@ -13,7 +13,7 @@ STRANGER: Final = "stranger"
 """What no line has."""
 Alter = Callable[[object], object]
 """Another value in the place of one; the same value where there is nothing to alter."""
-GUIDES: Final = frozenset({"super_pods_used", "pending_ranks"})
+GUIDES: Final = frozenset({"super_pods_used", "pending_ranks", "job", "kind"})
 """Fields of answers that are not compared, but say how far others are facts, or what was asked."""
 ASKED: Final = frozenset({"request"})
 """Fields beside answers that are no answers."""
@@ -138,6 +138,10 @@ def bared(line: Line, compared: Sequence[str]) -> Line:
     for path in compared:
         holder, _, field = path.rpartition(".")
         fields.setdefault(holder, set()).add(field)
+    for inner in [*fields]:
+        holder, _, field = inner.rpartition(".")
+        if holder in fields:
+            fields[holder].add(field.removesuffix("[]"))
     outer = {path.partition(".")[0].removesuffix("[]") for path in compared}
     bare = copy.deepcopy({key: value for key, value in line.items() if key not in ANSWERS or key in outer})
     for holder, kept in fields.items():

@@ -64,6 +64,7 @@ COMPARED: Final[Mapping[str, tuple[str, ...]]] = {
         "result.enqueueable",
         "result.lacking",
         "result.allocatable",
+        "result.gangs[].bundles",
     ),
     "queues_ours": tuple(
         f"result.{field}"

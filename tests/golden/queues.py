@@ -1,6 +1,7 @@
 """Family ``queues``: what Volcano's plug-ins capacity and proportion make of queues, jobs and nodes.
 
-What they say of victims (``reclaims``, ``gangs``) is not compared: no victims are chosen yet.
+Of what they say of victims (``reclaims``, ``gangs``) only the bundles are compared, which gangs are split into: the
+choice follows from floating point and from an order of picking, and Berth's own is another one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from berth.core.parity import OWN, REFERENCE, Differences, differs
+from berth.core.preemption.surplus import surplus_ranks
 from berth.core.queues.admission import Ask, Minima, placement_refusal
 from berth.core.queues.amounts import total, unit_of
 from berth.core.queues.charges import Holding, Usage, ranks_of_minimum
@@ -87,6 +89,7 @@ def compare_queues(line: Line, settings: Settings) -> Answer:
         return Answer(differ("ready", result["ready"], not _is_stopped(line)), (BROKEN,))
     chosen = differs(settings)
     expected, got = _expected(line), answers_of(line, chosen)
+    got["bundles"] = [_split(line, given) for given in result.get("gangs") or ()]
     differences = tuple(
         difference for field in expected for difference in _differ(line, field, expected[field], got[field])
     )
@@ -130,9 +133,48 @@ def _expected(line: Line) -> dict[str, Any]:
     for field in ("enqueueable", "lacking", "allocatable"):
         if result[field] is not None:
             found[field] = result[field]
+    if result.get("gangs"):
+        found["bundles"] = [_bundled(line, given) for given in result["gangs"]]
     if line["family"] == PROPORTION:
         found["overused"] = {name: attrs["overused"] for name, attrs in result["attrs"].items()}
     return found
+
+
+def _bundled(line: Line, given: Line) -> dict[str, list[int]]:
+    """Pods of each gang that may leave alone, and the others, as the reference splits it."""
+    apart = {job["name"] for job in line["jobs"] if not _is_split(job)}
+    found: dict[str, list[int]] = {}
+    for bundle in given["bundles"]:
+        if bundle["job"] not in apart:
+            found.setdefault(bundle["job"], [0, 0])[bundle["type"] == "whole"] += len(bundle["tasks"])
+    return found
+
+
+def _split(line: Line, given: Line) -> dict[str, list[int]]:
+    """The same as Berth splits gangs of other queues, or of lower priority in the own one."""
+    mine = next(job for job in line["jobs"] if job["name"] == given["job"])
+    reclaimable = {queue["name"] for queue in line["queues"] if queue["reclaimable"]}
+    found: dict[str, list[int]] = {}
+    for job in line["jobs"]:
+        is_own = job["queue"] == mine["queue"]
+        is_lower = is_own and job["priority"] < mine["priority"]
+        may_go = is_lower if given["kind"] == "preempt" else not is_own and job["queue"] in reclaimable
+        held = [rank for rank, task in enumerate(job["tasks"]) if task["status"] in HELD]
+        if may_go and held and _is_split(job):
+            gone = set(range(len(job["tasks"]))).difference(held)
+            roles = [task["role"] for task in job["tasks"]]
+            surplus = surplus_ranks(roles, gone, job["min_member"], job["min_task_member"] or {})
+            found[job["name"]] = [len(surplus), len(held) - len(surplus)]
+    return found
+
+
+def _is_split(job: Line) -> bool:
+    """Whether a gang is split as a whole: all that it holds runs, and is no less than its minimum.
+
+    Below it the reference lets all pods leave alone, and Berth none.
+    """
+    held = [task["status"] for task in job["tasks"] if task["status"] in HELD]
+    return len(held) >= job["min_member"] and set(held) == {"Running"}
 
 
 def answers_of(line: Line, chosen: Differences) -> dict[str, Any]:

@@ -84,6 +84,7 @@ ALTERED: Final[Mapping[str, Mapping[str, tuple[Alter, ...]]]] = {
         "result.enqueueable": (more, less, added, swapped),
         "result.lacking": (more, less, added),
         "result.allocatable": (more, less, added, swapped),
+        "result.gangs[].bundles": (more, less),
     },
     "queues_ours": {
         "result.broken": (less, added),

@@ -70,6 +70,12 @@ class PreemptionCell(CoreCell):
         self.place(request)
         self.facts[request.name] = facts
 
+    def runs_if_fits(self, request: JobRequest) -> None:
+        """Place a job if there is room for it."""
+        self.ask(request)
+        if not all(verdict.placement for verdict in self.decide()):
+            self.take_back(request.name)
+
     def running(self) -> list[RunningGang]:
         return [self._gang(key) for key in self.state.fold.holdings]
 

@@ -165,9 +165,7 @@ def a_contested_cell(seed: int) -> tuple[PreemptionCell, Preemptor]:
             queue=dice.pick(*names),
             node_selector=chosen,
         )
-        cell.ask(request)
-        if not all(verdict.placement for verdict in cell.decide()):
-            cell.take_back(request.name)
+        cell.runs_if_fits(request)
         cell.facts[request.name] = {
             "start_ms": cell.now_ms - dice.number(0, 5) * 600_000,
             "restarts": dice.number(0, 2),

@@ -15,7 +15,7 @@ from berth.core.preemption.pool import Pool
 from berth.core.preemption.rooms import CountedRoom, Gains
 from berth.core.preemption.slots import WholeGroups, tasks_of
 from berth.core.topologies.planning import Areas
-from berth.schemas.placement import Placement
+from berth.schemas.placement import Placement, placement_of
 
 _NOBODY: Final = 1 << 62
 """Beyond the rank of every candidate."""
@@ -59,6 +59,7 @@ class Attempt:
         areas: Groups of nodes, those of smaller groups first.
         shortened: The first ranks of a surplus.
         silent: Rows that count for nothing, shape (rows,); None for no such row.
+        is_idle: No pod has a say in where others are.
         terms: Settings of the epoch.
 
     Attributes:
@@ -74,6 +75,7 @@ class Attempt:
         areas: Sequence[Areas],
         shortened: Callable[[Candidate, int], Candidate],
         silent: Fits | None,
+        is_idle: bool,
         terms: Terms,
     ) -> None:
         self._base, self._pool, self._gang = base, pool, gang
@@ -81,6 +83,7 @@ class Attempt:
         self._groups = WholeGroups(areas)
         self._places = Places(base.scorer.table, areas, tasks_of(gang), self._groups)
         self.plans = 0
+        self._is_lone = is_idle and _is_lone(gang)
         self._failed: set[tuple[int, frozenset[tuple[str, int]]]] = set()
         """Places (order) and sets of which a plan failed."""
 
@@ -92,6 +95,8 @@ class Attempt:
             inside: Rows of the place, shape (rows,); None for all.
         """
         self.plans += 1
+        if inside is not None and self._is_lone:
+            return self._on_node(int(inside.argmax()), victims)
         held = self._pool.held
         projection = self._base.copy()
         whole = {one.gang.key: held(one).footprint for one in victims if not one.ranks}
@@ -104,6 +109,27 @@ class Attempt:
         if inside is not None:
             without = ~inside if without is None else ~inside | without
         return projection.plan(self._gang, without=without)
+
+    def _on_node(self, row: int, victims: Sequence[Candidate]) -> Placement | None:
+        """Placement of one pod on a node, by the checks that each placement passes."""
+        scorer, ((shape, _),) = self._base.scorer, self._gang.request_class
+        state = self._pool.state(row)
+        for one in victims:
+            for pod in self._pool.held(one).rows:
+                if pod.row == row:
+                    mask = pod.mask & self._pool.usable.item(row)
+                    state = state.without_pod(mask, pod.cpu_milli, pod.memory_mib, pod.share)
+        if scorer.evaluate_one(shape, row, state)[0]:
+            return None
+        rule, table = scorer.rule(shape), scorer.table
+        chips = rule.pick(state.free, table.network.item(row)) if rule is not None else ()
+        return placement_of([table.names[row]], [chips], self._gang.runs, resource=self._gang.resource, share=None)
+
+    def may_fit(self) -> bool:
+        """Whether the preemptor may fit although nobody leaves: a fast check that is true whenever it does."""
+        counts = self._pool.counts(self._gang)
+        tasks = counts.slots.tasks
+        return all(int(room.sum()) >= task.pods for task, room in zip(tasks, counts.now, strict=True))
 
     def has_place(self) -> bool:
         """Whether any place is large enough if all candidates leave."""
@@ -225,6 +251,14 @@ class Attempt:
         victims = list(picked.victims)
         picked.clear()
         return victims, placements[-1]
+
+
+def _is_lone(gang: Gang) -> bool:
+    """Whether a gang is one pod that needs no more than a node which takes it."""
+    if gang.pods != 1 or any(profile.constraints.claims for profile in gang.profiles):
+        return False
+    ((shape, _),) = gang.request_class
+    return not (shape.is_planned or shape.share is not None or shape.is_constrained)
 
 
 def _names(victims: Iterable[Candidate]) -> frozenset[tuple[str, int]]:

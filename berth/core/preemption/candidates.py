@@ -36,7 +36,7 @@ class Eligible:
     """Which gangs may go at a moment.
 
     Args:
-        running: Gangs that hold something, in any order.
+        running: Gangs that hold something; candidates are in this order.
         terms: Settings of the epoch.
         at_ms: The moment.
         shares: Entitlements; None where queues do nothing.
@@ -56,7 +56,7 @@ class Eligible:
         part: Part,
         others: Sequence[Holding] = (),
     ) -> None:
-        self._running = sorted(running, key=lambda one: one.key)
+        self._running = running
         self._terms = terms
         self._at_ms = at_ms
         self._shares = shares
@@ -72,7 +72,7 @@ class Eligible:
             self.lowest[queue] = min(priority, self.lowest.get(queue, priority))
 
     def candidates(self, preemptor: Preemptor) -> tuple[list[Candidate], Exhausted]:
-        """Candidates of a preemptor, by uid, and who would be one but for its evictions."""
+        """Candidates of a preemptor, and who would be one but for its evictions."""
         found: list[Candidate] = []
         over: list[Candidate] = []
         most = 0

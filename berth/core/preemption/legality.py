@@ -183,7 +183,7 @@ class Legality:
         """Whether the preemptor stays within the entitlements up to where it gets something back.
 
         One that was ever evicted by reclaim preempts in its own queue only within the entitlement of that: else gangs
-        of two queues could displace each other for ever.
+        of two queues could displace each other forever.
         """
         if self._shares is None or self._preemptor.is_critical:
             return True

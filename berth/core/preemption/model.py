@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.gangs import Gang
+from berth.core.gangs import ClassKey, Gang
 from berth.core.queues.charges import Holding
 from berth.schemas.placement import Placement
 from berth.schemas.queues.queue import Amounts
@@ -17,13 +17,15 @@ HOUR_MS: Final = 3_600_000
 Level = tuple[int, int]
 """Priority of a queue, and of a gang in it; what is lost at a higher one is dearer."""
 
+Likeness = tuple[ClassKey, str, str, int, bool, bool, bool]
+
 
 class Terms(msgspec.Struct, frozen=True):
     """Settings of an epoch that say who may go, and how much a search may cost.
 
     Attributes:
         declared_only: Only gangs that declare themselves preemptable may go.
-        preemptors_max: Preemptors of a round; the search does not count them.
+        preemptors_max: Preemptors of a round; the search does not count them. Those that share a search may count once.
         places_max: Places that are looked at for a preemptor.
         plans_max: Plans that are made for a preemptor.
         evictions_per_hour: Evictions of a gang in an hour after which it may not go; 0: no bound.
@@ -130,9 +132,11 @@ class Preemptor(msgspec.Struct, frozen=True):
     was_reclaimed: bool = False
 
     @property
-    def flags(self) -> tuple[bool, bool, bool]:
-        """What it is beside its gang."""
-        return (self.is_never, self.is_critical, self.was_reclaimed)
+    def likeness(self) -> Likeness:
+        """What preemptors have in common that share one search: a further one costs little beside the first."""
+        gang = self.gang
+        flags = (self.is_never, self.is_critical, self.was_reclaimed)
+        return (gang.request_class, gang.queue, gang.namespace, gang.priority, *flags)
 
 
 class Victim(NamedTuple):

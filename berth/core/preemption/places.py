@@ -95,8 +95,10 @@ class Places:
         self._tasks = tasks
         self._groups = groups
         rows = np.arange(len(table))
-        self._kinds: list[Areas | None] = [*areas, None]
         self._has_nodes = sum(task.pods for task in tasks if task.is_planned) <= 1
+        # A single pod is on one node, whichever place that is in.
+        is_single = self._has_nodes and sum(task.pods for task in tasks) == 1
+        self._kinds: list[Areas | None] = [] if is_single else [*areas, None]
         self._rows = rows
 
     def spots(self, now: Sequence[Rows], most: Sequence[Rows], pairs: Pairs, count: int) -> list[Spot]:
@@ -197,9 +199,9 @@ class Places:
 
     def inside(self, spot: Spot) -> Fits | None:
         """Rows of a place, shape (rows,); None for all."""
-        areas = self._kinds[spot.kind]
+        areas = self._kinds[spot.kind] if spot.kind >= 0 else None
         if spot.kind >= 0 and areas is None:
             return None
-        of_row = self._rows if spot.kind < 0 or areas is None else areas.of_row
+        of_row = self._rows if areas is None else areas.of_row
         found: Fits = of_row == spot.number
         return found

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.gangs import ClassKey, Gang, chips_of
+from berth.core.gangs import Gang, chips_of
 from berth.core.placement.projected_state import ProjectedState
 from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_of
@@ -25,6 +25,7 @@ from berth.core.preemption.footprints import Footprints, Held, held_of, surplus_
 from berth.core.preemption.legality import Legality
 from berth.core.preemption.model import (
     Candidate,
+    Likeness,
     NoVictims,
     Place,
     Preemptor,
@@ -48,8 +49,6 @@ from berth.schemas.queues.queue import Amounts
 
 _Key = tuple[str, int]
 """(uid, attempt)."""
-_Same = tuple[ClassKey, str, str, int, bool, bool, bool]
-"""What preemptors have in common that fare alike."""
 
 
 class Ground(NamedTuple):
@@ -59,7 +58,8 @@ class Ground(NamedTuple):
         state: The cell before the round.
         scorer: Its scoring, under the settings of the epoch.
         running: Gangs that hold something, leaving ones included, in any order. Gangs that the round itself ends are
-            leaving too.
+            leaving too. All that a leaving gang holds is free for preemptors, unless it is kept for its next attempt:
+            so a gang of which only some ranks leave is not leaving, but one that is not preemptable.
         at_ms: The moment of the round.
         silent: Rows of shards that did not answer, shape (rows,): neither places nor victims; None for no such row.
         taken: Gangs that the round has placed, and gangs for which places are reserved on chips that others still have
@@ -104,24 +104,27 @@ class Search:
         """What gangs hold that may be victims as far as nodes are concerned."""
         self._parts: dict[tuple[_Key, tuple[int, ...]], Held] = {}
         """What surplus ranks hold."""
-        for gang in self._running.values():
-            self._see(gang)
+        for key, gang in self._running.items():
+            self._see(key, gang)
         for placed, placement in ground.taken:
             self._take(placed, placement)
         self._eligible = self._made_eligible()
-        self._refused: dict[_Same, NoVictims] = {}
+        self._refused: dict[Likeness, NoVictims] = {}
         self._kins: dict[tuple[str, int, bool, bool], _Kin] = {}
         self._known_areas: dict[tuple[str, Demand | None], list[Areas]] = {}
 
-    def _see(self, gang: RunningGang) -> None:
-        held, silent = self._footprints.of(self._ground.state, gang.key), self._ground.silent
+    def _see(self, key: _Key, gang: RunningGang) -> None:
+        held, silent = self._footprints.of(self._ground.state, key), self._ground.silent
         if held is None:
             return
+        moves = self._ground.state.fold.holdings[key].moves
+        if moves and any(move.is_restart and move.placed for move in moves):
+            return  # its places are for its next attempt
         if gang.counted.is_leaving:
-            self._base.end({gang.key: held.footprint})
+            self._base.end({key: held.footprint})
             self._has_more_room = True
         elif silent is None or not silent[held.footprint.rows].any():
-            self._whole[gang.key] = held
+            self._whole[key] = held
 
     def _take(self, gang: Gang, placement: Placement) -> None:
         self._base.start(gang, placement, held_of(self._ground.state, pods_of(placement), placement).footprint)
@@ -149,14 +152,12 @@ class Search:
         Args:
             preemptor: The gang; its class was refused on all nodes in this round.
         """
-        gang = preemptor.gang
-        same = (gang.request_class, gang.queue, gang.namespace, gang.priority, *preemptor.flags)
-        known = self._refused.get(same)
+        known = self._refused.get(preemptor.likeness)
         if known is not None:
             return known
         found = self._found(preemptor)
         if isinstance(found, NoVictims):
-            self._refused[same] = found
+            self._refused[preemptor.likeness] = found
         return found
 
     def _found(self, preemptor: Preemptor) -> VictimSet | NoVictims:
@@ -168,7 +169,7 @@ class Search:
         found: Found | None = None
         if chips_of(gang.request_class) <= self._free() + kin.chips:
             attempt = self._attempt(gang, self._pool(kin, gang), areas)
-            if self._has_more_room and legality.has_room():
+            if self._has_more_room and legality.has_room() and attempt.may_fit():
                 placement = attempt.planned(())
                 if placement is not None:
                     return VictimSet((), placement, Place("cell"), Prices(()).of(()), (), attempt.plans)
@@ -219,6 +220,7 @@ class Search:
             areas=areas,
             shortened=self._eligible.shortened,
             silent=self._ground.silent,
+            is_idle=self._ground.state.constraints.view.is_idle,
             terms=self._terms,
         )
 

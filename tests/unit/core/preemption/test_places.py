@@ -5,6 +5,7 @@ import pytest
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.preemption.model import NoVictims, Terms, VictimSet
+from berth.core.state.holdings.moves import Move
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition
@@ -137,6 +138,15 @@ def test_a_place_that_is_freed_by_others_is_taken_without_an_eviction() -> None:
     assert (named(found), nodes_of(found)) == ([], ["n0"])
 
 
+def test_places_that_a_gang_keeps_for_its_next_attempt_are_nobody_elses() -> None:
+    cell = PreemptionCell([a_node("n0")])
+    cell.runs(a_job("anew", chips=8), is_leaving=True)
+    (holding,) = cell.state.fold.holdings.values()
+    assert named(cell.found(a_job("p", chips=8, priority=1))) == []
+    holding.moves = [Move(1, "job", "grace", [0], placement=holding.placement, placed=[0])]
+    assert cell.victims(a_job("p", chips=8, priority=1)) == "preempt"
+
+
 def test_two_preemptors_do_not_get_one_place_and_share_what_one_victim_leaves() -> None:
     cell = PreemptionCell([a_node("n0"), a_node("n1")])
     for name in ("n0", "n1"):
@@ -191,3 +201,18 @@ def test_without_a_placement_the_next_candidate_goes_too() -> None:
     assert isinstance(found, VictimSet)
     assert found.plans == 3
     assert cell.victims(apart("p", priority=1), Terms(plans_max=1)) == "preempt"
+
+
+def test_what_a_gang_holds_is_found_once_and_again_when_it_holds_something_else() -> None:
+    cell = PreemptionCell([a_node("n0")])
+    cell.runs(a_job("j", chips=8))
+    (key,) = cell.state.fold.holdings
+    first = cell.footprints.of(cell.state, key)
+    assert first is not None
+    assert cell.footprints.of(cell.state, key) is first
+    cell.state.fold.holdings[key].gone = [0]
+    assert cell.footprints.of(cell.state, key) is not first
+    assert cell.footprints.of(cell.state, ("another", 1)) is None
+    cell.footprints.keep_only([])
+    cell.state.fold.holdings[key].gone = []
+    assert cell.footprints.of(cell.state, key) is not first

@@ -5,6 +5,7 @@ import pytest
 from berth.core.preemption.candidates import lost_by
 from berth.core.preemption.model import NoVictims, RunningGang, Terms, VictimSet
 from berth.core.queues.charges import Holding
+from berth.schemas.intake import Task
 from berth.schemas.queues.queue import Queue
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import on
@@ -148,3 +149,50 @@ def test_numbers_of_the_queues_come_with_the_victims() -> None:
     assert [tuple(one)[:1] + tuple(one)[2:] for one in found.standings] == [("a", 0, 800), ("b", 1600, 800)]
     assert (found.place.kind, found.place.name, named(found)) == ("node", "n1", ["second"])
     assert found.victims[0].is_reclaimed
+
+
+def test_a_gang_goes_from_wherever_it_is_if_only_the_limit_of_the_queue_binds() -> None:
+    cell = PreemptionCell([a_node("n0"), a_node("n1")], Queue("a", capability=chips(8)), Queue("b"))
+    cell.runs(a_job("x", chips=8, queue="a"))
+    assert cell.found(a_job("p", chips=8, queue="a")) == NoVictims("preempt", place="node")
+    assert cell.victims(a_job("p", chips=8, queue="a", priority=1)) == ["x"]
+
+
+def test_pods_without_chips_go_for_their_cpu() -> None:
+    cell = PreemptionCell([a_node("n0", cpu_milli=4_000)])
+    cell.runs(a_job("web", tasks=[Task("w", 1, 0, 3_000)]))
+    cell.runs(a_job("small", tasks=[Task("w", 1, 4, 1_000)]))
+    assert cell.victims(a_job("p", tasks=[Task("w", 1, 0, 2_000)], priority=1)) == ["web"]
+    both = [Task("first", 1, 0, 1_000), Task("second", 1, 8, 2_000)]
+    assert cell.victims(a_job("p", tasks=both, priority=1)) == ["small", "web"]
+
+
+@pytest.mark.parametrize("queue", ["shut", "nowhere", "above"])
+def test_nobody_goes_for_a_gang_that_its_queue_does_not_let_in(queue: str) -> None:
+    cell = PreemptionCell([a_node("n0")], Queue("shut", state="Closed"), Queue("above"), Queue("b", parent="above"))
+    cell.runs(a_job("x", chips=8, queue="b"))
+    assert cell.victims(a_job("p", chips=8, queue=queue, priority=1)) == "never"
+
+
+def test_surplus_goes_before_whole_gangs_and_is_not_protected_by_a_cooldown() -> None:
+    cell = two({"cooldown_until_ms": NOW_MS + 1, "surplus": ()})
+    cell.end("first")
+    elastic = a_job("elastic", chips=2, replicas=4, node_selector=on("n0"))
+    cell.runs(elastic, cooldown_until_ms=NOW_MS + 1, surplus=(3, 2, 1))
+    found = cell.found(a_job("p", chips=4, priority=1))
+    assert isinstance(found, VictimSet)
+    assert [(victim.uid, victim.ranks) for victim in found.victims] == [("uid-elastic", (3, 2))]
+    assert found.victims[0].lost == 4 * (3_600 + 300), "of its own chips alone"
+    assert cell.victims(a_job("p", chips=8, priority=1)) == ["second"], "the first rank stays"
+
+
+def test_ranks_that_a_gang_gives_up_are_taken_and_the_rest_stays_until_the_next_round() -> None:
+    cell = PreemptionCell([a_node("n0")], Queue("a", deserved=chips(4)), Queue("b"))
+    cell.runs(a_job("elastic", chips=2, replicas=4, queue="b"), surplus=(3, 2, 1))
+    search = cell.search()
+    first = cell.preemptor(a_job("p0", chips=2, queue="a"))
+    found = search.find(first)
+    assert isinstance(found, VictimSet)
+    assert [victim.ranks for victim in found.victims] == [(3,)]
+    search.accept(first, found)
+    assert named(search.find(cell.preemptor(a_job("p1", chips=2, queue="a")))) == "preempt"

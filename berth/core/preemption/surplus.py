@@ -1,0 +1,43 @@
+"""Surplus of a placed gang: ranks that may leave while the rest goes on.
+
+The topology of a gang says more: whoever plans all pods of a gang together, or has a fixed rank table, has no surplus.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+
+def surplus_ranks(
+    roles: Sequence[str], gone: Collection[int], least: int, by_role: Mapping[str, int]
+) -> tuple[int, ...]:
+    """Ranks beyond the minimum, in the order in which they leave: the last one first.
+
+    No role has fewer ranks left than it declares, where these numbers are part of the minimum. A gang below its minimum
+    has no surplus.
+
+        >>> surplus_ranks(["master", "worker", "worker", "worker"], (), 2, {"master": 1})
+        (3, 2)
+
+    Args:
+        roles: Role of each rank.
+        gone: Ranks that hold nothing.
+        least: Ranks that the gang needs; 0, or not fewer than there are, for all: then it is not elastic.
+        by_role: Ranks of roles that it needs; they count if they are no more than ``least`` together.
+    """
+    if not 0 < least < len(roles):
+        return ()
+    missing = set(gone)
+    held = [rank for rank in range(len(roles)) if rank not in missing]
+    left = len(held) - least
+    counts = sum(by_role.values()) <= least
+    spare = Counter(roles[rank] for rank in held)
+    if counts:
+        spare.subtract({role: number for role, number in by_role.items() if role in spare})
+    found: list[int] = []
+    for rank in reversed(held):
+        if len(found) >= left:
+            break
+        if spare[roles[rank]] > 0:
+            spare[roles[rank]] -= 1
+            found.append(rank)
+    return tuple(found)
