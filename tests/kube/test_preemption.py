@@ -25,7 +25,7 @@ _LEAVES: Final = """
 apiVersion: berth/v1
 kind: Cluster
 nodes:
-  - {product: module910bx8, count: 4, name: "a2-{index}", leaf: "leaf-{group}", perGroup: 2}
+  - {product: module910bx8, count: 4, name: "a2-{index}", leaf: {size: 2}}
 """
 
 
@@ -82,23 +82,28 @@ async def test_a_job_gets_a_node_by_the_end_of_the_job_that_loses_least_and_that
     await target.cell.stop()
 
 
-async def test_a_job_gets_a_leaf_by_the_end_of_the_jobs_on_one(target_of: TargetOf) -> None:
-    """Each leaf has a job of one node and a free node: two nodes are free, and no leaf is."""
+async def test_a_job_gets_a_leaf_by_the_end_of_the_job_on_one(target_of: TargetOf) -> None:
+    """Each leaf has a job on one of its two nodes: as many nodes are free as it needs, and no leaf is."""
     target = target_of(_LEAVES, _SETTINGS)
     await urgent(target)
     await target.cell.start()
-    for name in ("one", "two", "three", "four"):
+    names = ("one", "two", "three", "four")
+    for name in names:
         await job(target, name)
         await target.until_running(f"{name}-worker-0")
-    for name in ("one", "four"):
-        await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/{name}")
+    pods = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
+    on_node = {pod["spec"]["nodeName"]: pod["metadata"]["name"].removesuffix("-worker-0") for pod in pods}
+    for node in ("a2-0", "a2-2"):
+        await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/{on_node[node]}")
     body = a_volcano_job("high", 2, 8, run_for="600s")
     body["spec"]["priorityClassName"] = "urgent"
-    for labels in (
-        body["metadata"].setdefault("labels", {}),
-        body["spec"]["tasks"][0]["template"]["metadata"].setdefault("labels", {}),
-    ):
-        labels["tor-affinity"] = "normal-schema"
+    body["metadata"]["labels"] |= {"tor-affinity": "large-model-schema"}
+    body["spec"]["tasks"][0]["template"]["metadata"]["labels"] = {"tor-affinity": "large-model-schema"}
     await target.api.post(f"{_JOBS}/{target.namespace}/jobs", body)
     await target.until_running("high-worker-0", "high-worker-1")
+    found = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
+    homes = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in found}
+    assert {homes["high-worker-0"], homes["high-worker-1"]} in ({"a2-0", "a2-1"}, {"a2-2", "a2-3"})
+    left = [on_node[node] for node in ("a2-1", "a2-3")]
+    assert sorted(bool(homes[f"{name}-worker-0"]) for name in left) == [False, True]
     await target.cell.stop()

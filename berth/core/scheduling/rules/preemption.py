@@ -4,8 +4,7 @@ The rule is asked after the gangs of a round have their verdicts, about those th
 queue. The place is reserved by the same record that ends the others; see :mod:`berth.core.state.kept_places`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.chips.picking import ids_of
@@ -15,7 +14,7 @@ from berth.core.gangs import Gang, WaitKey, chips_of
 from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_at
 from berth.core.preemption.footprints import Footprints
-from berth.core.preemption.model import NoVictims, Preemptor, RunningGang, Terms, Victim, VictimSet
+from berth.core.preemption.model import Likeness, NoVictims, Preemptor, RunningGang, Terms, Victim, VictimSet
 from berth.core.preemption.search import Ground, Search
 from berth.core.queues.charges import Holding as Counted
 from berth.core.queues.charges import charge_of_placement
@@ -118,7 +117,7 @@ class Preemption(Rule):
     def displaced(self, round_: Displacing) -> Displaced:
         """Which gangs end for those of a round that found no room, and which places these get."""
         found = Displaced(list(round_.verdicts), [], [], [])
-        wanting = list(islice(_preemptors(round_), self._terms.preemptors_max))
+        wanting = list(self._first(_preemptors(round_)))
         if not wanting:
             return found
         search = guarded(
@@ -148,6 +147,15 @@ class Preemption(Rule):
             else:
                 found.verdicts.append(verdict)
         return found
+
+    def _first(self, preemptors: Iterable[Preemptor]) -> Iterator[Preemptor]:
+        """The first preemptors; those that are like others before them take hardly more time."""
+        seen: dict[Likeness, None] = {}
+        for one in preemptors:
+            seen[one.likeness] = None
+            if len(seen) > self._terms.preemptors_max:
+                return
+            yield one
 
     def _reservation(self, round_: Displacing, gang: Gang, result: VictimSet) -> Reservation:
         state, at_ms = round_.state, round_.opening.at_ms
