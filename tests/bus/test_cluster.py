@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedCluster, EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.local.nats_server import EmbeddedCluster, EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.waiting import pause
 

@@ -217,6 +217,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+_LAB = "nothing of a real cell imports the lab"
 _STRANGERS = "topologies are strangers to each other"
 PLANTED = [
     ("berth/core", "import asyncio", "core and formats are pure"),
@@ -261,8 +262,11 @@ PLANTED = [
         "import berth.formats.recordings.frames",
         "order of the packages of formats",
     ),
-    ("berth/runtime", "import berth.runtime.local.nats_server", "servers for tests and demos"),
-    ("services/scorer", "import berth.runtime.local.kube_server", "servers for tests and demos"),
+    ("berth/runtime", "import berth.lab.servers.nats_server", _LAB),
+    ("services/binder", "import berth.lab.nodesim.sim", _LAB),
+    ("berth/cell", "import berth.lab.nodesim.part", _LAB),
+    ("berth/cli", "import berth.lab.commands.up", _LAB),
+    ("berth/lab/nodesim", "import berth.lab.servers.ports", "order of the packages of the lab"),
     ("schemas", "import numpy", "schemas import msgspec and themselves"),
 ]
 """Folder, line of a module in it, and the contract that it breaks."""

@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 import yaml
 
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import server_binary
 from berth.runtime.keys.rights import rights_of_person, widest
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import server_binary
 from tests.chart.files import alone
 from tests.support.kube_api import KubeApi
 from tests.support.kube_objects import apply, in_order, lost, path_of
