@@ -6,6 +6,7 @@ BERTH_VECTORS ?= ../shared/vectors
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+LAB := $(VENV)/.lab
 # Compiled files have one place, whatever the environment says: otherwise each process compiles some 800 modules anew.
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,18 +21,24 @@ help: ## Show this list
 
 setup: $(STAMP) ## Create .venv with all packages of requirements.lock
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock $(LAB)
+	@echo "installing tools for developers into $(VENV)"
+	@$(PIP) install --require-hashes --no-deps -r requirements.lock
+	@touch $@
+
+# Modules are compiled when they are imported: the installer would compile all, which takes longer than the rest.
+$(LAB): requirements-lab.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; name one: make PYTHON=python3.11 setup")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-compile --require-hashes --no-deps -r requirements-lab.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
+demo: $(LAB) ## Start a simulated cluster and watch some fifty jobs being placed
 	@$(BIN)/berth demo
 
-demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
+demo-kube: $(LAB) kube-assets ## The same on a temporary Kubernetes API server
 	@$(BIN)/berth demo --kubernetes
 
 # Tests mostly wait for servers, so one process more than there are cores runs them. All tests of a file run in one
@@ -169,12 +176,13 @@ chart: setup helm-assets ## Write the Helm chart in k8s/chart from the manifests
 samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages
 
-LOCKED := --extra=gateway --extra=lab --extra=object-store --extra=plots --extra=tracing --generate-hashes \
-  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-lock: setup ## Resolve requirements.lock again, and requirements-image.lock, which is the part without tools for developers
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev $(LOCKED) --output-file=requirements.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --build-deps-for=wheel --no-annotate $(LOCKED) \
-	  --constraint=requirements.lock --output-file=requirements-image.lock pyproject.toml
+LOCK = $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-emit-index-url \
+  --no-emit-find-links --no-emit-trusted-host
+PART = $(LOCK) --no-annotate --constraint=requirements.lock --extra=gateway
+lock: setup ## Resolve requirements.lock again, and its parts: requirements-lab.lock for make demo, requirements-image.lock for the image
+	$(LOCK) $(addprefix --extra=,dev gateway lab object-store plots tracing) --output-file=requirements.lock pyproject.toml
+	$(PART) --extra=lab --build-deps-for=editable --output-file=requirements-lab.lock pyproject.toml
+	$(PART) $(addprefix --extra=,object-store tracing) --build-deps-for=wheel --output-file=requirements-image.lock pyproject.toml
 
 clean: ## Remove .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist site
