@@ -162,10 +162,10 @@ reference: setup ## Write the pages of docs/reference that follow from the code 
 BUILDER = $(shell for one in docker podman buildah; do command -v $$one && break; done)
 REPOSITORY := berth
 TAG = $(shell sed -n 's/ *newTag: //p' k8s/image/kustomization.yaml)
-image: setup ## Build the image with docker, podman or buildah, and list its packages (SBOM) in dist/; REPOSITORY names it, PLATFORM is that of the nodes
+image: setup ## Build the image and that of the lab, NAME-lab, with docker, podman or buildah, and list the packages of the first (SBOM) in dist/; REPOSITORY names it, PLATFORM is that of the nodes
 	@test -n "$(BUILDER)" || { echo "docker, podman or buildah is needed to build an image"; exit 1; }
 	@$(BIN)/python -m tests.release dist
-	@$(BUILDER) build $(addprefix --platform=,$(PLATFORM)) --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) --tag $(REPOSITORY):$(TAG) .
+	@for lab in "" -lab; do $(BUILDER) build $(addprefix --platform=,$(PLATFORM)) --target berth$$lab --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) --tag $(REPOSITORY)$$lab:$(TAG) . || exit 1; done
 
 wheel: setup ## Build the Python package into dist/
 	@$(BIN)/python -m hatchling build --target wheel --directory dist

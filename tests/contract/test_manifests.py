@@ -172,7 +172,8 @@ def test_a_container_is_probed_and_confined_and_asks_for_what_it_needs(form: str
         assert first["securityContext"] == container["securityContext"]
         assert "memory" in first["resources"]["limits"]
     assert all(set(volume) - {"name"} <= {"configMap", "secret", "emptyDir"} for volume in spec["volumes"])
-    assert re.fullmatch(r"[a-z]+:[0-9]+\.[0-9]+\.[0-9]+(\.dev[0-9]+|-alpine)?", container["image"])
+    repository = {"nats": "nats", **dict.fromkeys(OF_TRIALS, "berth-lab")}.get(name, "berth")
+    assert re.fullmatch(rf"{repository}:[0-9]+\.[0-9]+\.[0-9]+(\.dev[0-9]+|-alpine)?", container["image"])
 
 
 @each_workload
