@@ -17,7 +17,6 @@ from berth.lab.cells.fleet import DEMO_CLUSTER
 from berth.lab.commands.scenario import Play
 from berth.lab.commands.stage import CellStage
 from berth.lab.commands.story import Story
-from berth.lab.servers.nats_server import EmbeddedCluster
 from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.access import Access, access_of
 from berth.runtime.bus.nats_bus import NatsBus
@@ -27,6 +26,7 @@ from berth.runtime.inboxes import inbox_of_person
 from berth.schemas.subjects import StreamName
 from tests.support.certificates import authority, certificate
 from tests.support.command import berth
+from tests.support.nats_cluster import EmbeddedCluster
 from tests.support.probes import answer
 from tests.support.processes import _STARTED, Service, Services, services
 from tests.support.waiting import until, until_true

@@ -15,7 +15,6 @@ from typing import Final, Literal
 import msgspec
 
 from berth.lab.servers.place import Place
-from berth.lab.servers.ports import free_ports
 from berth.lab.servers.processes import LocalProcesses
 from berth.runtime.errors import FatalError
 from berth.runtime.release import install_extra
@@ -192,48 +191,6 @@ class EmbeddedServer(LocalProcesses):
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LOG_TAIL_BYTES))
             return log.read().decode(errors="replace")
-
-
-class EmbeddedCluster(LocalProcesses):
-    """A NATS cluster of servers on the loopback interface.
-
-    As an async context manager it starts and stops. Each server may be killed and restarted separately.
-
-    Args:
-        root: Folder of their files.
-        size: Number of servers; streams with three replicas need three.
-        more: Lines to append to the configuration of each server.
-        between: Lines for the connections between the servers.
-    """
-
-    def __init__(self, root: Path, *, size: int = 3, more: str = "", between: str = "") -> None:
-        ports = free_ports(size)
-        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
-        self.servers = [
-            EmbeddedServer(
-                root / f"server-{number}",
-                more=f'server_name: "server-{number}"\n'
-                f'cluster {{ name: "{root.name}", listen: "127.0.0.1:{port}", routes: [{routes}]\n{between} }}\n{more}',
-            )
-            for number, port in enumerate(ports)
-        ]
-
-    @property
-    def url(self) -> str:
-        """URLs for clients, separated by commas; valid after the first start."""
-        return ",".join(server.url for server in self.servers)
-
-    async def start(self) -> None:
-        """Start the servers that do not run, and wait until they listen; the cluster may have no leader yet."""
-        async with asyncio.TaskGroup() as group:
-            for number, server in enumerate(self.servers):
-                group.create_task(server.start(), name=f"start server {number}")
-
-    async def stop(self) -> None:
-        """Stop all servers."""
-        async with asyncio.TaskGroup() as group:
-            for number, server in enumerate(self.servers):
-                group.create_task(server.stop(), name=f"stop server {number}")
 
 
 def _port_in(path: Path) -> int | None:
