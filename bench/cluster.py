@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from berth.formats.ascend.bind_annotations import NodeCard
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen
 from berth.schemas.placement import Run, placement_of

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeVar
 
 import uvloop
 
-from berth.runtime.local.kube_server import CONTROLLERS, KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.kube_server import CONTROLLERS, KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
 
 _LOOK_S: Final = 0.1
 _TAIL: Final = 2_000

@@ -21,8 +21,8 @@ import msgspec
 from bench.ends import nats_server, until_done
 from bench.processes import Process, Program
 from bench.report import Report, Row, machine, row
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
 
 _CONNECTIONS: Final = 32

@@ -19,9 +19,9 @@ from bench.cluster import RESOURCE, SELECTOR
 from bench.ends import kube_server, nats_server, until_done
 from bench.queues import tree
 from bench.report import Report, Row, machine, row
-from berth.cli.local.kube_fleet import CRDS
 from berth.core.queues.tree import tree_of
 from berth.formats.kubernetes.objects import Pod, PodGroup
+from berth.lab.cells.kube_fleet import CRDS
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.config import LogConfig

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from bench.ends import Watched
-from berth.runtime.local.place import die_with
+from berth.lab.servers.place import die_with
 
 ROOT: Final = Path(__file__).parents[1]
 _KIB: Final = 1024
@@ -128,7 +128,8 @@ class Process(Program):
         name = name or service
         config = folder / f"{name}.toml"
         config.write_text(_toml({"log": {"level": "warning"}, **settings}) + more)
-        package = "berth.services" if (code / "berth" / "services").exists() else "services"
+        packages = ("berth.lab", "berth.services", "services")  # the last one is that of old trees
+        package = next(one for one in packages if (code / one.replace(".", "/") / service).exists())
         arguments = ["-m", *([under] if under else []), f"{package}.{service}", "--config", str(config)]
         super().__init__(folder, name, arguments, code=code)
 

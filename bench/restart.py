@@ -27,9 +27,9 @@ from bench.ends import nats_server, until_done
 from bench.kube import restarts
 from bench.processes import ROOT, Process, until_ready
 from bench.report import Report, Row, machine, row
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Epoch, Round

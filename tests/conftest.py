@@ -12,9 +12,9 @@ import hypothesis
 import pytest
 import structlog
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import bus_url_from_environment
-from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.cell_mode import CELLS
 from tests.support.compiled_files import compiler_of, use_compiled_files
 from tests.support.costs import CostPlugin

@@ -16,7 +16,7 @@ from bench.against.trees import Side
 from bench.against.verdict import Compared, compared
 from bench.against.worker import Begun
 from bench.processes import ROOT
-from berth.runtime.local.place import die_with
+from berth.lab.servers.place import die_with
 
 PAIRS: Final = 10
 """Pairs of one set of processes, if there is time for them."""

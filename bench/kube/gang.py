@@ -24,13 +24,13 @@ from bench.kube.story import PodLean, Pods, Story, now_ms
 from bench.processes import Process, cpu_s, until_ready
 from bench.report import Report, Row, machine, row
 from berth.formats.kubernetes.objects import Listed
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.services.binder.node_cards import NodeCards, NodeLean
 
 SERVICES: Final = ("dispatcher", "inventory", "binder")

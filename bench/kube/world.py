@@ -18,17 +18,17 @@ from bench.kube.gang import worked_s
 from bench.kube.story import PodLean, Pods
 from bench.limits.kube import make_and_bind
 from bench.processes import Process, Program, until_ready
-from berth.cli.local.fleet import EXAMPLES
 from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations
 from berth.formats.ascend.pod_annotations import RANK_INDEX
+from berth.lab.cells.fleet import EXAMPLES
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Handler
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.fault_facts import FAULT_SCHEDULING, POD_RESCHEDULING
 from berth.schemas.status import JobStatus

@@ -29,8 +29,8 @@ from bench.load.verdict import CLIENT, rows_of
 from bench.processes import Process, until_ready
 from bench.report import Report, machine
 from berth.core.cluster.node_packing import unpack_health
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.subjects import StreamName

@@ -18,8 +18,8 @@ from bench.processes import Process, until_ready
 from bench.report import Report, Row, machine, row
 from bench.restart import Ledger
 from berth.core.cluster.node_packing import pack_nodes
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeDescription

@@ -19,9 +19,9 @@ from bench.ends import nats_server, until_done
 from bench.health import Facts, until_taken
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.inboxes import inbox_of_agent
-from berth.runtime.local.ports import free_ports
 
 _SETTLED_S: Final = 10
 _TICK_S: Final = 0.01

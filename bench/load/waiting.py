@@ -19,8 +19,8 @@ from bench.ends import nats_server, until_done
 from bench.processes import Process, until_ready
 from bench.report import Report, Row, machine, row
 from bench.restart import Ledger
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import encode
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task

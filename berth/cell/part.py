@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from berth.runtime.config import ServiceConfig
+from berth.runtime.config import ConfigError, ServiceConfig
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.process import Serve
+from berth.runtime.release import LAB, PARTS, extensions, install_extra
 
+CELL: Final = "cell"
+"""Name of the process that runs all services of a cell."""
 STOPPED_TOGETHER: Final = (
     ("gateway",),
     ("api",),
@@ -24,6 +27,8 @@ ON_KUBERNETES: Final = ("inventory", "health", "summary")
 BY_SECTION: Final = ("gateway", "nodesim")
 """Services that run only if the settings have a section for them."""
 USERS_OF_KUBERNETES: Final = (*ON_KUBERNETES, "binder")
+OF_LAB: Final = ("nodesim",)
+"""Services of the extra ``lab``, which are found by entry points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,14 @@ def part_of(name: str) -> Part:
 
     Args:
         name: One of :data:`NAMES`.
+
+    Raises:
+        ConfigError: It is of the extra ``lab``, which is not installed.
     """
+    if name in OF_LAB:
+        found = extensions(PARTS).get(name)
+        if not isinstance(found, Part):
+            raise ConfigError(field=name, expected=f"expected only with the extra {LAB}: {install_extra(LAB)}")
+        return found
     part: Part = importlib.import_module(f"berth.cell.parts.{name}").PART
     return part

@@ -7,11 +7,11 @@ import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from berth.cell.config import CellConfig, CellSettings, load_cell
 from berth.cell.metrics import CellMetrics, merged_exposition
-from berth.cell.part import STOPPED_TOGETHER
+from berth.cell.part import CELL, STOPPED_TOGETHER
 from berth.cell.supervision import Supervised
 from berth.runtime import logs, probes
 from berth.runtime.clock import SystemClock
@@ -19,8 +19,6 @@ from berth.runtime.config import ConfigError, LogConfig
 from berth.runtime.logs import Logger
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.process import GC_THRESHOLDS, report, run
-
-NAME: Final = "cell"
 
 
 def main() -> NoReturn:
@@ -30,11 +28,11 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser(prog="python -m berth.cell", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; defaults without it")
     arguments = parser.parse_args()
-    log = logs.logger_of(NAME, LogConfig())
+    log = logs.logger_of(CELL, LogConfig())
     try:
         settings = load_cell(arguments.config)
-        log = logs.logger_of(NAME, settings.cell.log)
-        logs.route_libraries(NAME, settings.cell.log)
+        log = logs.logger_of(CELL, settings.cell.log)
+        logs.route_libraries(CELL, settings.cell.log)
         cell = Cell(settings, log)
     except ConfigError as error:
         sys.exit(report(error, log))
@@ -71,7 +69,7 @@ class Cell:
         """Metrics of all services, and of the process."""
         self._registry.ready.set(not self.reason)
         self._registry.connected.set(all(one.is_connected for one in self.services))
-        return merged_exposition({one.name: one.registry() for one in self.services} | {NAME: self._registry})
+        return merged_exposition({one.name: one.registry() for one in self.services} | {CELL: self._registry})
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all services until ``stop`` is set, then stop them in order.

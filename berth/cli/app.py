@@ -5,14 +5,15 @@ Ctrl-C.
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 
-from berth.cli.commands import COMMANDS, GROUPS, Command
-from berth.cli.output import WRONG_USE, complain, lost_output, progress_console, results
+from berth.cli.commands import COMMANDS, GROUPS, Command, all_commands, missing, needs_extensions
+from berth.cli.output import FAILED, WRONG_USE, complain, lost_output, progress_console, results
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
-from berth.runtime.release import release
+from berth.runtime.release import LAB, install_extra, release
 
 _TITLES: Final = {
     name: group
@@ -29,8 +30,12 @@ def call(tokens: list[str]) -> int:
         if not is_utf8(token):  # Python decodes invalid UTF-8 on the command line into halves of surrogate pairs
             complain([f"argument {number} is {token!r}, expected {UTF8_TEXT}: is it UTF-8?"])
             return WRONG_USE
+    commands = all_commands() if needs_extensions(tokens) else COMMANDS
+    if lack := missing(commands, tokens):
+        complain([f"berth {lack} is of the extra {LAB}, which is not installed: {install_extra(LAB)}"])
+        return FAILED
     try:
-        code = command_line(tokens[0] if tokens else "")(
+        code = command_line(tokens[0] if tokens else "", commands)(
             tokens,
             exit_on_error=False,
             print_error=False,
@@ -50,13 +55,13 @@ def call(tokens: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def command_line(word: str) -> App:
-    """The command line with the module of the command ``word`` imported, and of no other.
+def command_line(word: str, commands: Sequence[Command]) -> App:
+    """The command line of commands with the module of the command ``word`` imported, and of no other.
 
     The library imports the others if they are needed; their own help would then be their summary.
     """
     app = _bare()
-    for command in COMMANDS:
+    for command in commands:
         _add(app, command, is_called=command.name == word)
     return app
 
@@ -64,7 +69,7 @@ def command_line(word: str) -> App:
 def complete_command_line() -> App:
     """The command line with the modules of all commands imported."""
     app = _bare()
-    for command in COMMANDS:
+    for command in all_commands():
         _add(app, command, is_called=True)
     return app
 
@@ -82,8 +87,9 @@ def _bare() -> App:
 
 def _add(app: App, command: Command, *, is_called: bool) -> None:
     if not is_called:
-        place = f"berth.cli.{command.place}"
-        app.command(place, name=command.name, help=command.summary.replace("``", ""), group=_TITLES[command.name])
+        app.command(
+            command.path, name=command.name, help=command.summary.replace("``", ""), group=_TITLES[command.name]
+        )
     elif command.parts:
         group = App(name=command.name, help_format="markdown", group_commands=Group("Commands"))
         group.default(command.load())

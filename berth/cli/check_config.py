@@ -11,10 +11,9 @@ from cyclopts import Parameter
 
 from berth import services
 from berth.cell.config import load_cell
-from berth.cell.part import NAMES
+from berth.cell.part import CELL, NAMES, OF_LAB, part_of
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, emit, print_result
-from berth.cli.processes import CELL
 from berth.formats.yaml_tree import nearest
 from berth.runtime.config import ServiceConfig, load
 
@@ -28,8 +27,11 @@ def settings_of(service: str) -> type[ServiceConfig]:
 
     Raises:
         CommandError: There is no such service.
+        ConfigError: It is of the extra ``lab``, which is not installed.
     """
-    known = sorted(module.name for module in pkgutil.iter_modules(services.__path__) if module.ispkg)
+    if service in OF_LAB:
+        return part_of(service).config_type
+    known = sorted([*OF_LAB, *(module.name for module in pkgutil.iter_modules(services.__path__) if module.ispkg)])
     if service not in known:
         raise CommandError(f"service is {service!r}, expected {nearest(service, [*known, CELL])}", code=WRONG_USE)
     module = importlib.import_module(f"berth.services.{service}.config")

@@ -1,8 +1,14 @@
-"""The commands as data: name, function and summary of each, so that the list of commands imports none of them."""
+"""The commands as data: name, function and summary of each, so that the list of commands imports none of them.
+
+Commands of extensions, such as those of ``berth.lab``, are added by entry points.
+"""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+
+from berth.runtime.release import COMMANDS as EXTENSIONS
+from berth.runtime.release import extensions
 
 
 class Command(NamedTuple):
@@ -10,15 +16,22 @@ class Command(NamedTuple):
 
     Attributes:
         name: Word on the command line.
-        place: Module and function as ``module:function``; the module is below ``berth.cli``.
+        place: Module and function as ``module:function``; the module is below ``package``.
         summary: The first line of the function's docstring, for the list of commands.
         parts: Commands of a group.
+        package: Package of the module.
     """
 
     name: str
     place: str
     summary: str
     parts: tuple["Command", ...] = ()
+    package: str = "berth.cli"
+
+    @property
+    def path(self) -> str:
+        """Module and function, with the package."""
+        return f"{self.package}.{self.place}"
 
     def load(self) -> Callable[..., object]:
         """Import the function.
@@ -27,8 +40,8 @@ class Command(NamedTuple):
             ImportError: There is no such module.
             AttributeError: The module has no such function.
         """
-        module, _, function = self.place.partition(":")
-        loaded: Callable[..., object] = getattr(importlib.import_module(f"berth.cli.{module}"), function)
+        module, _, function = self.path.partition(":")
+        loaded: Callable[..., object] = getattr(importlib.import_module(module), function)
         return loaded
 
 
@@ -46,16 +59,6 @@ COMMANDS: Final = (
         "status",
         "cluster.status:status",
         "Show who leads, how far each service is behind, scorers, last decision, dead letters, and NATS.",
-    ),
-    Command(
-        "up",
-        "local.up:up",
-        "Start NATS, a simulated cluster and the services that decide for it; keep them running until Ctrl-C or SIGTERM.",
-    ),
-    Command(
-        "demo",
-        "local.demo:demo",
-        "Start a cell with a simulated cluster, run some fifty jobs on it, show their placements, and stop everything.",
     ),
     Command(
         "submit",
@@ -88,14 +91,6 @@ COMMANDS: Final = (
         "nodes",
         "cluster.nodes:nodes",
         "List nodes with their chips drawn, or of a large cell how full its products, leaf switches and SuperPoDs are.",
-        (
-            Command("break", "cluster.faults:break_node", "Break a part of a simulated node."),
-            Command(
-                "repair",
-                "cluster.faults:repair_node",
-                "Repair a part of a simulated node that ``berth nodes break`` broke.",
-            ),
-        ),
     ),
     Command(
         "node",
@@ -326,3 +321,33 @@ COMMANDS: Final = (
         "Print a script that completes commands and options in bash, zsh or fish.",
     ),
 )
+"""Commands of every installation."""
+OF_LAB: Final = frozenset({"up", "demo", "nodes break", "nodes repair"})
+"""Commands of the extra ``lab``; their names are known here to say what is missing where it is not installed."""
+
+
+def all_commands() -> tuple[Command, ...]:
+    """Commands of this installation: those of extensions after its own, and such as ``nodes break`` in their groups."""
+    found = {command.name: command for command in COMMANDS}
+    for added in extensions(EXTENSIONS).values():
+        for command in added if isinstance(added, tuple) else ():
+            group, _, name = command.name.rpartition(" ")
+            if group:
+                parts = (*found[group].parts, command._replace(name=name))
+                found[group] = found[group]._replace(parts=parts)
+            else:
+                found[name] = command
+    return tuple(found.values())
+
+
+def needs_extensions(tokens: Sequence[str]) -> bool:
+    """Whether a command line is of an extension, or asks for help that lists its commands."""
+    is_own = bool(tokens) and tokens[0] in {command.name for command in COMMANDS}
+    return not is_own or " ".join(tokens[:2]) in OF_LAB or tokens[1:2] in (["--help"], ["-h"])
+
+
+def missing(commands: Sequence[Command], tokens: Sequence[str]) -> str:
+    """Command of the extra ``lab`` that a command line asks for and ``commands`` lack; empty if there is none."""
+    found = {command.name for command in commands}
+    found.update(f"{command.name} {part.name}" for command in commands for part in command.parts)
+    return next((name for name in (" ".join(tokens[:1]), " ".join(tokens[:2])) if name in OF_LAB - found), "")

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from cyclopts import App
 
 from berth.cli.app import complete_command_line
-from berth.cli.commands import COMMANDS
+from berth.cli.commands import all_commands
 from berth.cli.output import write
 from berth.formats.shown import shown
 
@@ -61,7 +61,7 @@ def _zsh_files(app: App, script: str) -> str:
 
 def _paths() -> Iterator[tuple[str, ...]]:
     """Words of all commands."""
-    for command in COMMANDS:
+    for command in all_commands():
         yield (command.name,)
         yield from ((command.name, part.name) for part in command.parts)
 

@@ -60,13 +60,13 @@ def main(name: str, config_type: type[C], metrics: Callable[[MetricsRegistry], M
 
     Args:
         name: Name of the service, in its logs and of its connection.
-        config_type: Struct of its settings.
+        config_type: Struct of its settings, in a module of the package that is started.
         metrics: Creates its metrics on a registry: the class in its ``metrics.py``.
         serve: The service; takes the bus, a clock, the settings, the instruments and the event that stops it.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     faulthandler.enable()  # an error inside a library says where it was called
-    parser = argparse.ArgumentParser(prog=f"python -m berth.services.{name}", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=f"python -m {config_type.__module__.rpartition('.')[0]}", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; defaults without it")
     arguments = parser.parse_args()
     log = logs.logger_of(name, LogConfig())

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from berth.cli.cell import Common, connected
 from berth.cli.output import CommandError
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import BusConfig, ConfigError
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from tests.support.certificates import authority, certificate
 from tests.support.nats_keys import operator_with_user
 

@@ -12,13 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from berth.cell.config import Running, load_cell
 from berth.cell.process import Cell
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
 from berth.runtime.instruments import Instruments
-from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.envelope import encode
 from berth.services.binder import app as binder

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from berth.client import Client, ConnectionLostError, sync
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.programs.events import EventsKept, EventsReply
 from berth.schemas.programs.replies import JobState, StatusReply
 from tests.support.waiting import until

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.local.nats_server import EmbeddedCluster, EmbeddedServer
 from berth.schemas.subjects import StreamName
+from tests.support.nats_cluster import EmbeddedCluster
 from tests.support.waiting import pause
 
 pytestmark = pytest.mark.timeout(90)

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.client import NatsConnection
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.logs import DEFAULT_LOG
 from tests.support.waiting import SLACK
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import QUIET_S, Endpoint
 from berth.runtime.bus.process_stats import Identity, OwnReport, ProcessStats
@@ -13,7 +14,6 @@ from berth.runtime.cell_status.gathering import gather_status
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.inboxes import inbox_of_person
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.answers import answers
 from tests.support.waiting import pause, until

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from berth.client import Client, StoredEvent
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.programs import answering_events, ask
 from tests.support.stored_events import an_event, uids

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.errors import TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.waiting import block, until, until_true
 

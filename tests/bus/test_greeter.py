@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import encode
 from tests.support.cells import a_node
 from tests.support.compiled_files import COMPILED_FILES

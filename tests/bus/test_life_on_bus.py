@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from tests.support.compiled_files import COMPILED_FILES
 
 PROCESSES: list[subprocess.Popen[str]] = []

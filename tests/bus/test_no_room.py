@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.instruments import Instruments
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.subjects import StreamName

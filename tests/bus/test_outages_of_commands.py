@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from berth.cli.link import BACK, LOST
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.status import JobStatus, Phase
 from tests.support.live_command import Live, live

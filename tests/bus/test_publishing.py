@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import nats.errors
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.publisher import OUTSTANDING_MAX
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, PoisonError, TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.process_state import stop_process
 from tests.support.waiting import SLACK, until

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from berth.lab.servers import nats_server
+from berth.lab.servers.nats_server import EmbeddedServer, server_binary
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError
-from berth.runtime.local import nats_server
-from berth.runtime.local.nats_server import EmbeddedServer, server_binary
 from berth.runtime.release import install_extra
 from berth.schemas.subjects import StreamName
 from tests.support.process_state import process_state
@@ -54,7 +54,7 @@ async def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     program = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from berth.runtime.local.nats_server import EmbeddedServer\n"
+        "from berth.lab.servers.nats_server import EmbeddedServer\n"
         "server = EmbeddedServer(Path(sys.argv[1]))\n"
         "asyncio.run(server.start())\n"
         "print(server.pid, flush=True)\n"
@@ -84,4 +84,4 @@ async def test_without_the_package_the_error_names_the_extra_that_brings_it(
     monkeypatch.setattr(nats_server, "_PACKAGE", "nats-server-that-nobody-published")
     with pytest.raises(FatalError) as refused:
         await EmbeddedServer(tmp_path).start()
-    assert str(refused.value) == f"no nats-server is installed: {install_extra('local')}"
+    assert str(refused.value) == f"no nats-server is installed: {install_extra('lab')}"

@@ -11,13 +11,16 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from berth.lab.nodesim import app as nodesim
+from berth.lab.nodesim.config import NodesimConfig
+from berth.lab.nodesim.metrics import NodesimMetrics
+from berth.lab.servers.ports import free_ports
 from berth.runtime import process
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, LogConfig, ProbeConfig, ServiceConfig
 from berth.runtime.instruments import Instruments
-from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import logger_of
 from berth.schemas.envelope import encode
 from berth.services.api import app as api
@@ -38,9 +41,6 @@ from berth.services.health.metrics import HealthMetrics
 from berth.services.inventory import app as inventory
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.nodesim import app as nodesim
-from berth.services.nodesim.config import NodesimConfig
-from berth.services.nodesim.metrics import NodesimMetrics
 from berth.services.scorer import app as scorer
 from berth.services.scorer.config import ScorerConfig
 from berth.services.scorer.metrics import ScorerMetrics
@@ -50,9 +50,9 @@ from berth.services.summary.metrics import SummaryMetrics
 from tests.support.cells import a_job
 from tests.support.fake_kube import FakeKube
 from tests.support.probes import answer, samples
+from tests.support.services import PACKAGES
 from tests.support.waiting import until, until_true
 
-ROOT = Path(__file__).parents[2]
 SIMULATED = ("nodesim", "dispatcher", "scorer", "binder", "api", "gateway")
 ON_KUBERNETES = ("inventory", "health", "summary")
 CLUSTER = (
@@ -189,7 +189,7 @@ class Pair:
 
 
 def test_every_service_is_among_them() -> None:
-    assert set(METRICS) == {path.parent.name for path in (ROOT / "services").glob("*/app.py")}
+    assert set(METRICS) == PACKAGES.keys()
     assert set(METRICS) == {*SIMULATED, *ON_KUBERNETES}
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from berth.cli.local.fleet import EXAMPLES
+from berth.lab.cells.fleet import EXAMPLES
+from berth.lab.servers.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.processes import LocalProcesses
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.processes import LocalProcesses
 from berth.schemas.subjects import StreamName
 from tests.chaos.clocks import SteppedClock
 from tests.chaos.component import UNREACHED, Component, KubeComponent, NatsComponent, ServiceComponent, start_all

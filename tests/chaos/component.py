@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from berth.runtime.local.kube_assets import API_SERVER, ETCD
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.kube_assets import API_SERVER, ETCD
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from tests.chaos.network import Host
 from tests.support.process_state import stands
 from tests.support.processes import Service

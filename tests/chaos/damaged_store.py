@@ -22,11 +22,11 @@ import structlog
 from berth.core.errors import CoreError
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import ShellError
 from berth.runtime.feeds import Feeds
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.subjects import StreamName

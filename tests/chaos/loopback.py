@@ -5,7 +5,7 @@ from random import Random
 from typing import Final
 from urllib.parse import urlsplit
 
-from berth.runtime.local.ports import free_ports
+from berth.lab.servers.ports import free_ports
 from tests.chaos.proxy import Proxy, Weather
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from berth.runtime.local.place import Place
+from berth.lab.servers.place import Place
 
 _NEWNET: Final = 0x40000000  # linux/sched.h
 _NEWNS: Final = 0x00020000

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.clock import SystemClock
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import open_envelope
 from berth.schemas.ledger import record_head
 from tests.chaos.clocks import SteppedClock

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from tests.chaos.disk.mount import Disk, see_disks_work
 from tests.chaos.loaded_cell import LoadedCell
 from tests.support.waiting import until

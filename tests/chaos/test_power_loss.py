@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.subjects import StreamName

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.kept_streams import KeptStreams

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 
 
 def three_servers(folder: Path) -> list[EmbeddedServer]:

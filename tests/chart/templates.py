@@ -16,6 +16,8 @@ from tests.chart.places import ADDED, CONDITIONS, FIELDS, OBJECTS, OF_A_FORM, ON
 from tests.chart.text import Given, Node, Tree, Value, template
 
 HEAD: Final = "{{- /* Written by make chart from the manifests in k8s/; change those. */ -}}\n"
+_LAB: Final = "berth-lab"
+"""Image of the simulated cluster; with a registry, its name too is that of Berth with ``-lab`` after it."""
 KEYS: Final = {
     "containers": "name",
     "initContainers": "name",
@@ -194,8 +196,10 @@ class _Object:
             self._met.note("nats.image.repository", {"production": repository})
             self._met.note("nats.image.tag", {"production": tag})
             return Value('printf "%s:%s" .Values.nats.image.repository .Values.nats.image.tag')
-        self._met.note("image.repository", {"production": repository})
         self._met.note_tag(tag)
+        if repository == _LAB:
+            return Value('include "berth.labImage" .')
+        self._met.note("image.repository", {"production": repository})
         return Value('include "berth.image" .')
 
     def _at(self, path: Path) -> str:

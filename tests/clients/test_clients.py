@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from tests.support.gateway_cells import ADMIN, GRANTS, Gateway, gateway_cell, token_of
 from tests.support.processes import ROOT, output_of
 

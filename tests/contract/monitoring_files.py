@@ -18,6 +18,7 @@ from berth.runtime.monitoring import alerts, nats_alerts
 from berth.runtime.monitoring.alerts import MINUTE_S, Alert
 from tests.contract.dashboard import dashboard
 from tests.contract.struct_tables import filled
+from tests.support.services import PACKAGES
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "k8s" / "monitoring"
@@ -73,7 +74,7 @@ def labels_of(service: str) -> dict[str, tuple[str, ...]]:
 
 
 def _module(service: str) -> str:
-    return "berth.cell.metrics" if service == "cell" else f"berth.services.{service}.metrics"
+    return "berth.cell.metrics" if service == "cell" else f"{PACKAGES[service]}.metrics"
 
 
 def by_service() -> dict[str, list[Metric]]:

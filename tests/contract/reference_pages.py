@@ -31,10 +31,10 @@ from tests.contract.struct_tables import (
     struct_table,
     table,
 )
+from tests.support.services import PACKAGES, SERVICES
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "reference"
-SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 NOT_FOR_OPERATORS: Final = {"fault_point"}
 """Settings that tests of crashes set."""
 WAITING: Final = ("waiting_jobs_max", "waiting_pods_max")
@@ -47,7 +47,7 @@ def settings_page() -> str:
         "",
         *filled(
             f"{WRITTEN} [operators.md](../operators.md#settings) says what each setting is for. A service is started with"
-            " `python -m berth.services.SERVICE --config FILE`; `berth check-config SERVICE FILE` prints the settings"
+            " `python -m berth.services.SERVICE --config FILE`, nodesim with `python -m berth.lab.nodesim`; `berth check-config SERVICE FILE` prints the settings"
             " that result from the file, the environment and the defaults."
         ),
         "",
@@ -71,7 +71,7 @@ def settings_page() -> str:
 
 def settings_of(service: str) -> type[ServiceConfig]:
     """Struct of the settings of a service."""
-    module = importlib.import_module(f"berth.services.{service}.config")
+    module = importlib.import_module(f"{PACKAGES[service]}.config")
     (found,) = [
         value
         for value in vars(module).values()

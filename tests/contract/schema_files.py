@@ -6,9 +6,10 @@
 import json
 from pathlib import Path
 
-from berth.schemas.catalogue import MESSAGES, json_schema
+from berth.schemas.catalogue import MESSAGES
 from berth.schemas.gateway.openapi import openapi
 from berth.schemas.programs.documents import asyncapi, shape_schema, shapes
+from tests.support.message_schemas import json_schema
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "json"
 ASYNCAPI = FOLDER.parent / "asyncapi.json"

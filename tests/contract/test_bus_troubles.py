@@ -11,8 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.chaos.loopback import ProxiedTrial, proxy_to
 from tests.chaos.proxy import Proxy

@@ -56,12 +56,14 @@ def test_one_version_of_the_image_everywhere() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
     images = {service["image"] for service in compose["services"].values()}
     nats = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))["nats"]["image"]
-    ours = {f"berth:{version}", f"{nats['repository']}:{nats['tag']}"}
-    assert {image for image in images if image.partition(":")[0] in {"berth", nats["repository"]}} == ours
+    ours = {f"berth:{version}", f"berth-lab:{version}", f"{nats['repository']}:{nats['tag']}"}
+    assert {image for image in images if image.partition(":")[0] in {"berth", "berth-lab", nats["repository"]}} == ours
     tagged = [
         path for path in ROOT.glob("k8s/**/kustomization.yaml") if re.search("name: berth\n *newTag", path.read_text())
     ]
     assert tagged == [ROOT / "k8s" / "image" / "kustomization.yaml"]
+    (lab,) = yaml.safe_load((ROOT / "k8s" / "overlays" / "dev" / "kustomization.yaml").read_text("utf-8"))["images"]
+    assert lab == {"name": "berth-lab", "newTag": version}
 
 
 def test_every_value_is_used_by_a_template() -> None:

@@ -15,6 +15,7 @@ import yaml
 
 from berth.runtime.config import ServiceConfig, load
 from tests.support.compose import Planned, plan
+from tests.support.services import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 FILE = (ROOT / "compose.yaml").read_text("utf-8")
@@ -60,15 +61,11 @@ def settings_type(module: str) -> type[ServiceConfig] | None:
 
 @each_of_ours
 def test_a_service_of_compose_is_a_service_of_the_tree(name: str) -> None:
-    *package, service = module_of(name).split(".")
-    assert package == ["berth", "services"]
-    assert (ROOT / "services" / service / "__init__.py").is_file()
-    assert name.split("-", maxsplit=1)[0] == service
+    assert module_of(name) == PACKAGES[name.split("-", maxsplit=1)[0]]
 
 
 def test_every_service_of_the_tree_is_in_compose() -> None:
-    present = {path.parent.name for path in (ROOT / "services").glob("*/__init__.py")}
-    assert {module_of(name).split(".")[-1] for name in OURS} == present
+    assert {module_of(name) for name in OURS} == set(PACKAGES.values())
 
 
 def test_the_simulated_cluster_is_started_by_default_and_a_kubernetes_cluster_when_its_profile_is_asked_for() -> None:
@@ -177,7 +174,7 @@ def read(folder: Path) -> dict[str, str]:
         ('"--name", "nats-1"', '"--name", "nats-9"', ["nats-1"]),
         ("    shards = 2\n  binder:", "    shards = 5\n  binder:", []),
         ("max_payload: 8MB", "max_payload: 4MB", []),
-        ("docs/examples/cluster.yaml", "berth/cli/local/examples/demo-cluster.yaml", []),
+        ("docs/examples/cluster.yaml", "berth/lab/cells/examples/demo-cluster.yaml", []),
         ("restart: unless-stopped\n  stop", 'restart: "no"\n  stop', list(OURS)),
         ("/readyz", "/livez", list(OURS)),
     ],

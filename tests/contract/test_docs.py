@@ -13,6 +13,7 @@ import yaml
 from berth.runtime.config import ServiceConfig
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.subjects import StreamName, Subjects
+from tests.support.services import PACKAGES, SERVICES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -20,7 +21,6 @@ PAGES = sorted(
 )
 OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
 
-SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 KUBERNETES_NAMES = {
     "berth/v1", "berth/step", "berth/made-by", "berth/per-namespace", "berth/simulated",
     "berth/checkpoint-at", "berth/preempt-notice-s",
@@ -97,7 +97,7 @@ def test_the_hosted_workflow_runs_all_checks() -> None:
 
 
 def settings_of(service: str) -> type[ServiceConfig]:
-    module = importlib.import_module(f"berth.services.{service}.config")
+    module = importlib.import_module(f"{PACKAGES[service]}.config")
     (found,) = [
         value
         for value in vars(module).values()

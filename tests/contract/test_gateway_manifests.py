@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
+from berth.lab.servers.nats_server import server_binary
 from berth.runtime.config import load
-from berth.runtime.local.nats_server import server_binary
 from berth.services.gateway.config import GatewayConfig, check, is_loopback
 from tests.contract.test_manifests import FOLDERS, K8S, OBJECTS, SECRETS, USERS, files_in, selects
 from tests.support.certificates import documented_secret

@@ -17,16 +17,17 @@ import pytest
 import yaml
 
 from berth.formats.clusters.topology_file import parse_cluster
+from berth.lab.nodesim.config import NodesimConfig
+from berth.lab.servers.nats_server import server_binary
 from berth.runtime.config import load
-from berth.runtime.local.nats_server import server_binary
 from berth.services.dispatcher.config import DispatcherConfig
-from berth.services.nodesim.config import NodesimConfig
 from berth.services.scorer.config import ScorerConfig
 from tests.contract.test_compose import settings_type
 from tests.support.certificates import documented_secret
 from tests.support.kustomize import Tree, containers_of, identity, pod_spec, read, render
 from tests.support.nats_rights import PEOPLE, access_conf
 from tests.support.pods import Pod, pods_of, workloads
+from tests.support.services import OF_LAB, PACKAGES
 
 ROOT: Final = Path(__file__).parents[2]
 K8S: Final = ROOT / "k8s"
@@ -35,8 +36,8 @@ FOLDERS: Final = {"base": K8S / "base", "dev": K8S / "overlays" / "dev", "prod":
 OBJECTS: Final = {name: render(folder) for name, folder in FOLDERS.items()}
 OF_COMPONENTS: Final = {"gateway"}
 """Services that are no part of the base; ``test_gateway_manifests.py`` is about them."""
-SERVICES: Final = sorted({path.parent.name for path in (ROOT / "services").glob("*/__init__.py")} - OF_COMPONENTS)
-OF_TRIALS: Final = {"nodesim"}
+SERVICES: Final = sorted(PACKAGES.keys() - OF_COMPONENTS)
+OF_TRIALS: Final = set(OF_LAB)
 WITH_API: Final = {"inventory", "health", "binder", "summary", "nodesim"}
 USERS: Final = ["inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "streams"]
 SECRETS: Final = {
@@ -88,7 +89,7 @@ def files_in(pod: Pod, folder: Path) -> dict[str, Path]:
 
 
 def settings(pod: Pod, folder: Path) -> Any:  # noqa: ANN401 - of whatever service
-    struct = settings_type(f"berth.services.{pod.workload}")
+    struct = settings_type(PACKAGES[pod.workload])
     assert struct is not None
     return load(struct, files_in(pod, folder)[pod.command[-1]], pod.environment)
 
@@ -171,7 +172,8 @@ def test_a_container_is_probed_and_confined_and_asks_for_what_it_needs(form: str
         assert first["securityContext"] == container["securityContext"]
         assert "memory" in first["resources"]["limits"]
     assert all(set(volume) - {"name"} <= {"configMap", "secret", "emptyDir"} for volume in spec["volumes"])
-    assert re.fullmatch(r"[a-z]+:[0-9]+\.[0-9]+\.[0-9]+(\.dev[0-9]+|-alpine)?", container["image"])
+    repository = {"nats": "nats", **dict.fromkeys(OF_TRIALS, "berth-lab")}.get(name, "berth")
+    assert re.fullmatch(rf"{repository}:[0-9]+\.[0-9]+\.[0-9]+(\.dev[0-9]+|-alpine)?", container["image"])
 
 
 @each_workload
@@ -223,7 +225,7 @@ def test_more_than_one_pod_means_a_budget_and_more_than_one_node(form: str, name
 @each_service
 def test_the_settings_of_a_service_are_what_it_reads(form: str, name: str, tmp_path: Path) -> None:
     for pod in pods(form, name):
-        assert pod.command[:4] == ("python", "-m", f"berth.services.{name}", "--config")
+        assert pod.command[:4] == ("python", "-m", PACKAGES[name], "--config")
         config = settings(pod, tmp_path)
         nats = workloads(OBJECTS[form])["nats"]
         scheme = "tls" if form == "prod" else "nats"
@@ -238,7 +240,7 @@ def test_the_settings_of_a_service_are_what_it_reads(form: str, name: str, tmp_p
 
 def variables() -> set[str]:
     """Beginnings of variables that some service reads."""
-    structs = [settings_type(f"berth.services.{service}") for service in SERVICES]
+    structs = [settings_type(PACKAGES[service]) for service in SERVICES]
     return {f"BERTH_{field.upper()}" for struct in structs if struct is not None for field in struct.__struct_fields__}
 
 

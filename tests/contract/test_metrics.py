@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from berth.runtime.metrics import MetricsRegistry
+from tests.support.services import FOLDERS, PACKAGES, SERVICES
 
 ROOT = Path(__file__).parents[2]
-SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/metrics.py"))
 PROCESSES = [*SERVICES, "cell"]
 TABLE = dict(
     re.findall(
@@ -46,7 +46,7 @@ BANNED_LABELS = {"pod", "job", "gang", "node", "namespace", "uid", "subject"}
 def registry_of(service: str) -> MetricsRegistry:
     """The metrics of a service on a registry of their own."""
     registry = MetricsRegistry()
-    module = "berth.cell.metrics" if service == "cell" else f"berth.services.{service}.metrics"
+    module = "berth.cell.metrics" if service == "cell" else f"{PACKAGES[service]}.metrics"
     getattr(importlib.import_module(module), f"{service.capitalize()}Metrics")(registry)
     return registry
 
@@ -62,9 +62,11 @@ def declared() -> dict[str, str]:
 
 def test_every_service_that_counts_has_a_module_for_it() -> None:
     made = re.compile(r"\.(?:counter|gauge|seconds)\(\s*\"")
-    files = [path for path in (ROOT / "services").rglob("*.py") if made.search(path.read_text("utf-8"))]
+    files = [
+        path for folder in FOLDERS.values() for path in folder.rglob("*.py") if made.search(path.read_text("utf-8"))
+    ]
     assert sorted({path.name for path in files}) == ["metrics.py"]
-    assert sorted({path.parent.name for path in (ROOT / "services").glob("*/app.py")}) == SERVICES
+    assert sorted(path.parent for path in files) == sorted(FOLDERS.values())
 
 
 def test_every_metric_is_documented_and_every_documented_one_exists() -> None:

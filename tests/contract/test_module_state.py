@@ -10,13 +10,29 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted(path for folder in ("services", "berth/runtime") for path in (ROOT / folder).rglob("*.py"))
+MODULES = sorted(
+    path
+    for folder in ("services", "berth/runtime", "berth/lab/nodesim", "berth/lab/servers")
+    for path in (ROOT / folder).rglob("*.py")
+)
 STATELESS = {
     "TypeVar", "bytes.fromhex", "ctypes.CDLL", "datetime.fromtimestamp", "frozenset", "get_args", "len", "msgspec.json.Decoder",
     "object", "range", "re.compile", "tuple", "Path", "CONTENT_POLICY.encode", "PODGROUPS.removeprefix",
 }  # fmt: skip
 """Calls whose result cannot change."""
-FROZEN = {"Access", "Alert", "Backoff", "Bounds", "GroupPods", "NodePlace", "PodCounts", "Rights", "Why", "missing"}
+FROZEN = {
+    "Access",
+    "Alert",
+    "Backoff",
+    "Bounds",
+    "GroupPods",
+    "NodePlace",
+    "Part",
+    "PodCounts",
+    "Rights",
+    "Why",
+    "missing",
+}
 """Structs and tuples of ours that cannot be changed, and functions that make one."""
 ALLOWED = {
     ("berth/runtime/fault_points.py", "POINTS"): "a tuple that a function of the module makes",
@@ -25,7 +41,7 @@ ALLOWED = {
     ("berth/runtime/fault_points.py", "RECOVERY_POINTS"): "likewise",
     ("berth/runtime/logs.py", "DEFAULT_LOG"): "keeps nothing: it looks up the form of the command line at each line",
     (
-        "berth/runtime/local/ports.py",
+        "berth/lab/servers/ports.py",
         "_ports_taken",
     ): "ports belong to the process: no two servers may get the same",
 }

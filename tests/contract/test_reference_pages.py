@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from berth.cli.commands import COMMANDS, Command
+from berth.cli.commands import Command, all_commands
 from berth.runtime.config import ServiceConfig, load
 from berth.services.dispatcher.config import DispatcherConfig
-from tests.contract.reference_pages import FOLDER, SERVICES, messages_page, variable, wanted
+from tests.contract.reference_pages import FOLDER, messages_page, variable, wanted
 from tests.contract.struct_tables import as_markdown, default_text, fields_of
+from tests.support.services import SERVICES
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_every_command_is_on_the_page(pages: dict[Path, str]) -> None:
         ]
 
     headings = re.findall(r"^### (berth .*)$", pages[FOLDER / "cli.md"], re.MULTILINE)
-    assert headings == names(COMMANDS, "berth")
+    assert headings == names(all_commands(), "berth")
 
 
 def test_every_service_is_on_the_page_of_the_settings(pages: dict[Path, str]) -> None:

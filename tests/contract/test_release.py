@@ -46,7 +46,7 @@ def test_the_bill_names_the_product_its_licence_and_the_base_image() -> None:
     assert (itself["name"], itself["version"]) == (PROJECT["name"], PROJECT["version"])
     assert itself["licenses"] == [{"license": {"id": PROJECT["license"]}}]
     (base,) = [one for one in tree["components"] if one["type"] == "container"]
-    assert f"FROM {base['name']}:{base['version']}\n" in (ROOT / "Dockerfile").read_text("utf-8")
+    assert f"FROM {base['name']}:{base['version']} AS base\n" in (ROOT / "Dockerfile").read_text("utf-8")
     assert tree["dependencies"] == [
         {"ref": itself["bom-ref"], "dependsOn": [one["bom-ref"] for one in tree["components"]]}
     ]

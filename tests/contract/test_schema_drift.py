@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from berth import schemas
-from berth.schemas.catalogue import MESSAGES, json_schema
+from berth.schemas.catalogue import MESSAGES
 from berth.schemas.message import Message
 from tests.contract.schema_files import present, wanted
+from tests.support.message_schemas import json_schema
 
 
 def test_the_catalogue_holds_every_message_in_order_of_kind() -> None:

@@ -21,6 +21,7 @@ import berth.schemas
 from berth.runtime.config import ServiceConfig
 from berth.schemas.refusal import Code
 from tests.contract.test_docs import fields, settings_of
+from tests.support.services import SERVICES
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
@@ -41,7 +42,6 @@ WITHOUT_EFFECT: Final = {
     "volcano_": "a prefix of other metrics",
 }
 """Names that no text of the product has, and why the page has them."""
-SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 
 
 class Row(NamedTuple):

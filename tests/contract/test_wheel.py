@@ -5,6 +5,7 @@ folders.
 from a copy of what the Dockerfile copies, in the same way. Excluded: the image itself, which needs a container runtime.
 """
 
+import re
 import shutil
 import stat
 import subprocess
@@ -173,6 +174,23 @@ def test_an_installed_wheel_owns_one_name_and_works_beside_services_and_schemas_
     assert "usage: python -m berth.services.scorer" in run([python, "-m", "berth.services.scorer", "--help"], project)
     done = run([python, "-m", "pytest", "-p", "no:cacheprovider", f"--berth-log={RECORDING}"], project)
     assert "1 passed" in done
+
+
+def test_the_image_of_a_cell_has_no_lab_and_says_what_brings_it(context: Path, libraries: Path, tmp_path: Path) -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    left_out = re.findall(r"^RUN rm -r (\S+)", text.partition(" AS build-cell\n")[2], re.MULTILINE)
+    assert left_out == ["berth/lab"]
+    source = shutil.copytree(context, tmp_path / "source", symlinks=True)
+    shutil.rmtree(source / left_out[0])
+    python, packages = environment(tmp_path / "venv", libraries)
+    install(python, built(source, tmp_path / "out"))
+    assert not (packages / "berth" / "lab").exists()
+    assert "demo" not in run([python.parent / "berth", "--help"], tmp_path)
+    asked = subprocess.run([python.parent / "berth", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  # ours
+    assert asked.returncode == 1
+    assert "pip install 'berth-npu[lab]'" in asked.stderr
+    for name in sorted({path.parent.name for path in (ROOT / "services").glob("*/app.py")}):
+        run([python, "-c", f"import berth.services.{name}.app, berth.cell.process"], tmp_path)
 
 
 def test_an_editable_install_is_the_tree(context: Path, libraries: Path, tmp_path: Path) -> None:

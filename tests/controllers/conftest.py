@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
 from tests.support.cell_mode import CELLS
 from tests.support.command import berth
 from tests.support.kube_api import KubeApi

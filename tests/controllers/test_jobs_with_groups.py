@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from tests.support.kube_cells import a_spec
 from tests.support.kustomize import Tree
 from tests.support.prepared_server import CRDS, USERS, Prepared, native_gangs, prepare, served

@@ -46,7 +46,7 @@ WRITERS = {
     "formats.queues.allocated": {"allocated", "allocated_patch"},
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "formats.shown": {"shown", "shown_json"},
-    "schemas.catalogue": {"json_schema", "portable"},
+    "schemas.catalogue": {"portable"},
     "schemas.chain": {"encode_record", "stored_digest", "unsigned"},
     "schemas.facts": {"is_repeat"},
     "schemas.fault_facts": {"joined"},

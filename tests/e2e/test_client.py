@@ -19,7 +19,7 @@ from berth.client import (
     StoredEvent,
     sync,
 )
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.schemas.subjects import token
 from tests.e2e.test_programs import PROGRAM, SETTINGS, guarded
 from tests.support.processes import Service, services

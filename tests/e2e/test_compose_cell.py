@@ -88,7 +88,7 @@ async def ledger_state(bus: NatsBus) -> StreamState:
 def services_of(running: Composed) -> Counter[str]:
     """How many processes of each service the file wants, by the name under which they answer."""
     ours = [process.planned for process in running.processes.values() if process.planned.is_ours]
-    return Counter(one.command[2].replace("berth.services.", "berth-") for one in ours)
+    return Counter(f"berth-{one.command[2].rpartition('.')[2]}" for one in ours)
 
 
 @pytest.mark.timeout(200)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.load import Load
 from tests.support.processes import Service, Services, services, until_started
 from tests.support.waiting import pause, until

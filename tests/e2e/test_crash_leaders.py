@@ -12,8 +12,8 @@ from typing import Final
 import aiohttp
 import pytest
 
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from berth.services.dispatcher.config import DispatcherConfig

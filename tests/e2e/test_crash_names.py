@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.intake import JobCancel

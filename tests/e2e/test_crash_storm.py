@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from berth.cli.recordings.replay import replay_file
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.fault_points import POINTS
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.subjects import StreamName
 from tests.support.load import Load

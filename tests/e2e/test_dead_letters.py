@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from berth.core.requests.dead_reasons import CODES, INTERNAL
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.dead_letters.letters import find_letter, read_letters
 from berth.runtime.dead_letters.writing import dead_letter
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.subjects import StreamName
 from tests.e2e.test_foreign_messages import CLUSTER, runs

@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 from berth.client import Client
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from tests.e2e.test_programs import SETTINGS, answers
 from tests.support.processes import ROOT, output_of, services
 from tests.support.waiting import until_true

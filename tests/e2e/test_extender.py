@@ -9,8 +9,8 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import MembersSeen, OutcomeSeen

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from berth.core.state.ledger import LedgerFold
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import ConflictError
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.chain import encode_record
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.fsck.cell_check import check_cell
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.subjects import StreamName
 from tests.e2e.test_foreign_messages import CLUSTER, runs

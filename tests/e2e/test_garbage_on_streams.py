@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from berth.core.state.ledger import LedgerFold
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.leaders import ROLE
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.dead_letters.letters import read_letters
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.catalogue import MESSAGES
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import LedgerSeen, MembersSeen, TimerSeen

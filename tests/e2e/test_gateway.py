@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.gateway_cells import Gateway, gateway_cell
 from tests.support.programs import job_file

@@ -18,8 +18,8 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from tests.support.certificates import authority, certificate
 from tests.support.gateway_cells import (
     ADMIN,

@@ -8,10 +8,10 @@ from typing import Final
 import aiohttp
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import DeniedError
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
 from tests.support.nats_rights import access_of_user, rights, server_lines
 from tests.support.processes import services

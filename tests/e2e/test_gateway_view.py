@@ -14,12 +14,12 @@ from berth.cli.cluster.folded_nodes import rows_of
 from berth.cli.jobs.finding import statuses
 from berth.cli.jobs.queue_order import in_order, positions
 from berth.core.chips.picking import ids_of
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.page.hour import Hour
 from berth.schemas.page.view import Job, View
 from tests.e2e.test_client import start_again

@@ -12,21 +12,21 @@ import aiohttp
 import msgspec
 import pytest
 
-from berth.cli.local.fleet import DEMO_CLUSTER
-from berth.cli.local.scenario import Play
-from berth.cli.local.stage import CellStage
-from berth.cli.local.story import Story
 from berth.client import Client, UnavailableError
+from berth.lab.cells.fleet import DEMO_CLUSTER
+from berth.lab.commands.scenario import Play
+from berth.lab.commands.stage import CellStage
+from berth.lab.commands.story import Story
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.access import Access, access_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.config import BusConfig
 from berth.runtime.inboxes import inbox_of_person
-from berth.runtime.local.nats_server import EmbeddedCluster
-from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
 from tests.support.certificates import authority, certificate
 from tests.support.command import berth
+from tests.support.nats_cluster import EmbeddedCluster
 from tests.support.probes import answer
 from tests.support.processes import _STARTED, Service, Services, services
 from tests.support.waiting import until, until_true

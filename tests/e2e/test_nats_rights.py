@@ -8,6 +8,7 @@ import pytest
 
 from berth.cli.recordings.replay import replay_file
 from berth.core.requests.dead_reasons import INTERNAL
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.backups.backup import backup
 from berth.runtime.backups.restore import restore
 from berth.runtime.bus.nats_bus import NatsBus
@@ -23,7 +24,6 @@ from berth.runtime.fsck.cell_check import check_cell
 from berth.runtime.fsck.cell_repair import carry_out, plan_of
 from berth.runtime.inboxes import inbox_of_person
 from berth.runtime.keys.rights import SERVICES
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen

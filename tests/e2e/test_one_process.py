@@ -9,11 +9,11 @@ from typing import Final
 import aiohttp
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import ConflictError, TransientError
 from berth.runtime.fault_points import BINDER_POINTS, POINTS
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Epoch

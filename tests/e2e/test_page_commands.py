@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.local.ports import free_ports
+from berth.lab.servers.ports import free_ports
 from tests.support.page_commands import Shown, Terminal
 from tests.support.page_plan import BEFORE, name_of, run_pages, to_run
 

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status

@@ -13,11 +13,11 @@ import nats.aio.client
 import pytest
 
 from berth.client import Client
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.inboxes import inbox_of_person
 from berth.runtime.keys.rights import Rights, rights_of_program
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.nats_rights import PEOPLE, access_of_user, rights, server_lines
 from tests.support.processes import ROOT, Service, services

@@ -9,10 +9,10 @@ import pytest
 
 from berth.core.state.invariants import check
 from berth.core.state.ledger import LedgerFold
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import decode
 from berth.schemas.ledger import Epoch
 from berth.schemas.subjects import StreamName

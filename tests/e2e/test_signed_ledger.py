@@ -9,14 +9,14 @@ import aiohttp
 import pytest
 
 from berth.core.state.ledger import LedgerFold
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.leaders import ROLE
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import BusConfig
 from berth.runtime.errors import ConflictError
 from berth.runtime.keys.key_folder import KeyFolder
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.runtime.stream_ranges import pieces
 from berth.schemas.chain import UNSIGNED
 from berth.schemas.envelope import encode

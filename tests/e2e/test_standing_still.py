@@ -19,13 +19,13 @@ import pytest
 
 from berth.core.cluster.domains import shard_of
 from berth.core.cluster.node_packing import unpack_health
+from berth.lab.servers.nats_server import EmbeddedServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Gap
 from berth.runtime.bus.wire import Received
 from berth.runtime.errors import TransientError
 from berth.runtime.inboxes import inbox_of_agent
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen
 from berth.schemas.subjects import StreamName

@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 
 from berth.core.topologies.blocks.placed import BlockPart
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobCancel, JobRequest

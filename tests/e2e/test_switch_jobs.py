@@ -9,11 +9,11 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
 from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.core.topologies.switches.placed import SwitchPart
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus

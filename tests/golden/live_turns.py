@@ -12,7 +12,7 @@ import numpy as np
 
 from berth.core.parity import REFERENCE, differs
 from berth.core.topologies.blocks.model import BlockDemand, BlockRules, CandidatePool
-from berth.core.topologies.racks.planner import BlockNodes, rack_decisions
+from berth.core.topologies.racks.planner import BlockNodes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Settings
@@ -26,6 +26,7 @@ from tests.golden.superpods import pool_of_line
 from tests.support.cells import a_job, a_node
 from tests.support.fault_cells import FaultCell
 from tests.support.placed_parts import the_block
+from tests.support.plan_decisions import rack_decisions
 
 LEVELS_PRODUCT: Final = "superpod910a3x16"
 TREE: Final = "default"

@@ -9,7 +9,7 @@ from berth.core.placement.replacements import NoPlaces
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Demand, Plan, is_annotated
-from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial, replacement_decisions
+from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial
 from berth.formats.ascend.switch_annotations import IS_SHARED, state_of, switch_annotations
 from berth.schemas.ledger import Settings
 from tests.golden.harness import DECISIONS, Answer, Differences, Line, differ
@@ -43,6 +43,7 @@ from tests.golden.switches import (
     states_said,
 )
 from tests.support.placed_parts import the_switch
+from tests.support.plan_decisions import replacement_decisions
 
 ERRORS: Final = {
     "": "",

@@ -9,11 +9,12 @@ from berth.core.topologies.blocks.drawing import candidates
 from berth.core.topologies.blocks.model import BlockAllocation, BlockDemand, BlockRules, CandidatePool, NoBlocks
 from berth.core.topologies.blocks.validation import BlockShape, check_blocks
 from berth.core.topologies.racks.inference import place_service
-from berth.core.topologies.racks.planner import BlockNodes, Racks, all_of, place, rack_decisions
+from berth.core.topologies.racks.planner import BlockNodes, Racks, all_of, place
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_racks, pods_of, rack_faults
 from tests.golden.harness import Answer, Differences, Line, differ
 from tests.golden.superpods import by_phys_of, by_vid_of, canonical, pool_of_line, request_of
+from tests.support.plan_decisions import rack_decisions
 
 UB_MEMORY: Final = "ubmemory scene"
 """Note of a line whose job shares memory over the unified bus."""

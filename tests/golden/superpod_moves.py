@@ -22,20 +22,17 @@ from berth.core.topologies.blocks.placed import BlockPart
 from berth.core.topologies.blocks.request import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
 from berth.core.topologies.blocks.validation import SOFT
 from berth.core.topologies.superpods.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
-from berth.core.topologies.superpods.inference import (
-    AffinityPreference,
-    mindie_allocations,
-    plan_mindie,
-    plan_service,
-)
-from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
+from berth.core.topologies.superpods.inference import AffinityPreference, mindie_allocations
+from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS, StuckBlocks, plan_again
 from berth.schemas.columns import pack, unpack
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults, positions_of
 from tests.golden.harness import PARITY, Answer, Differences, Line, differ
 from tests.golden.live_plans import Damaged, new_places, request_of, table_of
 from tests.golden.superpods import VARIANTS, differences_of, pool_of_line
+from tests.support.inference_plans import plan_mindie, plan_service
 from tests.support.placed_parts import the_block
+from tests.support.plan_decisions import decisions_after
 
 ON: Final = "on"
 

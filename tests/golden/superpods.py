@@ -24,6 +24,7 @@ from berth.core.topologies.superpods import planner
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, piece_faults, plan_faults
 from tests.golden.harness import Answer, Differences, Line, differ
+from tests.support.plan_decisions import block_decisions
 
 VARIANTS: Final[Mapping[str, tuple[Variant, int]]] = {
     "a3x16": ("a3", 16),
@@ -50,7 +51,7 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
     rules = BlockRules(line["reserve"], line["super_pod_size"], differs(settings))
     found = planner.plan_blocks(pool, demand, rules)
     faults = faults_of(pool, demand, rules, found)
-    active = () if rules.differs is REFERENCE else planner.block_decisions(pool, demand, rules)
+    active = () if rules.differs is REFERENCE else block_decisions(pool, demand, rules)
     if "D-1" in active and not expected["ok"]:
         return Answer(faults, decided=("D-1",))
     differences = differences_of(line, pool, found)

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.clock import SystemClock
-from berth.runtime.local.nats_server import EmbeddedServer
 from tests.hostile.cell import hostile_cell
 from tests.hostile.loads import LOADS, C, Load
 from tests.hostile.measuring import Compared, compare, merged

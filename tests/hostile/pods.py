@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from berth.lab.servers.kube_server import KubeServer
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
 from tests.hostile.loads import Load
 from tests.hostile.measured_cell import BYSTANDER, CLUSTER, DECENT, TENANT, MeasuredCell
 from tests.support.kube_api import KubeApi

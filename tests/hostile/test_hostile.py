@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from tests.hostile.cell import HostileCell, hostile_cell
 from tests.hostile.loads import LOADS, Load
 from tests.hostile.measuring import compare, merged

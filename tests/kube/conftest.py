@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from berth.cli.app import call
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
 from tests.support.binder_cluster import USER, World
 from tests.support.binder_story import Story
 from tests.support.cell_mode import CELLS

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.fault_points import BINDER_POINTS
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
 from berth.services.binder.cluster import Gang
 from tests.support.binder_cluster import USER, World
 from tests.support.binder_story import BinderLedger

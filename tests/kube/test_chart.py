@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 import yaml
 
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import server_binary
 from berth.runtime.keys.rights import rights_of_person, widest
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import server_binary
 from tests.chart.files import alone
 from tests.support.kube_api import KubeApi
 from tests.support.kube_objects import apply, in_order, lost, path_of
@@ -279,8 +279,9 @@ async def test_a_server_takes_the_chart_with_other_values(
         assert spec["imagePullSecrets"] == [{"name": "registry"}]
         (container,) = spec["containers"]
         assert container["imagePullPolicy"] == "Always"
-        image = "registry.example/nats:2.15.1-alpine" if name == "nats" else "registry.example:5000/team/berth:9.8.7"
-        assert container["image"] == image
+        image = {"nats": "nats:2.15.1-alpine", "nodesim": "berth-lab:9.8.7"}.get(name, "berth:9.8.7")
+        registry = "registry.example" if name == "nats" else "registry.example:5000/team"
+        assert container["image"] == f"{registry}/{image}"
         assert spec["nodeSelector"] == ({"disk": "ssd"} if name == "nats" else {"zone": "a"})
         assert spec.get("tolerations") == ([{"key": "storage", "operator": "Exists"}] if name == "nats" else None)
     replicas = {name: one["spec"]["replicas"] for name, one in workloads(made).items()}

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import RefusedError
-from berth.runtime.local.kube_server import KubeServer
 from tests.support.waiting import until_true
 
 DEADLINE_S = 10

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from tests.support.compose import ROOT, at_work, plan
 from tests.support.kube_api import KubeApi
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from berth.services.dispatcher.config import DecisionConfig
 from tests.support.allowed_nodes import AllowedNodes
 from tests.support.constraint_clusters import FEATURES, ClusterObjects, cluster_of

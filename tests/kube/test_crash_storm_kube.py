@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from berth.cli.local.fleet import EXAMPLES
+from berth.lab.cells.fleet import EXAMPLES
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import body_of, decode, open_envelope
 from berth.schemas.facts import MembersSeen
 from berth.schemas.intake import JobCancel, JobRequest

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.ports import free_ports
 from tests.support.certificates import authority, certificate
 from tests.support.extended_scheduler import ExtendedScheduler, documented_config
 from tests.support.kube_api import KubeApi

@@ -11,11 +11,11 @@ import pytest
 
 from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod
 from berth.formats.kubernetes.paths import sub_path
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Api, Reflection, RefusedError
-from berth.runtime.local.kube_server import KubeServer
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_rules import Tree
 from tests.support.mirror import Mirror

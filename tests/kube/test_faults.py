@@ -6,9 +6,10 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth.cli.cluster.fault_list import FaultsRow, FaultyJobRow, faults_now, row_of
+from berth.cli.cluster.fault_list import FaultsRow, FaultyJobRow, faults_in, row_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.history import state_now
 from berth.schemas.envelope import decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken
 from tests.support.command import berth
@@ -77,7 +78,7 @@ async def test_a_mark_a_chip_and_an_exit_code_are_listed_with_their_ranks_and_re
 
 
 async def _listed(bus: NatsBus) -> FaultsRow:
-    return row_of(await faults_now(bus, SystemClock()))
+    return row_of(await faults_in(await state_now(bus, SystemClock()), bus))
 
 
 async def _until_kinds(world: KubeCell, kinds: list[str]) -> FaultyJobRow:

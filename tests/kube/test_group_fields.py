@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from tests.support.kube_api import KubeApi
 from tests.unit.formats.kubernetes.test_group_fields import ROWS
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_health
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.inboxes import inbox_of_agent
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from berth.cli.local.fleet import EXAMPLES
+from berth.lab.cells.fleet import EXAMPLES
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.facts import JobSeen, MembersSeen
 from tests.support.inventories import DEADLINE_S, Heard, bind_pod, dispatcher, inventory, make_node, pod_of
 from tests.support.kube_api import KubeApi, apply_crds, crds_in

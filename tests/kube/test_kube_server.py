@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from berth.lab.servers.kube_assets import kube_assets
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.errors import FatalError
-from berth.runtime.local.kube_assets import kube_assets
-from berth.runtime.local.kube_server import KubeServer
 from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kube_sweep import Sweep
 from tests.support.waiting import until, until_true
@@ -247,7 +247,7 @@ async def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     program = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from berth.runtime.local.kube_server import KubeServer\n"
+        "from berth.lab.servers.kube_server import KubeServer\n"
         "server = KubeServer(Path(sys.argv[1]), controllers=())\n"
         "asyncio.run(server.start())\n"
         "print(*server.pids.values(), flush=True)\n"

@@ -10,8 +10,8 @@ import pytest
 
 from berth.formats.ascend.ledger_mark import LedgerMark, mark_of
 from berth.formats.ascend.pod_annotations import LEDGER
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import decode
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.subjects import StreamName

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth.runtime.local.kube_server import CONTROLLERS, KubeServer
+from berth.lab.servers.kube_server import CONTROLLERS, KubeServer
 from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kube_objects import apply, collection_of, in_order, lost, path_of, serves
 from tests.support.kube_rights import SERVICES, Right, grant, may, rights_of

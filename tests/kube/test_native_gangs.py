@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from berth.formats.ascend.pod_annotations import JOB, RANK_INDEX
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec
 

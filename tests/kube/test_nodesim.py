@@ -15,10 +15,10 @@ from berth.formats.ascend.pod_annotations import CONSUMED
 from berth.formats.ascend.tor_config import read_tor_config
 from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import Node
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.simulation import BreakNode
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body
 from tests.support.kube_api import KubeApi

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
 from tests.support.bound_pods import RESOURCE, bind
 from tests.support.kube_api import KubeApi
 from tests.support.played_cluster import QUICK, played

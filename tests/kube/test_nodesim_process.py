@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import decode
 from berth.schemas.simulation import SimCounts
 from tests.support.bound_pods import bound

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from tests.support.kube_api import KubeApi
 from tests.unit.formats.kubernetes.test_pod_fields import ROWS
 

@@ -23,12 +23,12 @@ from berth.formats.ascend.pod_annotations import (
     PREDICATE_TIME,
 )
 from berth.formats.kubernetes.objects import Listed
+from berth.lab.servers.kube_server import KubeServer
 from berth.products.resources import RESOURCES
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
 from berth.services.binder.cluster import NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster

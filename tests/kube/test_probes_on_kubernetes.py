@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import READY_S, KubeCell
 from tests.support.probes import answer, samples

@@ -13,8 +13,8 @@ from berth.core.cluster.node_packing import unpack_health
 from berth.formats.ascend.check_code import check_code
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONFIGURATION_910, CONSUMED, KLT_DEV, PREDICATE_TIME
 from berth.formats.kubernetes.objects import Pod
+from berth.lab.servers.kube_server import ADMIN
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import ADMIN
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen
 from berth.schemas.nodes import NodeCondition

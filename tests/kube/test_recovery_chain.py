@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen, PodPhase, PodsSeen

@@ -12,9 +12,9 @@ import pytest
 
 from berth.core.state.cell import State
 from berth.formats.ascend.pod_annotations import ATTEMPT, RANK, STEP
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import body_of, decode, open_envelope
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.ledger import Round

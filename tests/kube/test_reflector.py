@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod, PodGroup
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.reflector import Reflector
-from berth.runtime.local.kube_server import KubeServer
 from tests.support.mirror import Mirror
 from tests.support.waiting import until
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from tests.support.kube_api import KubeApi
 from tests.support.kube_objects import apply, in_order, lost, path_of, serves
 from tests.support.kustomize import identity, render

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from berth.core.topologies.blocks.placed import BlockPart, block_of
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode, open_envelope
 from berth.schemas.facts import PodsSeen

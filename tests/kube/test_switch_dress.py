@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import encode
 from berth.services.binder.cluster import Gang
 from berth.services.summary.leaf_share import KEY, MANAGED, NAME

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from berth.formats.kubernetes.objects import ConfigMap, Listed
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import RefusedError
-from berth.runtime.local.kube_server import KubeServer
 from tests.chaos.loopback import ProxiedTrial, proxy_to
 from tests.chaos.proxy import Proxy
 from tests.contract.kube_troubles import (

@@ -9,10 +9,10 @@ import pytest
 
 from berth.formats.kubernetes.storage import claim_of
 from berth.formats.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
+from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.fault_points import VOLUME_POINTS
 from berth.runtime.kube.port import RefusedError
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.placement import ClaimVolume

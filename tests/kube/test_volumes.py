@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth.runtime.local.kube_server import CONTROLLERS, KubeServer
+from berth.lab.servers.kube_server import CONTROLLERS, KubeServer
 from berth.schemas.envelope import decode
 from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import UnboundSeen

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.fsck.ledger_check import check_ledger
 from berth.runtime.fsck.ledger_repair import find
 from berth.runtime.history import settings_now, state_now
 from berth.runtime.instruments import Instruments
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import record
@@ -33,6 +33,7 @@ from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer
 from tests.support.processes import ROOT
+from tests.support.services import PACKAGES
 from tests.support.waiting import SLACK
 
 TOLD: Final = "written by a release before 0.5"
@@ -64,7 +65,7 @@ async def test_a_service_ends_before_it_does_anything(name: str) -> None:
     clock = ManualClock()
     server = FakeServer(clock)
     in_memory(server)
-    package = f"berth.services.{name}"
+    package = PACKAGES[name]
     config = getattr(importlib.import_module(f"{package}.config"), f"{name.title()}Config")
     metrics = getattr(importlib.import_module(f"{package}.metrics"), f"{name.title()}Metrics")
     serve = importlib.import_module(f"{package}.app").serve

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pytest
 from playwright.sync_api import Error, Page, expect
 
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from tests.page.browser import violations
 from tests.page.conftest import Open
 from tests.support.gateways import free_port

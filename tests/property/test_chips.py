@@ -120,7 +120,7 @@ def test_a_choice_is_of_usable_chips_and_legal(
     if reason:
         assert score == 0
         return
-    assert score <= rule.score_max
+    assert score <= int(rule._values.max()) + rule._health * rule.form.chips_max
     usable = rule.usable(mask, network)
     picked = rule.pick(mask, network)
     assert len(picked) == len(set(picked)) == chips

@@ -11,9 +11,9 @@ from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsk, near_of, pod_ask
 from berth.formats.manifests import ascend_job, volcano_job
 from berth.formats.manifests.reader import ManifestError, parse_jobs
+from berth.lab.nodesim.controllers import ascend_operator, volcano
+from berth.lab.nodesim.controllers.gang_children import DesiredPod, owner_of, pod_body
 from berth.services.inventory.gangs.requests import as_pod_ask
-from berth.services.nodesim.controllers import ascend_operator, volcano
-from berth.services.nodesim.controllers.gang_children import DesiredPod, owner_of, pod_body
 
 CHIPS = st.sampled_from(["huawei.com/Ascend910", "huawei.com/npu", "huawei.com/Ascend910-2c", "huawei.com/rdma_shared"])
 AMOUNTS = st.sampled_from([1, "2", "1500m", "64Mi", 0.5])

@@ -19,7 +19,7 @@ from berth.formats.ascend.node_info import parse_node_info
 from berth.formats.ascend.reset_config import after_restart, read_reset, with_graceful_exit
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import ConfigMap
-from berth.services.nodesim.agents.clusterd import ClusterD
+from berth.lab.nodesim.agents.clusterd import ClusterD
 from tests.support.device_texts import device_list, fault_row, go_text
 
 Tree = dict[str, Any]

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 from berth.core.parity import REFERENCE
 from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, pool_of
 from berth.core.topologies.superpods.block_history import DisruptedGang, HeldBlock, PodFate
-from berth.core.topologies.superpods.inference import (
-    AffinityPreference,
-    mindie_allocations,
-    plan_service,
-    service_allocations,
-)
-from berth.core.topologies.superpods.rescheduling import StuckBlocks, decisions_after, plan_again
+from berth.core.topologies.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
+from berth.core.topologies.superpods.rescheduling import StuckBlocks, plan_again
+from tests.support.inference_plans import plan_service
+from tests.support.plan_decisions import decisions_after
 
 STAYS = [PodFate.RUNS] * 5 + [PodFate.RETURNS, PodFate.LOST]
 

@@ -18,7 +18,8 @@ from berth.core.topologies.blocks.model import (
     pool_of,
 )
 from berth.core.topologies.superpods.block_selection import select
-from berth.core.topologies.superpods.planner import block_decisions, open_blocks_of, plan_blocks
+from berth.core.topologies.superpods.planner import open_blocks_of, plan_blocks
+from tests.support.plan_decisions import block_decisions
 
 
 @st.composite

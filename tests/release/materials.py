@@ -12,7 +12,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 _PINNED: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
-_BASE: Final = re.compile(r"^FROM (\S+):(\S+)$", re.MULTILINE)
+_BASE: Final = re.compile(r"^FROM (\S+):(\S+)(?: AS \w+)?$", re.MULTILINE)
 
 
 def name_of() -> str:

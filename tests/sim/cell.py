@@ -11,6 +11,9 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from berth.formats.clusters.topology_file import Cluster
+from berth.lab.nodesim.config import AgentsConfig, NodesimConfig
+from berth.lab.nodesim.kube import app as nodesim
+from berth.lab.nodesim.metrics import NodesimMetrics
 from berth.runtime.config import BusConfig
 from berth.runtime.kube.config import KubeConfig
 from berth.services.binder import app as binder
@@ -26,9 +29,6 @@ from berth.services.inventory import app as inventory
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.nodesim.config import AgentsConfig, NodesimConfig
-from berth.services.nodesim.kube import app as nodesim
-from berth.services.nodesim.metrics import NodesimMetrics
 from berth.services.scorer import app as scorer
 from berth.services.scorer.config import ScorerConfig
 from berth.services.scorer.metrics import ScorerMetrics

@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO
+from berth.lab.nodesim.agents.registration import leaves_body, leaves_data
 from berth.runtime.errors import TransientError
 from berth.schemas.envelope import encode
 from berth.schemas.simulation import BreakNode
-from berth.services.nodesim.agents.registration import leaves_body, leaves_data
 from tests.sim.kube import finished
 from tests.sim.stage import Stage
 from tests.sim.story import Event

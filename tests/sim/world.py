@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Callable
 
+from berth.lab.nodesim.agents.registration import leaves_data
 from berth.runtime.bus.port import Stored
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen
 from berth.schemas.subjects import Subjects
-from berth.services.nodesim.agents.registration import leaves_data
 from tests.sim.bus import SimBus
 from tests.sim.errors import Failure
 from tests.sim.kube import SimApi, Weather

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from berth.runtime.local.kube_server import KubeServer
+from berth.lab.servers.kube_server import KubeServer
 from tests.support.kube_api import MERGE_PATCH, STRATEGIC_PATCH, KubeApi
 from tests.support.kube_objects import apply
 from tests.support.kustomize import Tree

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import yaml
 
-from berth.runtime.local.nats_server import server_binary
-from berth.runtime.local.place import die_with
-from berth.runtime.local.ports import free_ports
+from berth.lab.servers.nats_server import server_binary
+from berth.lab.servers.place import die_with
+from berth.lab.servers.ports import free_ports
 from tests.support.compiled_files import COMPILED_FILES
 from tests.support.waiting import SLACK, pause
 

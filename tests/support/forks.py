@@ -22,8 +22,9 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.local.place import die_with
+from berth.lab.servers.place import die_with
 from tests.support.compiled_files import COMPILED_FILES
+from tests.support.services import PACKAGES
 
 ROOT: Final = Path(__file__).parents[2]
 _IMPORTED: Final = ("app", "config", "metrics")
@@ -224,15 +225,15 @@ def _become(start: Start) -> None:
 
 def main(number: int) -> None:
     """Import all services and commands, then serve."""
-    package = importlib.import_module("berth.services")
-    for service in pkgutil.iter_modules(package.__path__, "berth.services."):
+    for service in PACKAGES.values():
         for name in _IMPORTED:
             with suppress(ModuleNotFoundError):
-                importlib.import_module(f"{service.name}.{name}")
-    commands = importlib.import_module("berth.cli")
-    for module in pkgutil.walk_packages(commands.__path__, "berth.cli."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+                importlib.import_module(f"{service}.{name}")
+    for commands in ("berth.cli", "berth.lab.commands"):
+        package = importlib.import_module(commands)
+        for module in pkgutil.walk_packages(package.__path__, f"{commands}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
     importlib.import_module("berth.cell.process")
     gc.collect()
     gc.freeze()

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from berth.runtime.local.ports import free_ports
+from berth.lab.servers.ports import free_ports
 from tests.support.processes import ROOT, Service, Services, services, until_started
 from tests.support.waiting import until_true
 

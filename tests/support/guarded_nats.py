@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.streams import stream_config
 from berth.runtime.keys.key_folder import KeyFolder
 from berth.runtime.keys.rights import BOUNDS, COMMANDS, ONE_PROCESS, STREAMS, Rights
 from berth.runtime.keys.tokens import Key, credentials, user_key, user_token
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName, Subjects
 from tests.support.nats_line import Line, line
 from tests.support.nats_rights import of_command, of_page, rights

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol, TypeVar
 import aiohttp
 
 from berth.core.cluster.node_packing import unpack_health, unpack_nodes
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, MembersSeen, NodesSeen
 from berth.schemas.nodes import NodeCondition, NodeDescription

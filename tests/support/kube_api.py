@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import aiohttp
 import yaml
 
-from berth.runtime.local.kube_server import ADMIN, KubeServer
+from berth.lab.servers.kube_server import ADMIN, KubeServer
 from tests.support.waiting import until_true
 
 JSON_PATCH: Final = "application/json-patch+json"

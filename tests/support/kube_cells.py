@@ -8,9 +8,9 @@ from berth.core.cluster.node_packing import unpack_health, unpack_nodes
 from berth.formats.ascend.device_list import chip_mask
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, RESOURCE_PREFIX
 from berth.formats.clusters.topology_file import parse_cluster
+from berth.lab.servers.kube_server import ADMIN, KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
-from berth.runtime.local.kube_server import ADMIN, KubeServer
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, NodesSeen
 from berth.schemas.simulation import SimCounts

@@ -102,7 +102,7 @@ async def grant(api: KubeApi, user: str, service: str, folder: Path = _K8S / "ov
 
     Args:
         api: As an admin.
-        user: Of the server; a name given to :class:`~berth.runtime.local.kube_server.KubeServer`.
+        user: Of the server; a name given to :class:`~berth.lab.servers.kube_server.KubeServer`.
         service: One of :data:`SERVICES`.
         folder: Kustomization with the rights.
     """

@@ -13,9 +13,9 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 
-from berth.runtime.local.kube_assets import SCHEDULER, kube_assets, program_in
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.place import die_with
+from berth.lab.servers.kube_assets import SCHEDULER, kube_assets, program_in
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.place import die_with
 from tests.support.kube_api import KubeApi
 from tests.support.waiting import until, until_true
 

@@ -10,10 +10,10 @@ import aiohttp
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
 from berth.formats.kubernetes.objects import Pod
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.errors import TransientError
 from berth.runtime.fault_points import BINDER_POINTS, POINTS
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kube_cells import ORDER, KubeCell, a_spec, a_volcano_job
 from tests.support.kube_history import History

@@ -10,11 +10,9 @@ from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
 from berth.formats.kubernetes.lean import Meta, OwnerReference
 from berth.formats.kubernetes.objects import Condition
 from berth.formats.kubernetes.pod_spec import Container, Requirements
-from berth.products.catalogue import NODE_PRODUCTS
-from berth.schemas.nodes import NodeDescription
-from berth.services.nodesim.accounts import Accounts
-from berth.services.nodesim.agents.device_report import Place
-from berth.services.nodesim.agents.effects import (
+from berth.lab.nodesim.accounts import Accounts
+from berth.lab.nodesim.agents.device_report import Place
+from berth.lab.nodesim.agents.effects import (
     AgentEffect,
     AgentRules,
     Annotate,
@@ -22,9 +20,11 @@ from berth.services.nodesim.agents.effects import (
     SetStatus,
     Tally,
 )
-from berth.services.nodesim.agents.kubelet import NodeAgents
-from berth.services.nodesim.agents.pod_statuses import PodAddresses
-from berth.services.nodesim.agents.pods import AgentPod, AgentPodSpec, AgentPodStatus
+from berth.lab.nodesim.agents.kubelet import NodeAgents
+from berth.lab.nodesim.agents.pod_statuses import PodAddresses
+from berth.lab.nodesim.agents.pods import AgentPod, AgentPodSpec, AgentPodStatus
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.schemas.nodes import NodeDescription
 
 RESOURCE = "huawei.com/Ascend910"
 T0 = 1_763_640_000_000

@@ -31,7 +31,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "docs/kubernetes.md": {
         "make": _MAKE,
         "kubectl": _KUBECTL,
-        "python -m berth.services.nodesim": "needs an API server; make test-kube starts it there",
+        "python -m berth.lab.nodesim": "needs an API server; make test-kube starts it there",
         "set --": _KUBECTL,
         "for user": _KUBECTL,
         "openssl": "tests/support/certificates.py runs these commands with the names of this page",

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from berth.formats.clusters.topology_file import parse_cluster
+from berth.lab.nodesim.config import AgentsConfig, NodesimConfig
+from berth.lab.nodesim.fault_plan import FaultPlanConfig
+from berth.lab.nodesim.kube.app import play
+from berth.lab.nodesim.metrics import NodesimMetrics
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Api
 from berth.schemas.envelope import decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
-from berth.services.nodesim.config import AgentsConfig, NodesimConfig
-from berth.services.nodesim.fault_plan import FaultPlanConfig
-from berth.services.nodesim.kube.app import play
-from berth.services.nodesim.metrics import NodesimMetrics
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
 from tests.support.waiting import until

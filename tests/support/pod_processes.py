@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from berth.runtime.local.nats_server import server_binary
+from berth.lab.servers.nats_server import server_binary
 from tests.support.compiled_files import COMPILED_FILES
 from tests.support.compose import Composed, Planned, Translation, at_work
 from tests.support.kustomize import Tree

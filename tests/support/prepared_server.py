@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
 
-from berth.cli.local.fleet import EXAMPLES
-from berth.runtime.local.kube_assets import API_SERVER, kube_assets, program_in, version_of
-from berth.runtime.local.kube_server import CONTROLLERS, KubeServer
+from berth.lab.cells.fleet import EXAMPLES
+from berth.lab.servers.kube_assets import API_SERVER, kube_assets, program_in, version_of
+from berth.lab.servers.kube_server import CONTROLLERS, KubeServer
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_rights import SERVICES
 from tests.support.kube_sweep import Sweep
@@ -25,7 +25,7 @@ _GANG_MINOR: Final = 36
 
 
 class NativeGangs(TypedDict, total=False):
-    """Arguments of a :class:`~berth.runtime.local.kube_server.KubeServer` that serves native PodGroups."""
+    """Arguments of a :class:`~berth.lab.servers.kube_server.KubeServer` that serves native PodGroups."""
 
     controllers: tuple[str, ...]
     api_args: tuple[str, ...]

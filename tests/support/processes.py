@@ -12,10 +12,11 @@ from typing import IO, Final
 
 import msgspec
 
-from berth.runtime.local.place import Place
+from berth.lab.servers.place import Place
 from tests.support.cell_mode import CELLS
 from tests.support.compiled_files import COMPILED_FILES
 from tests.support.forks import FORKER, ForkedProcess, Start
+from tests.support.services import PACKAGES
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ class Service:
         self.env: dict[str, str] = {}
         self.folder = ROOT
         """Folder of its sources."""
-        self.module = "berth.cell" if name == "cell" else f"berth.services.{name}"
+        self.module = "berth.cell" if name == "cell" else PACKAGES[name]
         self._place = place or Place()
         self._url = url
         self._file = folder / f"{self.label}.toml"

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 import aiohttp
 import yaml
 
+from berth.lab.servers.kube_server import KubeServer
+from berth.lab.servers.place import die_with
+from berth.lab.servers.ports import free_ports
+from berth.lab.servers.processes import LocalProcesses
 from berth.runtime.config import kube_assets_from_environment
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.place import die_with
-from berth.runtime.local.ports import free_ports
-from berth.runtime.local.processes import LocalProcesses
 from tests.support.certificates import authority, certificate
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_objects import collection_of, path_of

@@ -20,7 +20,7 @@ from berth.core.requests.fault_rules import Finding
 from berth.core.state.cell import State
 from berth.core.text import ranges
 from berth.runtime.bus.port import Bus
-from berth.runtime.clock import Clock, SystemClock
+from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.fault_facts import FAULT_SCHEDULING, GroupSeen
@@ -129,17 +129,16 @@ async def groups_of(bus: Bus) -> list[GroupSeen]:
     return found
 
 
-async def faults_now(bus: Bus, clock: Clock) -> CellFaults:
-    """Faults of a cell as its newest facts and records show them.
+async def faults_in(state: State, bus: Bus) -> CellFaults:
+    """Faults of a cell as its facts and records show them.
+
+    Args:
+        state: State of the cell, which was read already.
+        bus: Bus of the cell.
 
     Raises:
         TransientError: The bus did not answer.
     """
-    return await faults_in(await state_now(bus, clock), bus)
-
-
-async def faults_in(state: State, bus: Bus) -> CellFaults:
-    """As :func:`faults_now`, for a state that was read already."""
     judged = await judged_nodes(bus)
     conditions = {key: one.condition for key, one in judged.items()}
     return faults_of(state, await groups_of(bus), conditions)

@@ -125,11 +125,6 @@ class ChipRule:
         """Weights of the terms of a raw score for this pod size."""
         return self._weights
 
-    @property
-    def score_max(self) -> int:
-        """Upper bound of the raw scores of nodes with at most ``chips_max`` allocatable chips."""
-        return int(self._values.max()) + self._health * self.form.chips_max
-
     def evaluate(self, columns: ChipColumns, labelled: NDArray[np.bool_] | None = None) -> tuple[Reasons, Scores]:
         """Reason and raw score of each row.
 

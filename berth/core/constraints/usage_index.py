@@ -161,10 +161,6 @@ class UsageIndex:
         """Most volumes of a CSI driver on each node that limits them."""
         return _smallest(limits.volumes.get(driver, {}) for limits in self.limits.values())
 
-    def known_rows(self) -> set[int]:
-        """Nodes of which some fact has the limits."""
-        return {row for limits in self.limits.values() for row in limits.rows}
-
     def of_terms(self, terms: tuple[PodTerm, ...], namespaces: NamespaceLabels) -> Iterator[tuple[PodKey, Amounts]]:
         """Pods that each of some terms selects, and how many are on which row."""
         for group in self._likely(terms[0].selector, None):

@@ -8,7 +8,6 @@ MASK: Final = (1 << 64) - 1
 GOLDEN: Final = 0x9E3779B97F4A7C15
 _STEPS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST: Final = 31
-_FRACTION_BITS: Final = 53
 
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
@@ -28,20 +27,3 @@ def mixed_one(value: int) -> int:
     for shift, factor in _STEPS:
         found = ((found ^ (found >> shift)) * factor) & MASK
     return found ^ (found >> _LAST)
-
-
-class Stream:
-    """Numbers that follow one another.
-
-    Args:
-        seed: Where it begins, any whole number.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._state = seed & MASK
-
-    def fraction(self) -> float:
-        """Next number, above 0 and at most 1."""
-        found = mixed_one(self._state)
-        self._state = (self._state + GOLDEN) & MASK
-        return ((found >> (64 - _FRACTION_BITS)) + 1) / (1 << _FRACTION_BITS)

@@ -6,6 +6,10 @@
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
 
+{{- define "berth.labImage" -}}
+{{- printf "%s-lab:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+
 {{- /* Nine tenths of a volume: the rest is for what NATS keeps beside its streams. */ -}}
 {{- define "berth.fileStore" -}}
 {{- printf "max_file_store: %dGB" (div (mul 9 (trimSuffix "Gi" .Values.nats.storage.size | int)) 10) -}}

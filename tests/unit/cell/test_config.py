@@ -6,13 +6,12 @@ import pytest
 
 from berth.cell.config import CellSettings, load_cell
 from berth.cell.part import NAMES, STOPPED_TOGETHER, part_of
+from berth.lab.nodesim.config import NodesimConfig
 from berth.runtime.config import ConfigError
 from berth.services.binder.config import BinderConfig
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.inventory.config import InventoryConfig
-from berth.services.nodesim.config import NodesimConfig
-
-ROOT = Path(__file__).parents[3]
+from tests.support.services import PACKAGES
 
 
 def loaded(tmp_path: Path, text: str, **environ: str) -> CellSettings:
@@ -28,10 +27,9 @@ def refused(tmp_path: Path, text: str, **environ: str) -> str:
 
 
 def test_every_service_but_the_scorer_is_a_part() -> None:
-    services = {path.parent.name for path in (ROOT / "services").glob("*/app.py")}
-    assert services - {"scorer"} == set(NAMES)
+    assert PACKAGES.keys() - {"scorer"} == set(NAMES)
     for name in NAMES:
-        assert part_of(name).config_type.__module__ == f"berth.services.{name}.config"
+        assert part_of(name).config_type.__module__ == f"{PACKAGES[name]}.config"
 
 
 def test_each_part_is_stopped_once() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.cell import cause
-from berth.cli.commands import COMMANDS, GROUPS, Command
+from berth.cli.commands import GROUPS, Command, all_commands
 from berth.runtime.errors import TransientError
 from tests.support.command import berth
 
+COMMANDS = all_commands()
 EVERY = [one for command in COMMANDS for one in (command, *command.parts)]
 
 

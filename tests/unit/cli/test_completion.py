@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.commands import COMMANDS
+from berth.cli.commands import all_commands
 
 CASES = (
     ("berth s", {"status", "submit", "switches", "superpods", "simulate", "streams"}),
@@ -47,7 +47,7 @@ def run(*words: str) -> str:
 @pytest.mark.parametrize("name", ["berth", "_cyclopts_berth", "berth.fish"])
 def test_a_script_has_all_commands_and_their_parts(name: str, scripts: Path) -> None:
     text = (scripts / name).read_text()
-    for command in COMMANDS:
+    for command in all_commands():
         assert command.name in text
         for part in command.parts:
             assert part.name in text

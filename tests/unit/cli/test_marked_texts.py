@@ -11,7 +11,7 @@ import pytest
 
 import berth.cli
 from berth.cli.cluster import status
-from berth.cli.commands import COMMANDS
+from berth.cli.commands import all_commands
 from berth.cli.jobs.job_view import View
 from berth.cli.jobs.live_list import screen_lines
 from berth.cli.recordings.replay import replay_file
@@ -144,7 +144,7 @@ def places(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
 
 
 def test_each_command_is_driven_or_reads_nothing_of_others() -> None:
-    assert READERS.keys() | FIXED | {"status"} == {command.name for command in COMMANDS}
+    assert READERS.keys() | FIXED | {"status"} == {command.name for command in all_commands()}
     assert not READERS.keys() & FIXED
 
 

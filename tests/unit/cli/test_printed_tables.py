@@ -17,11 +17,11 @@ import pytest
 from berth.cli.app import call
 from berth.cli.cluster import dead, drain_rows, fault_list, status, superpods, switches
 from berth.cli.jobs.rows import RankRow
-from berth.cli.local import demo
-from berth.cli.local.story import Tale
 from berth.cli.output import print_table
 from berth.core.topologies.layouts import LeafUser, SuperpodUser
 from berth.formats.recordings.recording import frames_of
+from berth.lab.commands import demo
+from berth.lab.commands.story import Tale
 from berth.runtime.cell_status.model import (
     CellStatus,
     DeadLetters,

@@ -16,11 +16,11 @@ from berth.cli.cluster.switches import LeafRow
 from berth.cli.jobs.requests import Fault, stamped
 from berth.cli.jobs.rows import JobRow
 from berth.cli.jobs.submit import Submitted
-from berth.cli.local.story import Tale
 from berth.cli.output import age, listed, moment
-from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
 from berth.core.explain.model import Explanation
 from berth.core.text import ranges
+from berth.lab.cells.processes import RESTARTS_MAX, Child, GivenUpError, toml
+from berth.lab.commands.story import Tale
 from berth.runtime.history import settings_now, state_now
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from berth.runtime.optional_imports import without
+from tests.support.services import PACKAGES
 
 UNUSED = {
     "binder": ["numpy", "rich", "yaml", "aiohttp.web"],
@@ -21,9 +22,9 @@ UNUSED = {
 
 @pytest.mark.parametrize("service", sorted(UNUSED))
 def test_a_service_loads_no_library_that_it_does_not_use(service: str) -> None:
-    code = f"import sys, berth.runtime.process, berth.services.{service}.app; print(*sys.modules)"
+    code = f"import sys, berth.runtime.process, {PACKAGES[service]}.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()  # noqa: S603  # our own code
-    assert f"berth.services.{service}.app" in loaded
+    assert f"{PACKAGES[service]}.app" in loaded
     assert [name for name in UNUSED[service] if name in loaded] == []
 
 

@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from berth.lab.servers.ports import free_ports
 from berth.runtime.bus.process_stats import Followed
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
-from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, ServicePages, serving

@@ -18,10 +18,10 @@ from typing import Literal
 import pytest
 import structlog
 
+from berth.lab.servers.ports import free_ports
 from berth.runtime import logs, process
 from berth.runtime.config import ConfigError, LogConfig, ServiceConfig
 from berth.runtime.errors import FatalError
-from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG as LOG
 from tests.support.compiled_files import COMPILED_FILES
 

@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from berth.lab.nodesim import app as nodesim
+from berth.lab.nodesim.config import NodesimConfig
+from berth.lab.nodesim.metrics import NodesimMetrics
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import FaultObjectsConfig
 from berth.runtime.metrics import MetricsRegistry
@@ -27,9 +30,6 @@ from berth.services.health.metrics import HealthMetrics
 from berth.services.inventory import app as inventory
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.nodesim import app as nodesim
-from berth.services.nodesim.config import NodesimConfig
-from berth.services.nodesim.metrics import NodesimMetrics
 from berth.services.scorer import app as scorer
 from berth.services.scorer.config import ScorerConfig
 from berth.services.scorer.metrics import ScorerMetrics

@@ -313,18 +313,6 @@ def tree_of(name: str, reserved: int, ids: Sequence[Sequence[str]], codes: Rows,
     return Tree(name, reserved, groups, paths, rows[order])
 
 
-def forest_of(config: Config, nodes: Iterable[tuple[str, int, Mapping[str, str]]]) -> Forest:
-    """Trees of nodes with labels.
-
-    Args:
-        config: Levels of each tree.
-        nodes: Name, row and labels of each candidate, in any order.
-    """
-    ordered = sorted(nodes, key=lambda node: node[:2])
-    node_paths = [node_path(config, labels) for _, _, labels in ordered]
-    return forest(config, node_paths, np.arange(len(ordered)), np.array([row for _, row, _ in ordered], np.int64))
-
-
 def node_path(config: Config, labels: Mapping[str, str]) -> NodePath:
     """Position of a node with these labels."""
     tree = labels.get(TOPOTREE) or TREE_DEFAULT

@@ -182,11 +182,6 @@ def oversized_lack(racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules)
     return rack_shortage(racks, open_blocks, "size", limit=rules.size)
 
 
-def rack_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> tuple[str, ...]:
-    """Names of the documented decisions that change the plan of a gang."""
-    return ("D-1",) if candidates(pool, demand).counts.max(initial=0) > rules.size else ()
-
-
 def place(
     racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, *, unlinked: Rows = NO_ROWS
 ) -> list[BlockNodes] | NoBlocks:

@@ -8,7 +8,7 @@ Source: docs/reference/superpods.md, "Stages of deletion" and "Racks". See decis
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -36,12 +36,6 @@ from berth.core.topologies.racks.planner import (
 
 MoveScope = Literal["pod", "part", "block", "job"]
 """What moves: lost pods only; parts of blocks, which stay inside a rack; blocks; the whole gang."""
-PART_SESSIONS: Final = 3
-"""Number of attempts after which the part of a lost pod moves."""
-BLOCK_SESSIONS: Final = 6
-"""Number of attempts after which its block moves."""
-BLOCK_SESSIONS_MAX: Final = 12
-"""Number of attempts after which more than the block moves."""
 
 
 class PlacedRanks(NamedTuple):
@@ -72,24 +66,6 @@ class RackRecovery(NamedTuple):
     plan: BlockPlan
     moved: Rows
     given_up: Rows
-
-
-def move_scope(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool) -> MoveScope:
-    """Scope of the next attempt.
-
-    Args:
-        sessions: Number of attempts since the loss.
-        only_pods: The job's ``huawei.com/recover_policy_path`` is ``pod``.
-        by_pods: The job's label ``pod-rescheduling`` is ``on``.
-        master_lost: Rank 0 is lost.
-    """
-    if only_pods:
-        return "pod"
-    if not by_pods or master_lost or sessions > BLOCK_SESSIONS_MAX:
-        return "job"
-    if sessions >= BLOCK_SESSIONS:
-        return "block"
-    return "part" if sessions >= PART_SESSIONS else "pod"
 
 
 def parts_of(block_ids: Rows, lost: Marks, demand: BlockDemand, scope: MoveScope) -> list[Rows]:

@@ -9,22 +9,14 @@ Source: docs/reference/superpods.md, "Queues", "Phases", "Soft and hard" and "Wh
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from berth.core.cluster.node_groups import Counts, Rows
-from berth.core.parity import OWN, REFERENCE, Differences
+from berth.core.parity import Differences
 from berth.core.topologies.blocks.model import BlockAllocation, BlockRules, Lack, NoBlocks, Phase, Variant, closest
 
-_DECISIONS: Final = {
-    "D-1": "large_superpods",
-    "D-3": "whole_blocks",
-    "D-4": "pieces_until_complete",
-    "D-5": "small_pieces",
-    "D-6": "large_pieces_first",
-}
 """Documented decisions of a selection, and their fields in :class:`Differences`."""
 
 
@@ -185,23 +177,6 @@ def select(
         Allocations in the order of the decision, or what is missing.
     """
     return _select(ids, counts, open_blocks, rules, rules.differs)
-
-
-def selection_decisions(
-    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules
-) -> tuple[str, ...]:
-    """Names of the documented decisions that change the selection.
-
-    A decision counts if the selection changes when it alone is applied, or when it alone is left out.
-    """
-    own = _select(ids, counts, open_blocks, rules, OWN)
-    reference = _select(ids, counts, open_blocks, rules, REFERENCE)
-    return tuple(
-        name
-        for name, field in _DECISIONS.items()
-        if _select(ids, counts, open_blocks, rules, msgspec.structs.replace(OWN, **{field: False})) != own
-        or _select(ids, counts, open_blocks, rules, msgspec.structs.replace(REFERENCE, **{field: True})) != reference
-    )
 
 
 def _select(

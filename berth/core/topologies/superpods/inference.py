@@ -11,13 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from berth.core.cluster.node_groups import Counts
-from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
-    BlockPlan,
     BlockRules,
-    CandidatePool,
     Lack,
     NoBlocks,
     Phase,
@@ -36,31 +33,6 @@ class AffinityPreference(NamedTuple):
 
     idlest: bool
     matching: Counts | None
-
-
-def plan_service(pool: CandidatePool, demand: BlockDemand, hosts: Collection[str]) -> BlockPlan | NoBlocks:
-    """Plan of a job of an inference service.
-
-    Args:
-        pool: SuperPoDs with the candidates of the gang.
-        demand: Request of the gang.
-        hosts: SuperPoDs with pods of other jobs of the service.
-    """
-    return _planned(pool, demand, lambda ids, counts: service_allocations(ids, counts, demand, hosts))
-
-
-def plan_mindie(
-    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, preference: AffinityPreference
-) -> BlockPlan | NoBlocks:
-    """Plan of a MindIE gang.
-
-    Args:
-        pool: SuperPoDs with the candidates of the gang.
-        demand: Request of the gang.
-        rules: Reserve of each SuperPoD.
-        preference: Preferences of the gang.
-    """
-    return _planned(pool, demand, lambda ids, counts: mindie_allocations(ids, counts, demand, rules, preference))
 
 
 def service_allocations(
@@ -119,18 +91,6 @@ def mindie_allocations(
 
     lack: Lack = "blocks"
     return _too_few(ids, counts, demand, lack) or _allocate_blocks(left, demand, "affinity", key, taken)
-
-
-def _planned(
-    pool: CandidatePool,
-    demand: BlockDemand,
-    allocations_of: Callable[[Sequence[str], Counts], tuple[BlockAllocation, ...] | NoBlocks],
-) -> BlockPlan | NoBlocks:
-    eligible = candidates(pool, demand)
-    if len(eligible.rows) < demand.replicas:
-        return not_enough_nodes(eligible, demand)
-    allocations = allocations_of(eligible.ids, eligible.counts)
-    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
 
 
 def _allocate_blocks(

@@ -37,14 +37,6 @@ def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> 
     return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
 
 
-def block_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> tuple[str, ...]:
-    """Names of the documented decisions that change the plan of a gang."""
-    eligible = candidates(pool, demand)
-    if len(eligible.rows) < demand.replicas:
-        return ()
-    return block_selection.selection_decisions(eligible.ids, eligible.counts, open_blocks_of(demand), rules)
-
-
 def open_blocks_of(demand: BlockDemand) -> OpenBlocks:
     """All blocks of a gang, for the selection."""
     return OpenBlocks(

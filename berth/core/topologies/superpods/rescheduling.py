@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.node_groups import Rows
-from berth.core.parity import REFERENCE
 from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
@@ -29,7 +28,7 @@ from berth.core.topologies.blocks.model import (
     closest,
 )
 from berth.core.topologies.superpods.block_history import NOWHERE, DisruptedGang, HeldBlock, PodFate
-from berth.core.topologies.superpods.block_selection import OpenBlocks, select, selection_decisions
+from berth.core.topologies.superpods.block_selection import OpenBlocks, select
 from berth.core.topologies.superpods.free_nodes import FreeNodes
 
 RELEASE_WAIT_MS: Final = 10_000
@@ -95,36 +94,6 @@ def plan_again(
     if isinstance(allocations, NoBlocks):
         return allocations
     return (_own_plan if rules.differs.running_pods_stay else _reference_plan)(found, demand, allocations)
-
-
-def decisions_after(
-    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, failure: DisruptedGang
-) -> tuple[str, ...]:
-    """Names of the documented decisions that can change the plan.
-
-    D-10: running pods are moved, or nodes are set aside for that. D-3: a block is opened that is not needed. D-5: more
-    nodes are taken than are missing, or a piece moves though its SuperPoD has room for it. D-8: a new piece has the id
-    of a block that stays. The others are those of the selection.
-    """
-    by_reference = rules._replace(differs=REFERENCE)
-    reference = _first_pass(pool, demand, by_reference, failure)
-    if not isinstance(reference, _FirstPass):
-        return ()
-    names = dict.fromkeys(selection_decisions(pool.ids, reference.rest.counts, reference.open_blocks, rules))
-    allocations = select(pool.ids, reference.rest.counts, reference.open_blocks, by_reference)
-    if not isinstance(allocations, NoBlocks):
-        if sum(allocation.nodes for allocation in allocations) > reference.open_blocks.missing:
-            names["D-5"] = None
-        if any(allocation.block_id in reference.settled for allocation in allocations):
-            names["D-8"] = None
-    pieces = (held for held in failure.held if held.block_id not in reference.settled)
-    if any(not held.runs and len(held.rows) < demand.block for held in pieces):
-        names["D-5"] = None
-    if _unneeded_ids(demand, failure):
-        names["D-3"] = None
-    if reference.is_overdrawn or any(held.runs and held.block_id not in reference.settled for held in failure.held):
-        names["D-10"] = None
-    return tuple(names)
 
 
 def _first_pass(

@@ -126,15 +126,6 @@ def plan_partial(
     return _PLANS[rules.policy](pool, demand, rules, partial_gang, node_names)
 
 
-def replacement_decisions(demand: Demand, rules: SwitchRules) -> tuple[str, ...]:
-    """Names of the documented decisions that may make the result differ from the reference.
-
-    Policy 1.0 places a padding job only as a whole, so that the decision on positions does not apply to it.
-    """
-    is_whole = rules.policy == "1.0" and demand.kind == "padding"
-    return () if is_whole else (_DECISIONS[rules.policy],)
-
-
 def _no_plan(pool: LeafPool, demand: Demand, policy: Policy, rule: str) -> NoPlan:
     return NoPlan(lack_of(pool, demand, policy, rule, have=int(np.count_nonzero(pool.usable))), rule)
 
@@ -392,9 +383,4 @@ _PLANS: Final[Mapping[Policy, Callable[[LeafPool, Demand, SwitchRules, PartialGa
     "1.0": _plan_v1,
     "2.0": _plan_v2,
     "single-layer": _plan_single,
-}
-_DECISIONS: Final[Mapping[Policy, str]] = {
-    "1.0": "slice-of-lost-pod",
-    "2.0": "deterministic-scores",
-    "single-layer": "survivors-leaf",
 }

@@ -12,9 +12,10 @@ from berth.cli.cluster.approvals import (
     withdrawn_rows,
 )
 from berth.cli.cluster.cell_lists import NO_FAULTS
-from berth.cli.cluster.fault_list import faults_now, listing_of, show
+from berth.cli.cluster.fault_list import faults_in, listing_of, show
 from berth.cli.cluster.held_restarts import ApprovalRow, approvals_of, held_of
 from berth.cli.output import FAILED, CommandError
+from berth.runtime.history import state_now
 from berth.schemas.envelope import encode
 from berth.schemas.facts import HealthSource, PodPhase
 from berth.schemas.fault_facts import REASON_MAX, GroupSeen
@@ -61,7 +62,9 @@ async def test_what_is_held_back_is_shown_with_what_helps(capsys: pytest.Capture
     assert [(one.name, one.kind, one.domain, one.approvable) for one in held] == [
         (f"j{number}", "CardUnhealthy", domain_of(cell), True) for number in range(3)
     ]
-    found = listing_of(cell.dispatcher.state, await faults_now(cell.user, cell.clock), now_ms)
+    found = listing_of(
+        cell.dispatcher.state, await faults_in(await state_now(cell.user, cell.clock), cell.user), now_ms
+    )
     assert (found.held, found.approvals) == (held, [])
     capsys.readouterr()
     show(found, now_ms)
@@ -96,7 +99,7 @@ async def test_without_a_name_everything_that_is_held_back_is_approved(capsys: p
     assert not left.approvable
     assert approvals_of(state, now_ms) == [row]
     capsys.readouterr()
-    show(listing_of(state, await faults_now(cell.user, cell.clock), now_ms), now_ms)
+    show(listing_of(state, await faults_in(await state_now(cell.user, cell.clock), cell.user), now_ms), now_ms)
     text = capsys.readouterr().out
     assert f"CardUnhealthy in domain {domain_of(cell)}, by {row.by}, because seen on site" in text
     assert approvals_of(state, now_ms + 60_000) == []

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from berth.cli.cluster.cell_lists import NO_FAULTS
-from berth.cli.cluster.fault_list import FaultsRow, faults_now, row_of, show
+from berth.cli.cluster.fault_list import FaultsRow, faults_in, row_of, show
+from berth.runtime.history import state_now
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import NodeHealth, PodMarks, PodPhase, PodsSeen
@@ -45,7 +46,7 @@ async def change_pods(cell: Cell, **fields: object) -> None:
 
 
 async def listed(cell: Cell) -> FaultsRow:
-    return row_of(await faults_now(cell.user, cell.clock))
+    return row_of(await faults_in(await state_now(cell.user, cell.clock), cell.user))
 
 
 async def test_nothing_is_faulty(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +64,7 @@ async def test_jobs_that_recover(capsys: pytest.CaptureFixture[str]) -> None:
     await change_pods(cell, steering={"fault-scheduling": "force", "pod-rescheduling": "on"})
     await say_health(cell, NodeCondition("n1", unhealthy=0b1000))
     await cell.turns(2)
-    found = row_of(await faults_now(cell.user, cell.clock), cell.dispatcher.state)
+    found = row_of(await faults_in(await state_now(cell.user, cell.clock), cell.user), cell.dispatcher.state)
     (one,) = found.recoveries
     assert (one.namespace, one.name, one.recovery.kind, one.recovery.step) == ("default", "llm", "CardUnhealthy", 1)
     assert one.recovery.open == one.recovery.ranks

@@ -15,7 +15,6 @@ from berth.core.topologies.levels.model import (
     NoLevels,
     Tree,
     check_sizes,
-    forest_of,
     read_level_config,
     read_sizes,
 )
@@ -27,6 +26,7 @@ from berth.core.topologies.levels.rescheduling import (
     recover_levels,
     steps_of,
 )
+from tests.support.level_trees import forest_of
 
 TWO = '{"default": {"level1": {"label": "rack", "reservedNode": 1}, "level2": {"label": "hall"}}}'
 CONFIG: Config = {"default": (Level("rack"), Level("hall"))}

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pytest
 
 from berth.core.parity import REFERENCE
 from berth.core.topologies.blocks.model import (
@@ -17,8 +16,9 @@ from berth.core.topologies.blocks.model import (
     pool_of,
 )
 from berth.core.topologies.racks.inference import plan_rack_service
-from berth.core.topologies.racks.planner import plan_racks, rack_decisions
-from berth.core.topologies.racks.rescheduling import MoveScope, PlacedRanks, RackRecovery, move_scope, recover_racks
+from berth.core.topologies.racks.planner import plan_racks
+from berth.core.topologies.racks.rescheduling import MoveScope, PlacedRanks, RackRecovery, recover_racks
+from tests.support.plan_decisions import rack_decisions
 
 RULES = BlockRules(size=64)
 PARITY = BlockRules(size=64, differs=REFERENCE)
@@ -252,17 +252,6 @@ def test_a_block_of_a_service_needs_one_rack() -> None:
     found = plan_rack_service(pool_with({(0, 0): 5, (0, 1): 5}), demand(4, 12), ())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.blocks_need, found.blocks_have) == ("service", 3, 2)
-
-
-@pytest.mark.parametrize(
-    ("sessions", "scope"),
-    [(0, "pod"), (2, "pod"), (3, "part"), (5, "part"), (6, "block"), (12, "block"), (13, "job")],
-)
-def test_stages_after_a_loss(sessions: int, scope: MoveScope) -> None:
-    assert move_scope(sessions, only_pods=False, by_pods=True, master_lost=False) == scope
-    assert move_scope(sessions, only_pods=False, by_pods=True, master_lost=True) == "job"
-    assert move_scope(sessions, only_pods=False, by_pods=False, master_lost=False) == "job"
-    assert move_scope(sessions, only_pods=True, by_pods=True, master_lost=True) == "pod"
 
 
 def after(

@@ -7,7 +7,8 @@ import pytest
 
 from berth.core.parity import OWN, REFERENCE
 from berth.core.topologies.blocks.model import BlockAllocation, BlockRules, Near, NoBlocks, Variant
-from berth.core.topologies.superpods.block_selection import OpenBlocks, select, selection_decisions
+from berth.core.topologies.superpods.block_selection import OpenBlocks, select
+from tests.support.plan_decisions import selection_decisions
 
 BOTH = pytest.mark.parametrize("parity", [False, True])
 

@@ -13,7 +13,8 @@ from berth.core.topologies.blocks.model import (
     pool_of,
 )
 from berth.core.topologies.blocks.request import Inference, inference_of
-from berth.core.topologies.superpods.inference import AffinityPreference, plan_mindie, plan_service
+from berth.core.topologies.superpods.inference import AffinityPreference
+from tests.support.inference_plans import plan_mindie, plan_service
 from tests.support.superpods import a_pool, grants_of, nodes_of
 
 

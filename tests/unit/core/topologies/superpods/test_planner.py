@@ -18,9 +18,10 @@ from berth.core.topologies.blocks.model import (
     pool_of,
 )
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
-from berth.core.topologies.superpods.planner import block_decisions, plan_blocks
+from berth.core.topologies.superpods.planner import plan_blocks
 from tests.support.cells import a_node
 from tests.support.core_cells import CoreCell
+from tests.support.plan_decisions import block_decisions
 
 
 def a_pool(*counts: int, sub_healthy: tuple[int, ...] = (), idle: list[int] | None = None) -> CandidatePool:

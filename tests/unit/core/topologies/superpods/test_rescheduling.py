@@ -12,7 +12,8 @@ from berth.core.topologies.superpods.block_history import (
     is_pod_level,
     restored,
 )
-from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
+from berth.core.topologies.superpods.rescheduling import RELEASE_WAIT_MS, StuckBlocks, plan_again
+from tests.support.plan_decisions import decisions_after
 from tests.support.superpods import a_pool, blocks, grants_of, nodes_of
 
 RULES = BlockRules(reserve=0)

@@ -5,7 +5,8 @@ import pytest
 from berth.core.parity import REFERENCE
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.topologies.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules
-from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial, replacement_decisions
+from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial
+from tests.support.plan_decisions import replacement_decisions
 from tests.unit.core.topologies.switches.test_planner import a_board
 
 ONE = SwitchRules("1.0")

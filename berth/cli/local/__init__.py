@@ -1,1 +1,0 @@
-"""Commands that run a complete cell on this machine: ``berth demo`` and ``berth up``."""
