@@ -306,7 +306,7 @@ class SimCell:
         )
 
     async def _summarize(self, process: Process, stop: asyncio.Event) -> None:
-        config = SummaryConfig(kept_s=5, writes_at_once=2)
+        config = SummaryConfig(kept_s=5)
         await summary.write_on(
             process.connect_api(), process.buses[0], process.clock, config, process.instruments, stop
         )
