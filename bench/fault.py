@@ -34,7 +34,7 @@ from berth.services.health.loop import GAP_S
 _BELOW: Final = 48
 """Nodes of a leaf switch, and of a SuperPoD."""
 _FAULTS: Final = """
-[faults]
+[decisions]
 restarts_at_once = 1000
 restart_share_percent = 100
 """

@@ -253,7 +253,7 @@ def _overlay(tree: dict[str, Any], config_type: type[msgspec.Struct], environ: M
     fields = get_type_hints(config_type, include_extras=True)
     for variable in sorted(environ):
         steps = variable.removeprefix(PREFIX).lower().split(_SEPARATOR)
-        if variable.startswith(PREFIX) and (steps[0] in fields or steps[0] in constants_of(config_type)):
+        if variable.startswith(PREFIX) and steps[0] in {*fields, *constants_of(config_type), *moved_of(config_type)}:
             _put(tree, config_type, steps, environ[variable])
 
 
@@ -267,7 +267,8 @@ def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[st
     for step in steps[:-1]:
         inner = _struct_of(get_type_hints(section, include_extras=True).get(step))
         if inner is None:
-            raise ConfigError(field=at, expected=f"{step} is not a section")
+            is_moved = step in moved_of(section)
+            raise ConfigError(field=at, expected=_refused(section, step) if is_moved else f"{step} is not a section")
         section = inner
         tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
@@ -322,10 +323,18 @@ def constants_of(section: type[msgspec.Struct]) -> Mapping[str, str]:
     return found
 
 
+def moved_of(section: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Former sections of a section, with the section that has their settings now."""
+    found: Mapping[str, str] = getattr(section, "MOVED", {})
+    return found
+
+
 def _refused(section: type[msgspec.Struct], name: str) -> str:
-    """Why a section takes no setting of this name."""
+    """Why a section takes no setting, or no section, of this name."""
     if constant := constants_of(section).get(name):
         return f"it is a constant now, {constant}: leave it out"
+    if place := moved_of(section).get(name):
+        return f"its settings are in section {place} now"
     return f"unknown setting; known are {', '.join(sorted(field.encode_name for field in msgspec.structs.fields(section)))}"
 
 

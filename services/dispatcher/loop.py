@@ -110,7 +110,7 @@ class Dispatcher:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._waits = JobWaits(clock, self.state, instruments.metrics)
-        self._settings: Settings = config.to_settings()
+        self._settings: Settings = config.decisions.to_settings()
         self._timer_s = self._tick_s = -math.inf
         self._links = bus.link_changes
         self._oversized: list[str] = []

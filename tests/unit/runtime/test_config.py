@@ -18,6 +18,7 @@ from berth.runtime.config import (
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import report
+from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.inventory.config import InventoryConfig
 
 
@@ -157,6 +158,21 @@ def test_a_former_setting_is_refused_with_its_name_and_the_constant(
     with pytest.raises(ConfigError) as caught:
         load(InventoryConfig, written(tmp_path, text), environ)
     assert str(caught.value) == f"setting {field} is {value}: it is a constant now, {constant}: leave it out"
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "field"),
+    [
+        ("[faults]\nhold_places_ms = 0", {}, "faults"),
+        ("", {"BERTH_FAULTS__HOLD_PLACES_MS": "0"}, "faults.hold_places_ms"),
+    ],
+)
+def test_a_section_that_has_moved_is_refused_with_the_one_that_has_its_settings(
+    tmp_path: Path, text: str, environ: dict[str, str], field: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(DispatcherConfig, written(tmp_path, text), environ)
+    assert (caught.value.field, caught.value.expected) == (field, "its settings are in section decisions now")
 
 
 def test_a_missing_field_is_named() -> None:
