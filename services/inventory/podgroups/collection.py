@@ -20,9 +20,9 @@ from berth.core.queues.tree import Tree
 from berth.core.text import pluralize
 from berth.formats.ascend.report_error import STALE
 from berth.formats.kubernetes.objects import PodGroup
+from berth.schemas.units import unix_ms
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.barriers import NOT_ADMITTED
-from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups.pods import GroupPods
