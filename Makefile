@@ -170,8 +170,9 @@ image: setup ## Build the image and that of the lab, NAME-lab, with docker, podm
 wheel: setup ## Build the Python package into dist/
 	@$(BIN)/python -m hatchling build --target wheel --directory dist
 
-chart: setup helm-assets ## Write the Helm chart in k8s/chart from the manifests again, and pack it into dist/
-	@$(BIN)/python -m tests.chart --pack dist
+chart: setup helm-assets ## Pack the Helm chart in k8s/chart into dist/
+	@mkdir -p dist
+	@$$($(BIN)/python -c 'from tests.support.manifest_programs import path_of_program; print(path_of_program("helm"))') package k8s/chart --destination dist
 
 samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages

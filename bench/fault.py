@@ -29,12 +29,12 @@ from berth.schemas.ledger import Round
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement
 from berth.schemas.subjects import StreamName
-from berth.services.health.config import HealthConfig
+from berth.services.health.loop import GAP_S
 
 _BELOW: Final = 48
 """Nodes of a leaf switch, and of a SuperPoD."""
 _FAULTS: Final = """
-[faults]
+[decisions]
 restarts_at_once = 1000
 restart_share_percent = 100
 """
@@ -166,7 +166,7 @@ def run(size: Size = FULL) -> Report:
             "setting of the health service",
             "changes are collected for",
             "ms",
-            [1000 * HealthConfig().gap_s],
+            [1000 * GAP_S],
         )
     ]
     for shards in (0, 2):

@@ -39,6 +39,7 @@ from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.podgroups.collection import Capacity
+from berth.services.inventory.publishing.api_tasks import CALLS_AT_ONCE
 
 _VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _PODS: Final = 8
@@ -193,7 +194,7 @@ async def _bare(api: KubeApi, groups: Sequence[PodGroup]) -> float:
         await api.patch(path, {"metadata": metadata, "status": {"phase": "Inqueue"}})
 
     begin = time.perf_counter()
-    await _each(groups, admit, InventoryConfig().calls_at_once)
+    await _each(groups, admit, CALLS_AT_ONCE)
     return len(groups) / (time.perf_counter() - begin)
 
 

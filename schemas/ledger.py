@@ -1,9 +1,10 @@
 """Ledger: the decisions of Berth, append-only and in one total order."""
 
 from itertools import pairwise
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope, see_version
 from berth.schemas.message import BASELINE, Message, Part
@@ -17,96 +18,97 @@ from berth.schemas.units import Sequence, UnixMs
 class Settings(Part, frozen=True):
     """Settings that decisions depend on. A change starts a new epoch.
 
-    The defaults are in force without configuration, and wherever no cell is known yet.
+    The defaults are in force without configuration, and wherever no cell is known yet. These are the settings
+    ``decisions`` of the dispatcher, too.
     """
 
     reference_parity: bool = False
-    """Every documented decision follows the reference implementation."""
+    """Every documented decision goes the reference's way; switches the two ``strict_`` settings off."""
     strict_job_shape: bool = True
-    """910A: up to 8 chips in one pod, more chips in pods of 8. Off under ``reference_parity``."""
+    """910A: up to 8 chips in one pod, more means 8 a pod."""
     health_first: bool = False
-    """Node health outranks affinity for every product form."""
-    round_gangs_max: int = 256
-    round_bytes_max: int = 400_000
-    attempts_max: int = 5
-    """How often a gang is placed before it fails because its pods cannot be bound; tries of one minute count once."""
-    shard_retry_ms: int = 1_000
-    """Delay of the next try of a gang that was refused while a shard was missing."""
-    tombstone_after_ms: int = 600_000
-    """How long a finished or cancelled job keeps its name in the facts."""
+    """A healthier node outranks a better affinity, for every product form."""
+    round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
+    """Gangs that one round decides at most."""
+    round_bytes_max: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 400_000
+    """Bytes of placements in one record; a larger gang has a round of its own."""
+    attempts_max: Annotated[int, Meta(ge=1, le=100)] = 5
+    """Times a gang is placed when its pods cannot be bound; those that fail within a minute count once."""
+    shard_retry_ms: Annotated[int, Meta(ge=10, le=600_000)] = 1_000
+    """How long a gang refused while a shard was missing waits for the next try."""
+    tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
+    """How long a job that is over keeps its name in the facts."""
     strict_label_values: bool = True
-    """A label with an invalid value is refused. Off under ``reference_parity``, which treats it as absent."""
+    """A label with a value that it cannot have is refused; off, it counts as absent."""
     needs_health: bool = False
-    """A node with chips accepts no work before a source has reported its health."""
+    """A node with chips accepts no work until its health is known. For clusters where ``health`` runs."""
     nslb_version: str = "1.0"
-    """Switch affinity on a spine-leaf network: ``1.0`` or ``2.0``. A single layer of leaf switches has a policy of its
-    own."""
-    shared_tor_num: int = 2
-    """Switch affinity 2.0: most shared leaves that one job uses, 1 or 2."""
+    """Switch affinity on a spine-leaf network. A single layer of leaves (``tor_level``) has a policy of its own."""
+    shared_tor_num: Annotated[int, Meta(ge=1, le=2)] = 2
+    """Switch affinity 2.0: most shared leaves that one job uses."""
     strict_product_support: bool = False
-    """A job with switch affinity whose product, framework or use of chips the policy does not support is refused."""
-    super_pod_size: int = 48
+    """A job whose product, framework or use of chips its switch affinity does not support is refused instead of placed
+    with a warning."""
+    super_pod_size: Annotated[int, Meta(ge=1, le=32_768)] = 48
     """Nodes of a physical SuperPoD."""
-    reserve_nodes: int = 2
-    """Nodes of a physical SuperPoD that stay free as long as jobs fit elsewhere."""
+    reserve_nodes: Annotated[int, Meta(ge=0, le=32_767)] = 2
+    """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere; below
+    ``super_pod_size``."""
     resource_levels: str = ""
     """JSON text of ``resource-level-config``: the levels of each tree, and the node labels that name its groups."""
     queue_policy: str = "skip"
-    """Gangs behind one that does not fit: ``fifo`` (they wait), ``skip`` (they may start before it), ``easy`` (they
-    may, unless that delays the oldest large gang) or ``conservative`` (unless that delays any of the oldest large
-    gangs)."""
-    reserve_chips: int = 64
-    """Fewest chips of a large gang, which gets a reservation under ``easy`` and ``conservative``."""
-    reserve_depth: int = 16
+    """What becomes of gangs behind one that finds no room: they wait, may go before it, or may as long as that delays
+    the oldest large gang (``easy``) or the oldest large gangs (``conservative``) by nothing."""
+    reserve_chips: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
+    """Chips from which on a gang is large and gets a reservation."""
+    reserve_depth: Annotated[int, Meta(ge=1, le=256)] = 16
     """Most reservations at a time under ``conservative``."""
-    unknown_run_ms: int = 86_400_000
-    """Assumed run time of a gang that declares none, before a similar gang has run."""
-    grace_over_ms: int = 900_000
-    """How long pods of a graceful recovery may take to end; those that are still there then are deleted at once."""
+    unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
+    """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
+    grace_over_ms: Annotated[int, Meta(ge=2_000, le=3_600_000)] = 900_000
+    """Pods that are evicted for a fault and are still there after so long are deleted at once."""
     plan_before_delete: bool = True
-    """Pods that are not faulty are deleted only when there is a place for them. Off under ``reference_parity``."""
-    fault_wait_ms: int = 60_000
-    """How long sub-healthy and drained pods, and jobs without a healthy pod, wait for places, under
-    ``plan_before_delete``."""
-    escalate_block_ms: int = 3_000
-    """How long a new pod waits for a place before the block of ranks around it leaves."""
-    escalate_superpod_ms: int = 6_000
-    """How long it waits before the logical SuperPoD, or the group of level 1, around it leaves."""
-    escalate_job_ms: int = 12_000
-    """How long it waits before the whole job restarts; under ``plan_before_delete`` once there are places."""
-    not_ready_ms: int = 0
+    """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
+    fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    """With ``plan_before_delete``: after so long without places those leave all the same that are sub-healthy, a job of
+    which no pod is healthy, and what is drained."""
+    escalate_block_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 3_000
+    """How long a new pod waits for a place before the block of ranks around it leaves (Atlas 950)."""
+    escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000
+    """... before the logical SuperPoD, or the group of level 1, around it leaves."""
+    escalate_job_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 12_000
+    """... before the whole job restarts; with ``plan_before_delete`` once there are places."""
+    not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     """How long a node is not ready before its pods are faulty."""
-    restarts_at_once: int = 16
+    restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
-    restart_share_percent: int = 20
-    """If more jobs than these would restart for faults of one kind that sources report of nodes, and they are more than
-    so many percent of the running jobs, each of them waits until a second source reports it or a person approves it
-    (``ApprovalSeen``)."""
-    hold_places_ms: int = 60_000
-    """How long the healthy places of a job that starts anew as a whole stay held for it; 0: they are free at once. 0
+    restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20
+    """If more than ``restarts_at_once`` jobs would restart for faults of one kind that sources report of nodes, and
+    they are more than so many percent of the running jobs, each of them waits for a second source or an approval."""
+    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    """How long the healthy places of a job that starts anew as a whole stay held for it; 0 frees them at once. Off
     under ``reference_parity``."""
-    fault_settle_ms: int = 200
-    """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
-    that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
-    ``reference_parity``."""
-    waiting_jobs_max: int = 25_000
-    """Most jobs that wait in one namespace, and of one program; a request beyond them is refused."""
-    waiting_pods_max: int = 1_000_000
+    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    """Nodes below one leaf switch or in one SuperPoD that are gone or not ready, and several that a source reports as
+    unhealthy, make pods faulty once no further one has followed for so long, or none is left; 0: at once."""
+    waiting_jobs_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 25_000
+    """Most jobs that wait in one namespace, and of one program; a request beyond them is refused with ``too-many``."""
+    waiting_pods_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000
     """Most pods of jobs that wait in one namespace, and of one program."""
-    queues: int = 0
+    queues: Annotated[int, Meta(ge=0, le=2)] = 0
     """What queues do: 0 nothing, 1 they limit their jobs, 2 they order them too."""
-    queues_max: int = 4096
+    queues_max: Annotated[int, Meta(ge=1, le=100_000)] = 4096
     """Most queues that are valid, beside ``root`` and ``default``: the oldest."""
-    preempt: int = 0
+    preempt: Annotated[int, Meta(ge=0, le=2)] = 0
     """Which gangs end so that another one gets a place: 0 none, 1 those that declare themselves preemptable, 2 all that
     do not declare otherwise."""
-    evictions_per_hour: int = 4
+    evictions_per_hour: Annotated[int, Meta(ge=0, le=3_600)] = 4
     """How often a gang ends for others in an hour at most; 0: no bound."""
-    queue_evictions_per_hour: int = 0
+    queue_evictions_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """How many gangs of a queue end for others in an hour at most; 0: no bound."""
-    preempt_min_run_s: int = 0
+    preempt_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
     """How long a gang runs before it ends for one of its own queue."""
-    reclaim_min_run_s: int = 0
+    reclaim_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
     """How long it runs before it ends for one of another queue."""
 
 

@@ -23,7 +23,7 @@ from berth.schemas.workload import PlannedJob
 from tests.support.traces import FILES, traces_folder
 
 SEEDS: Final = (1, 2, 3, 4, 5)
-_HOLD_4H: Final = "faults.hold_places_ms=14400000"
+_HOLD_4H: Final = "hold_places_ms=14400000"
 _CHIPS: Final = 8
 """Chips of a node."""
 _SCOPES: Final = ("pod", "superpod", "job")
@@ -92,7 +92,7 @@ def sweeps() -> list[Sweep]:
                 "- `whole job restarts` is `--recovery job`: the job leaves once its faulty pods have other places, or after"
                 " 60 s. `pods first` is `pods`: if a new pod finds no place within 12 s, the whole job restarts. `pods only`"
                 " never does that.",
-                "- `places held`: the setting `faults.hold_places_ms`, 60 s where nothing is said. A repair takes 4 h.",
+                "- `places held`: the setting `hold_places_ms`, 60 s where nothing is said. A repair takes 4 h.",
                 "- `rejoin 1 min` says that training goes on 1 min after the last new pod started if some pods stayed,"
                 " instead of 5 min, and `replica` that the work since the last checkpoint is not lost then. Both depend on"
                 " the training framework. They are assumptions, not measurements.",

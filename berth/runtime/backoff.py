@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+RETRY_FIRST_S: Final = 0.25
+"""First pause of services after the bus or the API server did not answer."""
 _EXPONENT_MAX: Final = 60
 """Keeps ``factor**n`` finite; no pair of bounds in the settings is that far apart."""
 
@@ -26,7 +28,7 @@ class Backoff:
         jitter: Part of a pause that :meth:`jittered_s` may take away, 0 to 1.
     """
 
-    first_s: float
+    first_s: float = RETRY_FIRST_S
     max_s: float
     factor: float = 2.0
     jitter: float = 0.0

@@ -2,7 +2,8 @@
 
 An environment variable names a field by its path: ``BERTH_BUS__URL`` is ``url`` in section ``bus``. Variables of
 sections that a process does not have are ignored, so all processes can share one environment. An unknown field of a
-known section is an error. A secret is never a value, only the path of a file that holds it.
+known section is an error, and so is a former setting that is a constant now. A secret is never a value, only the path
+of a file that holds it.
 """
 
 import os
@@ -252,7 +253,7 @@ def _overlay(tree: dict[str, Any], config_type: type[msgspec.Struct], environ: M
     fields = get_type_hints(config_type, include_extras=True)
     for variable in sorted(environ):
         steps = variable.removeprefix(PREFIX).lower().split(_SEPARATOR)
-        if variable.startswith(PREFIX) and steps[0] in fields:
+        if variable.startswith(PREFIX) and steps[0] in {*fields, *constants_of(config_type), *moved_of(config_type)}:
             _put(tree, config_type, steps, environ[variable])
 
 
@@ -266,7 +267,8 @@ def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[st
     for step in steps[:-1]:
         inner = _struct_of(get_type_hints(section, include_extras=True).get(step))
         if inner is None:
-            raise ConfigError(field=at, expected=f"{step} is not a section")
+            is_moved = step in moved_of(section)
+            raise ConfigError(field=at, expected=_refused(section, step) if is_moved else f"{step} is not a section")
         section = inner
         tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
@@ -274,7 +276,7 @@ def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[st
     fields = get_type_hints(section, include_extras=True)
     name = steps[-1]
     if name not in fields:
-        raise ConfigError(field=at, value=_shown(text), expected=_known(section))
+        raise ConfigError(field=at, value=_shown(text), expected=_refused(section, name))
     tree[name] = _from_text(text, fields[name], at)
 
 
@@ -310,12 +312,29 @@ def _fault(error: msgspec.ValidationError, config_type: type[msgspec.Struct], tr
     if unknown and section is not None:
         inner = value.get(unknown["name"], _MISSING) if isinstance(value, dict) else _MISSING
         field = ".".join(filter(None, (path, unknown["name"])))
-        return field, _shown(inner), _known(section)
+        return field, _shown(inner), _refused(section, unknown["name"])
     shown = "" if isinstance(value, dict) else _shown(value)
     return path or TOP_LEVEL, shown, _expected(hint) or reason
 
 
-def _known(section: type[msgspec.Struct]) -> str:
+def constants_of(section: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Former settings of a section that are constants now, with their values in words."""
+    found: Mapping[str, str] = getattr(section, "CONSTANTS", {})
+    return found
+
+
+def moved_of(section: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Former sections of a section, with the section that has their settings now."""
+    found: Mapping[str, str] = getattr(section, "MOVED", {})
+    return found
+
+
+def _refused(section: type[msgspec.Struct], name: str) -> str:
+    """Why a section takes no setting, or no section, of this name."""
+    if constant := constants_of(section).get(name):
+        return f"it is a constant now, {constant}: leave it out"
+    if place := moved_of(section).get(name):
+        return f"its settings are in section {place} now"
     return f"unknown setting; known are {', '.join(sorted(field.encode_name for field in msgspec.structs.fields(section)))}"
 
 

@@ -20,7 +20,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access
 from berth.services.api.cell_counts import CellCounts
 from berth.services.api.config import ApiConfig
-from berth.services.api.event_pages import EventPages
+from berth.services.api.event_pages import AT_ONCE, EventPages
 from berth.services.api.explanations import Explanations
 from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
@@ -91,7 +91,7 @@ async def serve_beside(
         for one, handler in operations.handlers():
             request, reply = (_text(shape_schema(each)) for each in (one.request, one.reply))
             subjects = bus.subjects
-            at_once = pages.at_once if one.verb == "events" else config.requests_at_once
+            at_once = pages.at_once if one.verb == "events" else AT_ONCE
             for name, subject, callers in (
                 (one.verb, subjects.api(one.verb), ANYBODY),
                 (f"{one.verb}-as", subjects.api_as_any(one.verb), (NAMED,)),

@@ -1,6 +1,7 @@
 """Settings of the service for programs."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -27,14 +28,17 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the service for programs."""
 
+    CONSTANTS: ClassVar[Mapping[str, str]] = {
+        "requests_at_once": "64",
+        "position_every_s": "5 s",
+        "retry_wait_s": "0.25 s",
+    }
+
     access: Literal["auto", "open", "grants"] = "auto"
     """``grants``: only what ``grants`` allow; ``open``: everybody may do everything; ``auto``: ``grants`` if this
     service logs in to NATS, else ``open``."""
     grants: list[Grant] = []
     """Who may do what. Without a grant that fits a request is denied."""
-    requests_at_once: Annotated[int, Meta(ge=1, le=1_000)] = 64
-    """Most requests of an operation that are carried out at the same time; those about one job follow one another. Of
-    ``events``, which may wait for what is to come: those of each identity, of 2,000 in all."""
     requests_per_s: Annotated[float, Meta(gt=0, le=1_000_000)] = 400.0
     """Requests of one identity in a second, after those of ``requests_burst``; one counts as one more for each 4 KiB
     and each 8 JSON objects in it. More are refused with ``too-many``. In an open cell callers without an identity have
@@ -43,16 +47,12 @@ class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """Requests of one identity that are carried out at once after a time without any."""
     events_kept_s: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
     """How long events are kept."""
-    position_every_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
-    """How often it is stored how far the events go; after a crash those since then are looked up one by one."""
     place_series_max: Annotated[int, Meta(ge=0, le=10_000)] = 500
     """Most leaf switches, and most SuperPoDs, of which `/metrics` has series of each, six a place; of more of them it
     has none."""
     tracing: TracingConfig = TracingConfig()
-    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.1
-    """First pause after events could not be stored; it doubles ..."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
-    """... up to this."""
+    """Longest pause after events could not be stored; the first is 0.25 s, and it doubles."""
 
     @property
     def is_open(self) -> bool:

@@ -28,6 +28,8 @@ from berth.services.api.event_writer import without_ranks
 from berth.services.api.request_errors import RequestError
 from berth.services.api.turns import Turns
 
+AT_ONCE: Final = 64
+"""Most requests of an operation that are carried out at the same time; of ``events`` those of each identity."""
 _OPEN_MAX: Final = 2_000
 """Requests of all identities that wait or are carried out. More are refused at once."""
 _AGAIN_MS: Final = 1_000
@@ -91,7 +93,7 @@ class EventPages:
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
         self._turns = Turns()
         self._open: Counter[str] = Counter()
-        self._open_each = _OPEN_MAX if config.is_open else config.requests_at_once
+        self._open_each = _OPEN_MAX if config.is_open else AT_ONCE
         self._is_closed = False
 
     @property

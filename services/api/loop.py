@@ -32,6 +32,8 @@ from berth.services.api.job_list import JobList
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.usage import Usage
 
+POSITION_EVERY_S: Final = 5.0
+"""How often it is stored how far the events go; after a crash those since then are looked up one by one."""
 _REACH_S: Final = 10.0
 _MESSAGES_MAX: Final = 2_000
 """Messages that are applied before their events are stored."""
@@ -131,7 +133,7 @@ class Loop:
         """
         while not stop.is_set():
             if not await self._tried(stop):
-                await any_set([self._feeds.arrived, stop], min(self._config.position_every_s, _IDLE_S))
+                await any_set([self._feeds.arrived, stop], min(POSITION_EVERY_S, _IDLE_S))
 
     async def stop(self) -> None:
         """Stop to follow."""
@@ -140,7 +142,7 @@ class Loop:
 
     async def _tried(self, stop: asyncio.Event) -> bool:
         """Make a step, however often it takes, until ``stop`` is set; returns whether there is more."""
-        backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
+        backoff = Backoff(max_s=self._config.retry_wait_max_s)
         failures = 0
         while not stop.is_set():
             self._feeds.arrived.clear()
@@ -278,7 +280,7 @@ class Loop:
             FatalError: The stream of events was made again.
         """
         now_s = self._clock.monotonic_s()
-        if now_s - self._position_s < self._config.position_every_s:
+        if now_s - self._position_s < POSITION_EVERY_S:
             return
         ledger_seq, facts_seq = self.state.fold.head, self.state.facts_seq
         position = await position_at(

@@ -5,7 +5,7 @@ from typing import Final
 
 from berth.core.errors import CoreError, LedgerBrokenError
 from berth.core.state.ledger import dump_of
-from berth.runtime.bus.port import Bus, Follower, Gap, Stored
+from berth.runtime.bus.port import MIRROR_WAIT_S, Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.instruments import Instruments
@@ -127,7 +127,7 @@ async def bind_on(
     intake = _Intake(loop, cluster, notices, instruments)
     following = _Following(bus, intake, instruments.log)
     try:
-        ledger = await following.start(mirror_wait_s=config.mirror_wait_s)
+        ledger = await following.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_when_broken(), name="watch for gaps")
             working = group.create_task(_work(loop, cluster, intake, instruments, ledger.caught_up, stop), name="work")
@@ -145,7 +145,7 @@ class _Following:
         self._log = log
         self._followers: list[Follower] = []
 
-    async def start(self, *, mirror_wait_s: float) -> Follower:
+    async def start(self) -> Follower:
         """Read the stored messages, then follow; returns the follower of the ledger.
 
         Raises:
@@ -153,7 +153,7 @@ class _Following:
         """
         bus, intake = self._bus, self._intake
         facts = await bus.state(StreamName.FACTS)
-        await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=mirror_wait_s)
+        await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=MIRROR_WAIT_S)
         own_kinds = ("outcome",) if intake.notices is None else ("outcome", "replacement")
         filters = tuple(bus.subjects.facts(kind) for kind in (*own_kinds, *intake.cluster.fact_kinds))
         for stored in await bus.read(StreamName.LATEST, filters=filters):

@@ -1,7 +1,8 @@
 """Settings of the binder."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -12,17 +13,20 @@ from berth.runtime.kube.config import FaultObjectsConfig, KubeConfig
 class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the binder."""
 
+    CONSTANTS: ClassVar[Mapping[str, str]] = {
+        "retry_wait_s": "0.25 s",
+        "mirror_wait_s": "30 s",
+        "consume_wait_s": "60 s",
+    }
+
     gangs_at_once: Annotated[int, Meta(ge=1, le=1_024)] = 16
     """Gangs that are bound or evicted at the same time."""
     answer_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
     """How long the cluster may take to answer for one gang."""
-    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.25
-    """First pause before a gang is tried again when the cluster or the bus did not answer; it doubles ..."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    """... up to this. The binder never stops retrying: the chips are reserved, and only the cluster
+    """Longest pause before a gang is tried again when the cluster or the bus did not answer; the first is 0.25 s, and
+    it doubles. The binder never stops retrying: the chips are reserved, and only the cluster
     shows which pods are bound."""
-    mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
-    """How long the latest facts may take to be readable at the start."""
     kube: KubeConfig | None = None
     """The Kubernetes cluster in which pods are bound; without it the simulated one on the bus."""
     marks_file: Path | None = None
@@ -40,8 +44,6 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     one_at_a_time: bool = True
     """Of pods with equally many chips on one node, the next is bound once the device plug-in has served the one
     before."""
-    consume_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
-    """How long a pod waits for its turn, before its binding fails."""
     volumes_timeout_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
     """How long the claims of a placed gang may take to be bound, before the gang is placed elsewhere."""
     notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 40.0

@@ -57,7 +57,7 @@ class Loop:
         self._cluster = cluster
         self._clock = clock
         self._config = config
-        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
+        self._backoff = Backoff(max_s=config.retry_wait_max_s)
         self.work = work
         self._faults = instruments.faults
         self._metrics = instruments.metrics

@@ -1,7 +1,6 @@
 """Data of nodes that annotations of pods need, and whether a node still takes a pod that was decided for it."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from berth.core.cluster.node_classes import ClassKey, class_reason, name_fits, untolerated
@@ -15,7 +14,7 @@ from berth.schemas.constraints import Taint
 from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
-from berth.schemas.units import UnixMs
+from berth.schemas.units import UnixMs, unix_ms
 
 _READY: Final = "Ready"
 _UNREADY_MS: Final = 30_000
@@ -135,11 +134,7 @@ def _unready_ms(node: NodeLean) -> UnixMs:
     """Since when a node is not ready; 0 if it is. A time that cannot be read is long ago."""
     for one in node.status.conditions or ():
         if one.type == _READY and one.status != "True":
-            try:
-                since = datetime.fromisoformat(one.last_transition_time or "")
-            except ValueError:
-                return 1
-            return max(round(since.timestamp() * _MS), 1)
+            return max(unix_ms(one.last_transition_time), 1)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from berth.core.text import pluralize
 from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
@@ -13,6 +14,9 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.members import Member
 from berth.services.binder.pod_binding import PodBindRequest
 from berth.services.binder.work import AttemptKey
+
+_CONSUME_WAIT_S: Final = 60.0
+"""How long a pod waits for its turn, before its binding fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class NodeTurns:
 
     def wait_s(self, slot: Slot, gang: Gang, progress: Progress, rank: int, now_s: float) -> float:
         """Note that a rank waits for a slot; returns how many seconds more it may, 0 or less when no more."""
-        left_s = progress.waiting_since_s.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
+        left_s = progress.waiting_since_s.setdefault(rank, now_s) + _CONSUME_WAIT_S - now_s
         if left_s > 0:
             self._waiting.setdefault(slot, {})[gang.key] = None
         return left_s
@@ -66,7 +70,7 @@ class NodeTurns:
         uid, attempt, other = self.slots.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
         return (
             f"on node {slot.node} another pod with {pluralize(slot.chips, 'chip')} (rank {other} of {uid}, attempt"
-            f" {attempt}) has not got them from the device plug-in for {self._config.consume_wait_s:g} s"
+            f" {attempt}) has not got them from the device plug-in for {_CONSUME_WAIT_S:g} s"
         )
 
     def waiting_for(self, slots: Iterable[Slot]) -> list[AttemptKey]:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.formats.kubernetes.events import EventType, Involved, events_path, new_event, repeated, rfc3339
+from berth.formats.kubernetes.events import EventType, Involved, events_path, new_event, repeated
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Condition
 from berth.formats.kubernetes.paths import api_path, sub_path
@@ -24,6 +24,7 @@ from berth.schemas.facts import MembersSeen
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.status import JobStatus
+from berth.schemas.units import rfc3339
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notices import Kind, Notices, NoticeWrite

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import JOB_UID, POD_STATUS
-from berth.formats.kubernetes.events import Involved, rfc3339
+from berth.formats.kubernetes.events import Involved
 from berth.formats.shown import shown
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
+from berth.schemas.units import rfc3339
 from berth.services.binder.cluster import Manner
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards

@@ -72,9 +72,7 @@ async def serve_beside(
     kept_streams = KeptStreams(bus, config.bus.replicas, clock, instruments.log, waits_for=config.bus.waits_for)
     await kept_streams.begin()
     instruments.metrics.shards.set(config.shards)
-    terms = Terms(
-        config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
-    )
+    terms = Terms(config.lease_s, config.heartbeat_lost_s, config.heartbeat_answer_s)
     standing = Standing(clock)
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()

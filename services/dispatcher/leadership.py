@@ -38,14 +38,18 @@ _LATE: Final = 2
 """A look that comes later than so many intervals was delayed: what lay between is no silence of the leader."""
 
 
+HEARTBEAT_S: Final = 0.1
+"""Pause between two heartbeats of the leader."""
+_STALLED_S: Final = 30.0
+"""A leader that computes for so long without a pause sends no heartbeats."""
+
+
 class Terms(NamedTuple):
-    """Times of the lease and of heartbeats, in seconds; the settings of the same names."""
+    """Times of the lease and of heartbeats, in seconds; settings of the dispatcher."""
 
     lease_s: int
-    heartbeat_s: float
     lost_s: float
     answer_s: float
-    stalled_s: float
 
 
 class Progress(NamedTuple):
@@ -201,20 +205,20 @@ class Keeper:
         if self._standing.is_leader:
             return await self._renew()
         self._note_delay()
-        return await self._try() if self._standing.is_candidate else self._terms.heartbeat_s
+        return await self._try() if self._standing.is_candidate else HEARTBEAT_S
 
     async def _renew(self) -> float:
         """Renew the own lease; returns the seconds until the next look."""
         terms, standing = self._terms, self._standing
         self._restart_silence()
         if self._is_stalled:
-            return terms.heartbeat_s
+            return HEARTBEAT_S
         was_doubted = standing.is_doubted
         self._lease.silence_ms = self._silence_ms()
         if not await self._lease.acquire():
             self._log.warning("lease lost")
             await self._lose()
-            return terms.heartbeat_s
+            return HEARTBEAT_S
         if was_doubted:
             standing.is_doubted = False
             self._changed()
@@ -225,18 +229,18 @@ class Keeper:
         terms = self._terms
         quiet_s = self._clock.monotonic_s() - self._heard_s
         if quiet_s < terms.lost_s and not self._is_new:
-            return min(terms.heartbeat_s, terms.lost_s - quiet_s)
+            return min(HEARTBEAT_S, terms.lost_s - quiet_s)
         self._is_new = False
         if await self._is_answered():
             self._note_holder("")
             self._restart_silence()
-            return terms.heartbeat_s
+            return HEARTBEAT_S
         silence_s = self._clock.monotonic_s() - self._heard_s
         self._lease.silence_ms = self._silence_ms()
         if silence_s < quiet_s or not await self._lease.acquire(silence_ms=int(silence_s * 1000)):
             self._note_holder(self._lease.other)
             left_s = max(terms.lost_s, self._lease.allowed_ms / 1000) - silence_s
-            return min(terms.heartbeat_s, left_s) if left_s > 0 else terms.lease_s / RENEWALS
+            return min(HEARTBEAT_S, left_s) if left_s > 0 else terms.lease_s / RENEWALS
         await self._win()
         return terms.lease_s / RENEWALS
 
@@ -248,7 +252,7 @@ class Keeper:
 
     async def beat(self) -> None:
         """Send a heartbeat, if it leads and the loop that decides makes progress."""
-        is_stalled = self._clock.monotonic_s() - self._standing.alive_s > self._terms.stalled_s
+        is_stalled = self._clock.monotonic_s() - self._standing.alive_s > _STALLED_S
         if is_stalled != self._is_stalled:
             self._is_stalled = is_stalled
             self._log.warning("heartbeats stopped: no progress" if is_stalled else "heartbeats resumed")
@@ -262,9 +266,9 @@ class Keeper:
         while True:
             began_s = self._clock.monotonic_s()
             await self.beat()
-            await asyncio.sleep(self._terms.heartbeat_s)
+            await asyncio.sleep(HEARTBEAT_S)
             passed_s = self._clock.monotonic_s() - began_s
-            self.note_pause(passed_s - self._terms.heartbeat_s)
+            self.note_pause(passed_s - HEARTBEAT_S)
             if passed_s > self._terms.lost_s:
                 self._is_due.set()  # it was paused for so long that another may have the lease
 
@@ -277,7 +281,7 @@ class Keeper:
 
         The lease expires after its length anyway.
         """
-        wanted_s = _MARGIN * (self._terms.heartbeat_s + self._longest_s)
+        wanted_s = _MARGIN * (HEARTBEAT_S + self._longest_s)
         return round(1000 * min(max(self._terms.lost_s, wanted_s), self._terms.lease_s))
 
     async def _wake_on(self, stop: asyncio.Event) -> None:
@@ -343,9 +347,9 @@ class Keeper:
     def _note_delay(self) -> None:
         """See that only silence counts during which this process was connected and listened."""
         now_s = self._clock.monotonic_s()
-        delay_s = now_s - self._looked_s - self._terms.heartbeat_s
+        delay_s = now_s - self._looked_s - HEARTBEAT_S
         self._looked_s = now_s
         if self._bus.link_changes != self._links:
             self._restart_silence()
-        elif delay_s > (_LATE - 1) * self._terms.heartbeat_s:
+        elif delay_s > (_LATE - 1) * HEARTBEAT_S:
             self._heard_s += delay_s

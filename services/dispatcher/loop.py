@@ -35,7 +35,7 @@ from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.old_jobs import OldJobs
 from berth.services.dispatcher.scatter import Scatter
-from berth.services.dispatcher.snapshots import Snapshots
+from berth.services.dispatcher.snapshots import FACTS_MAX, Snapshots
 from berth.services.dispatcher.standby import FencedError, Standby
 from berth.services.dispatcher.views import Views
 from berth.services.dispatcher.waiting_reasons import WaitingReasons
@@ -110,7 +110,7 @@ class Dispatcher:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._waits = JobWaits(clock, self.state, instruments.metrics)
-        self._settings: Settings = config.to_settings()
+        self._settings: Settings = config.decisions.to_settings()
         self._timer_s = self._tick_s = -math.inf
         self._links = bus.link_changes
         self._oversized: list[str] = []
@@ -152,7 +152,7 @@ class Dispatcher:
         self._metrics.epoch.set(self.state.fold.epoch)
         self.views.look()
         behind = self.feeds.facts.waiting
-        if behind > max(_BEHIND_MAX, _BEHIND_SNAPSHOTS * self.config.snapshot_facts):
+        if behind > max(_BEHIND_MAX, _BEHIND_SNAPSHOTS * FACTS_MAX):
             raise TransientError(f"{behind} facts behind the leader: starts again from the newest snapshot")
 
     async def lead(self) -> None:

@@ -16,6 +16,10 @@ from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
+FACTS_MAX: Final = 100_000
+"""A snapshot is written after so many facts."""
+_CHUNK_BYTES: Final = 500_000
+"""Size of a piece of a snapshot."""
 _NEWEST_KEPT: Final = 3
 _EARLY_SHARE: Final = 10
 """A tenth of the messages is enough for a snapshot that costs little."""
@@ -77,7 +81,7 @@ class Snapshots:
         records = self._state.fold.head - self._ledger_seq
         facts = self._state.facts_seq - self._facts_seq
         many = records >= self._config.snapshot_records / share
-        if many or (records and (self._is_asked or facts >= self._config.snapshot_facts / share)):
+        if many or (records and (self._is_asked or facts >= FACTS_MAX / share)):
             await self.write()
 
     async def write(self) -> None:
@@ -90,7 +94,7 @@ class Snapshots:
         self._is_asked = False
         ledger_seq, facts_seq = self._state.fold.head, self._state.facts_seq
         body = self._state.dump(self._scheduler.dump())
-        size = self._config.snapshot_chunk_bytes
+        size = _CHUNK_BYTES
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
         subjects = self._bus.subjects
         self._ledger_seq, self._facts_seq = ledger_seq, facts_seq

@@ -1,7 +1,8 @@
 """Settings of the extender for kube-scheduler."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +12,8 @@ from berth.runtime.config import ConfigError
 
 class ExtenderConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the extender for kube-scheduler."""
+
+    CONSTANTS: ClassVar[Mapping[str, str]] = {"body_bytes_max": "33,554,432 bytes", "connections_max": "256"}
 
     port: Annotated[int, Meta(ge=0, le=65_535)] = 0
     """Port of its own to listen on; 0: there is no extender."""
@@ -27,10 +30,6 @@ class ExtenderConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Authority in PEM whose certificates clients have: one for kube-scheduler alone."""
     bind_wait_s: Annotated[float, Meta(ge=0, le=60)] = 3.0
     """Longest wait for the binder before a binding is answered; below ``httpTimeout`` of kube-scheduler."""
-    body_bytes_max: Annotated[int, Meta(ge=1_024, le=268_435_456)] = 33_554_432
-    """Longest body of a call; it has all candidates."""
-    connections_max: Annotated[int, Meta(ge=1, le=100_000)] = 256
-    """Most open connections; more are refused with 503."""
 
 
 def check_extender(config: ExtenderConfig) -> None:

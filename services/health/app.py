@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from berth.core.cluster.node_packing import unpack_health
-from berth.runtime.bus.port import Bus, Endpoint, Gap
+from berth.runtime.bus.port import MIRROR_WAIT_S, Bus, Endpoint, Gap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
 from berth.runtime.inboxes import NAMED
@@ -58,7 +58,7 @@ async def serve_on(
     loop = Loop(bus, clock, config, instruments)
     intake = ReportIntake(loop.report_store, loop.cluster, clock, loop.touch, instruments)
     facts = await bus.state(StreamName.FACTS)
-    await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
+    await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=MIRROR_WAIT_S)
     subjects = bus.subjects
     filters = (subjects.facts("node"), subjects.facts("pod"))
     for stored in await bus.read(StreamName.LATEST, filters=filters):

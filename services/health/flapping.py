@@ -10,11 +10,10 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.picking import ids_of
-from berth.formats.kubernetes.events import rfc3339
 from berth.schemas.facts import NodeHealth
 from berth.schemas.fault_facts import FlappingChip
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.units import UnixMs
+from berth.schemas.units import UnixMs, rfc3339
 
 WORD: Final = "flapping: "
 """Begin of the part of a reason that is about flapping chips; it is the last part."""

@@ -11,11 +11,10 @@ from typing import Final
 import msgspec
 
 from berth.core.text import pluralize
-from berth.formats.kubernetes.events import rfc3339
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodRejection, PodsSeen
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.units import UnixMs
+from berth.schemas.units import UnixMs, rfc3339
 from berth.services.health.flapping import FlapRules
 
 _OWNERS_MIN: Final = 2

@@ -36,6 +36,13 @@ from berth.services.health.reports import answer, check_against, check_newer, ch
 from berth.services.health.verdicts import is_own_list, judge, next_change_ms
 
 _MS: Final = 1000
+_FLAP_HOLD_MAX_MS: Final = 3_600_000
+_FLAP_QUIET_MS: Final = 3_600_000
+"""After so long without a fault the earlier faults of a chip are forgotten."""
+GAP_S: Final = 0.05
+"""Pause between two rounds of facts; what changes meanwhile is published together."""
+_REFRESH_MS: Final = 300_000
+"""Pause between two facts of a domain that differ only in the time of the last reports."""
 
 
 class Loop:
@@ -59,9 +66,7 @@ class Loop:
         )
         self.cluster = ClusterState()
         self.report_store = ReportStore()
-        flaps = FlapRules(
-            round(config.flap_hold_s * _MS), round(config.flap_hold_max_s * _MS), round(config.flap_quiet_s * _MS)
-        )
+        flaps = FlapRules(round(config.flap_hold_s * _MS), _FLAP_HOLD_MAX_MS, _FLAP_QUIET_MS)
         self._flaps, self._floods = FlapHistory(flaps), Floods(flaps)
         self._forget_ms = clock.now_ms()
         self.published: dict[str, HealthSeen] = {}
@@ -181,13 +186,13 @@ class Loop:
         domain = self.cluster.domain_of[node]
         self._times.setdefault(domain, set()).add(node)
         before = self.published.get(domain)
-        if before is None or self._clock.now_ms() - before.at_ms >= round(self._config.refresh_s * _MS):
+        if before is None or self._clock.now_ms() - before.at_ms >= _REFRESH_MS:
             self._dirty.mark(domain, self._times.pop(domain))
             self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Judge and publish until ``stop`` is set."""
-        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
+        backoff, failures = Backoff(max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             self._woken.clear()
             self._tick()
@@ -203,7 +208,7 @@ class Loop:
                 await pause(stop, wait_s)
                 continue
             failures = 0
-            await pause(stop, self._config.gap_s)
+            await pause(stop, GAP_S)
 
     def wake(self) -> None:
         """Look at once."""
@@ -215,7 +220,7 @@ class Loop:
         if not self._is_open and now_ms - self._started_ms > self.rules.stale_ms:
             self._log.warning("sources cannot be read, continuing without them", source=self.rules.source)
             self.open()
-        if now_ms - self._forget_ms >= round(self._config.refresh_s * _MS):
+        if now_ms - self._forget_ms >= _REFRESH_MS:
             self._forget_ms = now_ms
             self._flaps.forget(now_ms)
             self._floods.forget(now_ms, self.cluster.nodes)
@@ -296,7 +301,7 @@ class Loop:
             return bool(fact.names)
         if without_times(before) != without_times(fact):
             return True
-        is_due = fact.at_ms - before.at_ms >= round(self._config.refresh_s * _MS)
+        is_due = fact.at_ms - before.at_ms >= _REFRESH_MS
         return is_due and before.updated_ms != fact.updated_ms
 
 

@@ -14,8 +14,8 @@ from berth.core.topologies.registry import TOPOLOGIES
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
-from berth.runtime.backoff import Backoff
-from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
+from berth.runtime.backoff import RETRY_FIRST_S, Backoff
+from berth.runtime.bus.port import MIRROR_WAIT_S, Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.instruments import Instruments
@@ -99,7 +99,7 @@ async def serve_on(
     facts = await bus.state(StreamName.FACTS)
     statuses = await bus.state(StreamName.STATUS)
     loop.note_ledger((await bus.state(StreamName.LEDGER)).created)
-    await _restore(bus, config, loop, intake, facts, instruments.log)
+    await _restore(bus, loop, intake, facts, instruments.log)
     followers = [_follow_facts(bus, intake, facts)]
     _follow_statuses(bus, intake, followers, after=statuses)
     try:
@@ -114,11 +114,9 @@ async def serve_on(
             await follower.stop()
 
 
-async def _restore(
-    bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Intake", facts: StreamState, log: Logger
-) -> None:
+async def _restore(bus: Bus, loop: Loop, intake: "_Intake", facts: StreamState, log: Logger) -> None:
     """Restore the state on the bus: own facts, and the results of requests."""
-    await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
+    await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=MIRROR_WAIT_S)
     subjects = bus.subjects
     kinds = ("node", "topology", "pod", "job", "outcome", "member")
     found: dict[str, list[Stored]] = {kind: [] for kind in kinds}
@@ -280,7 +278,7 @@ async def _serves(api: Api, config: InventoryConfig, kind: tuple[str, str], stop
         try:
             return await api.serves(*kind)
         except TransientError as error:
-            wait_s = max(config.retry_wait_s, error.retry_after_s)
+            wait_s = max(RETRY_FIRST_S, error.retry_after_s)
         except PoisonError as error:
             log.warning("cannot ask for a kind, will ask again", kind="/".join(kind), reason=error.reason)
             wait_s = config.kinds_retry_s
@@ -291,7 +289,7 @@ async def _serves(api: Api, config: InventoryConfig, kind: tuple[str, str], stop
 async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: asyncio.Event, log: Logger) -> None:
     """Reflect PodGroups as soon as the server has them; ``known`` is set once they are listed, or there are none."""
     while True:
-        wait_s = config.retry_wait_s
+        wait_s = RETRY_FIRST_S
         try:
             if await api.serves(GROUP_VERSION, "podgroups"):
                 break
@@ -323,7 +321,7 @@ async def _reflect_if_allowed(
 ) -> None:
     """Reflect a kind that the server may not have, or may refuse; ``known`` is set once it is listed or refused."""
     known = known or asyncio.Event()
-    backoff = Backoff(first_s=config.retry_wait_s, max_s=config.kinds_retry_s)
+    backoff = Backoff(max_s=config.kinds_retry_s)
     reflection = api.reflect(path, kind, handler, is_optional=True)
     tries = 0
     while True:

@@ -1,7 +1,8 @@
 """Settings of the inventory."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -12,6 +13,15 @@ from berth.services.inventory.gangs.settings import GangSettings
 
 class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the inventory."""
+
+    CONSTANTS: ClassVar[Mapping[str, str]] = {
+        "reports_wait_s": "30 s",
+        "unseen_s": "5 s",
+        "calls_at_once": "16",
+        "call_tries_max": "8",
+        "retry_wait_s": "0.25 s",
+        "mirror_wait_s": "30 s",
+    }
 
     kube: KubeConfig = KubeConfig()
     gangs: GangSettings = GangSettings()
@@ -26,26 +36,14 @@ class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_f
     a large gang or about nodes."""
     kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
     """How often a kind is looked for that the API server does not serve, such as PodGroups."""
-    reports_wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
-    """How long the API server may refuse the reports of device plug-ins, when nodes need them, before nodes are
-    published without."""
     stranger_s: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
     """How long a pod whose annotations name an unknown job waits for the verdict on the job; then its chips are
     adopted."""
     plugin_period_s: Annotated[float, Meta(gt=0, le=1_800)] = 5.0
     """Period of the device plug-ins (``listWatchPeriod``). Pods that need whole rings of a node wait at most two of
     them for the names of chips that other pods have."""
-    unseen_s: Annotated[float, Meta(gt=0, le=3_600)] = 5.0
-    """How long after its binding a pod may be unknown; then the pods of its namespace are listed."""
     event_apart_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """Least time between two Events about one object that has something wrong."""
-    calls_at_once: Annotated[int, Meta(ge=1, le=256)] = 16
-    """Maximum number of concurrent calls to the API server, watches excluded."""
-    call_tries_max: Annotated[int, Meta(ge=1, le=1_000)] = 8
-    """Tries of a write to the API server that does not answer, before it is given up until something changes."""
-    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.25
-    """First pause before something is tried again when the bus or the API server did not answer; it doubles ..."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    """... up to this."""
-    mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
-    """How long the latest facts may take to be readable at the start."""
+    """Longest pause before something is tried again when the bus or the API server did not answer; the first is 0.25 s,
+    and it doubles."""

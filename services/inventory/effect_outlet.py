@@ -24,7 +24,7 @@ from berth.services.inventory.owner_watches import OwnerWatches
 from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
-from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
+from berth.services.inventory.publishing.api_tasks import TRIES_MAX, ApiTask, ApiTasks
 from berth.services.inventory.publishing.outbound_messages import Outbound, OutboundMessages
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.queues import new_queue
@@ -111,7 +111,7 @@ class EffectOutlet:
                         effect.namespace,
                         partial(self._patch_podgroup, effect),
                         give_up=partial(self._group_failed, effect),
-                        tries_max=self._config.call_tries_max,
+                        tries_max=TRIES_MAX,
                     )
                 )
             case effects.PatchNativeGroup():
@@ -122,7 +122,7 @@ class EffectOutlet:
                         f"write the condition of PodGroup {name}",
                         effect.namespace,
                         partial(self._write_condition, effect),
-                        tries_max=self._config.call_tries_max,
+                        tries_max=TRIES_MAX,
                     )
                 )
             case effects.PublishReplacements(found):
@@ -180,9 +180,7 @@ class EffectOutlet:
         """Make a queue that Volcano's scheduler makes, in place of which Berth works: its controllers need it."""
         if _VOLCANO in self._config.gangs.scheduler_names:
             made = partial(self._create_queue, name)
-            self._api_tasks.put(
-                ApiTask(("queue", name), f"create queue {name}", "", made, tries_max=self._config.call_tries_max)
-            )
+            self._api_tasks.put(ApiTask(("queue", name), f"create queue {name}", "", made, tries_max=TRIES_MAX))
 
     async def _create_queue(self, name: str) -> None:
         """Create a queue unless it exists.

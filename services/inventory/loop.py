@@ -96,7 +96,7 @@ class Loop:
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
         self._lookups = PodLookups(
-            self.pods, api, self.api_tasks, slewed, config, self._log, marks=marks, on_change=self._changed.set
+            self.pods, api, self.api_tasks, slewed, self._log, marks=marks, on_change=self._changed.set
         )
         self._asks = PodAsks()
         self._queue = PublishQueue(bus, instruments, ahead_ms=slewed.ahead_ms)
@@ -288,7 +288,7 @@ class Loop:
         self.policies.see_one_source()
         for outcome in self._restored_outcomes:
             self.pods.note_bound(outcome)
-        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
+        backoff, failures = Backoff(max_s=self._config.retry_wait_max_s), 0
         while await self._until_something_is_due(stop):
             self._changed.clear()
             if await self.turn():

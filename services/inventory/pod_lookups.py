@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from berth.formats.ascend.mark_proofs import MarkProofs
 from berth.formats.kubernetes.bound_pods import counted, identity_of
@@ -10,15 +11,17 @@ from berth.formats.kubernetes.objects import Listed
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.kube.listing import objects_of
+from berth.runtime.kube.listing import PAGE_SIZE, objects_of
 from berth.runtime.kube.port import Api
 from berth.runtime.logs import Logger
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.units import UnixMs
-from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.unseen import JobKey, Unseen
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
+
+UNSEEN_MS: Final = 5_000
+"""How long after its binding a pod may be unknown; then the pods of its namespace are listed."""
 
 
 class _PodHead(Lean, frozen=True):
@@ -35,7 +38,6 @@ class PodLookups:
         api: The API server.
         api_tasks: Calls of the API server.
         clock: Source of time.
-        config: Settings.
         log: Receives why the server refuses a list.
         marks: Says of which pods the marks count.
         on_change: Called when a list has arrived.
@@ -47,7 +49,6 @@ class PodLookups:
         api: Api,
         api_tasks: ApiTasks,
         clock: Clock,
-        config: InventoryConfig,
         log: Logger,
         *,
         marks: MarkProofs,
@@ -59,9 +60,8 @@ class PodLookups:
         self._clock = clock
         self._log = log
         self._marks = marks
-        self._page_size = config.kube.page_size
         self._on_change = on_change
-        self._unseen = Unseen(pods.lacks, wait_ms=round(config.unseen_s * 1000))
+        self._unseen = Unseen(pods.lacks, wait_ms=UNSEEN_MS)
         self._asked: dict[str, dict[JobKey, OutcomeSeen]] = {}
         """Outcomes whose pods are to be found in the next list, by namespace."""
 
@@ -127,7 +127,7 @@ class PodLookups:
         path = api_path("v1", "namespaces", namespace, "pods")
         found: dict[tuple[str, int], set[int]] = {}
         bound = {"fieldSelector": "spec.nodeName!="}
-        pods = objects_of(self._api, path, Listed[_PodHead], page_size=self._page_size, selectors=bound)
+        pods = objects_of(self._api, path, Listed[_PodHead], page_size=PAGE_SIZE, selectors=bound)
         async for pod in pods:
             identity = identity_of(counted(pod.metadata, self._marks), [])
             if identity is not None:

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from berth.formats.ascend.fault_counters import job_key
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.runtime.backoff import RETRY_FIRST_S
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
@@ -200,7 +201,7 @@ async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig
             handler.known.set()
             wait_s = config.kinds_retry_s
         except TransientError as error:
-            wait_s = max(error.retry_after_s, config.retry_wait_s)
+            wait_s = max(error.retry_after_s, RETRY_FIRST_S)
         except PoisonError as error:
             log.warning("cannot ask for PodGroups, will ask again", reason=error.reason)
             wait_s = config.kinds_retry_s

@@ -1,6 +1,7 @@
 """Settings of the summary writer."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -22,22 +23,22 @@ class QueueStatusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the summary writer."""
 
+    CONSTANTS: ClassVar[Mapping[str, str]] = {
+        "writes_at_once": "8",
+        "retry_wait_s": "0.25 s",
+        "tor_share_pause_s": "1 s",
+    }
+
     kube: KubeConfig = KubeConfig()
     settle_s: Annotated[float, Meta(gt=0, le=60)] = 0.1
     """How long changes are gathered before summaries are made of them."""
     kept_s: Annotated[int, Meta(ge=0, le=86_400)] = 60
     """How long the summary of a job that is gone is kept before it is deleted."""
-    writes_at_once: Annotated[int, Meta(ge=1, le=256)] = 8
-    """ConfigMaps that are written at the same time."""
-    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
-    """First pause after a write that failed; it doubles ..."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    """... up to this."""
+    """Longest pause after a write that failed; the first is 0.25 s, and it doubles."""
     kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     """Pause between two looks for PodGroups where the server does not serve them."""
     tor_share_namespace: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?\Z")] = "volcano-system"
     """Namespace of ``tor-share-cm``, which has the leaf switches under policy 2.0; empty: it is not written."""
-    tor_share_pause_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
-    """Least time between two writes of that ConfigMap."""
     fault_objects: FaultObjectsConfig = FaultObjectsConfig()
     queues: QueueStatusConfig = QueueStatusConfig()

@@ -30,6 +30,8 @@ NAME: Final = "tor-share-cm"
 KEY: Final = "global-tor-info"
 MANAGED: Final = ("app.kubernetes.io/managed-by", "berth")
 """Label of the ConfigMap written by Berth; any other is overwritten, but never deleted."""
+_PAUSE_S: Final = 1.0
+"""Least time between two writes of the ConfigMap."""
 _BYTES_MAX: Final = 1_000_000
 """Limit below the maximum size of a ConfigMap, which is 1 MiB with its metadata."""
 
@@ -54,7 +56,7 @@ class LeafShare:
         self._config = config
         self._log = instruments.log
         self._metrics = instruments.metrics
-        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
+        self._backoff = Backoff(max_s=config.retry_wait_max_s)
         self._folder = api_path("v1", "namespaces", config.tor_share_namespace, "configmaps")
         self._existing: ConfigMap | None = None
         self._heard = 0
@@ -131,7 +133,7 @@ class LeafShare:
             self._note(reason)
             tries = 0
             self._metrics.writes.inc(is_written)
-            await asyncio.sleep(self._config.tor_share_pause_s if is_written else self._config.settle_s)
+            await asyncio.sleep(_PAUSE_S if is_written else self._config.settle_s)
             await self._dirty.wait()
 
     async def _settle(self, text: str) -> bool:

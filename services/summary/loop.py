@@ -14,6 +14,7 @@ from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.store import Store
 from berth.services.summary.views import JobName
 
+_WRITES_AT_ONCE: Final = 8
 _IDLE_S: Final = 3_600.0
 _TRIES_QUIET: Final = 2
 """Tries that fail without a warning."""
@@ -44,7 +45,7 @@ class Loop:
         self._config = config
         self._log = instruments.log
         self._metrics = instruments.metrics
-        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
+        self._backoff = Backoff(max_s=config.retry_wait_max_s)
         self.dirty = asyncio.Event()
         self._jobs: dict[str, JobName] = {}
         self._ready: dict[str, None] = {}
@@ -57,7 +58,7 @@ class Loop:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set, then finish the current work."""
         async with asyncio.TaskGroup() as group:
-            for number in range(self._config.writes_at_once):
+            for number in range(_WRITES_AT_ONCE):
                 group.create_task(self._worker(), name=f"worker {number}")
             stopping = group.create_task(self._end(stop), name="wait for stop")
             while not stop.is_set():

@@ -20,6 +20,7 @@ from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.formats.kubernetes.policies import Queue
 from berth.formats.queues.allocated import allocated, allocated_patch
 from berth.formats.queues.queue_objects import queue_of_object
+from berth.runtime.backoff import RETRY_FIRST_S
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
@@ -124,7 +125,7 @@ class QueueStatuses:
                     return
                 wait_s = self._config.kinds_retry_s
             except TransientError as error:
-                wait_s = max(error.retry_after_s, self._config.retry_wait_s)
+                wait_s = max(error.retry_after_s, RETRY_FIRST_S)
             except PoisonError as error:
                 self._tell("cannot ask for Queues, will ask again", error)
                 wait_s = self._config.kinds_retry_s

@@ -3,12 +3,12 @@
 Source: Volcano, ``cmd/scheduler``: a Lease with the scheduler's default name, whatever ``--scheduler-name`` says.
 """
 
-from datetime import datetime
 from typing import Final
 
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.kube.port import Api, RefusedError
+from berth.schemas.units import unix_ms
 
 _NAME: Final = "volcano"
 _VERSION: Final = "coordination.k8s.io/v1"
@@ -54,8 +54,5 @@ async def is_held(api: Api, namespace: str, now_ms: int) -> bool:
 
 def _ends_ms(spec: LeaseSpec) -> int:
     """When a lease ends that is not renewed; one that was never renewed has ended."""
-    try:
-        renewed = datetime.fromisoformat(spec.renew_time or "")
-    except ValueError:
-        return 0
-    return round((renewed.timestamp() + (spec.lease_duration_seconds or _DURATION_S)) * _MS)
+    renewed_ms = unix_ms(spec.renew_time)
+    return renewed_ms + (spec.lease_duration_seconds or _DURATION_S) * _MS if renewed_ms else 0

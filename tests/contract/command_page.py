@@ -10,7 +10,7 @@ from cyclopts.argument import Argument
 
 from berth.cli import output
 from berth.cli.app import complete_command_line
-from tests.contract.monitoring_files import anchor
+from tests.contract.metrics_page import anchor
 from tests.contract.struct_tables import WRITTEN, as_markdown, default_text, filled, table
 
 ROOT: Final = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
-"""Pages that follow from the code: commands, settings, job file, messages, and the table of differences.
+"""Pages that follow from the code: commands, settings, job file, messages, metrics, and the table of differences.
 
-``python -m tests.contract.reference_pages`` writes them anew. The page of the metrics has a generator of its own,
-``tests.contract.monitoring_files``. Longer than 400 lines because each kind of page has its tables here.
+``python -m tests.contract.reference_pages`` writes them anew. Longer than 400 lines because each kind of page has
+its tables here.
 """
 
 import importlib
@@ -21,7 +21,8 @@ from berth.schemas.ledger import Settings
 from berth.schemas.programs.job_file import JobFile, JobMetadata, JobSpec, JobTask, SoftShare
 from berth.schemas.subjects import StreamSpec, Subjects
 from tests.contract.command_page import commands_page
-from tests.contract.monitoring_files import anchor
+from tests.contract.metrics_page import PAGE as METRICS
+from tests.contract.metrics_page import anchor, metrics_page
 from tests.contract.parity_table import PAGE, parity_page
 from tests.contract.struct_tables import (
     WRITTEN,
@@ -318,6 +319,7 @@ def wanted() -> dict[Path, str]:
         FOLDER / "settings.md": settings_page(),
         FOLDER / "job-file.md": job_file_page(),
         FOLDER / "messages.md": messages_page(),
+        METRICS: metrics_page(),
         PAGE: parity_page(),
     }
 

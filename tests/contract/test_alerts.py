@@ -11,9 +11,8 @@ from collections.abc import Mapping
 import promql_parser as promql
 import pytest
 
-from berth.runtime.monitoring.alerts import Alert
 from tests.contract.alert_cases import CASES
-from tests.contract.monitoring_files import alert_groups
+from tests.support.alert_rules import Alert, alert_groups
 from tests.support.promql import Labels, selectors
 from tests.support.watched_cell import STEP_S, Watch, WatchedCell
 

@@ -1,6 +1,5 @@
 """The documents name what exists: files, make targets, settings with their defaults."""
 
-import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -10,10 +9,11 @@ import msgspec
 import pytest
 import yaml
 
-from berth.runtime.config import ServiceConfig
+from berth.runtime.config import ServiceConfig, constants_of
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.subjects import StreamName, Subjects
-from tests.support.services import PACKAGES, SERVICES
+from tests.contract.reference_pages import settings_of
+from tests.support.services import SERVICES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -46,6 +46,27 @@ def fields(struct: type[msgspec.Struct], prefix: str) -> dict[str, Any]:
         elif field.name not in NOT_FOR_OPERATORS:
             found[f"{prefix}{field.name}"] = field.default
     return found
+
+
+def constants(struct: type[msgspec.Struct], prefix: str = "") -> dict[str, str]:
+    """Former settings of a service by their paths, with the constants that they are."""
+    found = {f"{prefix}{name}": value for name, value in constants_of(struct).items()}
+    for field in msgspec.structs.fields(struct):
+        if isinstance(field.default, msgspec.Struct):
+            found |= constants(type(field.default), f"{prefix}{field.name}.")
+    return found
+
+
+def test_the_upgrade_page_names_each_former_setting_and_the_constant() -> None:
+    section = (ROOT / "docs" / "upgrading.md").read_text("utf-8").partition("## Settings that are constants\n")[2]
+    table = re.findall(r"^\| `([a-z_.]+)` \| (.+) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)
+    named = {(f"kube.{path}", "every service on Kubernetes", value) for path, value in constants_of(KubeConfig).items()}
+    of: dict[tuple[str, str], list[str]] = {}
+    for service in SERVICES:
+        for path, value in constants(settings_of(service)).items():
+            if not path.startswith("kube."):
+                of.setdefault((path, value), []).append(f"`{service}`")
+    assert set(table) == named | {(path, ", ".join(services), value) for (path, value), services in of.items()}
 
 
 @each_page
@@ -94,16 +115,6 @@ def test_the_hosted_workflow_runs_all_checks() -> None:
         if "-file" in key or "-path" in key
     ]
     assert [name for name in named if not (ROOT / name).is_file()] == []
-
-
-def settings_of(service: str) -> type[ServiceConfig]:
-    module = importlib.import_module(f"{PACKAGES[service]}.config")
-    (found,) = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ServiceConfig) and value is not ServiceConfig
-    ]
-    return found
 
 
 def read(text: str, value: object) -> object:

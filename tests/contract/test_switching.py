@@ -20,7 +20,8 @@ import berth.formats
 import berth.schemas
 from berth.runtime.config import ServiceConfig
 from berth.schemas.refusal import Code
-from tests.contract.test_docs import fields, settings_of
+from tests.contract.reference_pages import settings_of
+from tests.contract.test_docs import fields
 from tests.support.services import SERVICES
 
 ROOT: Final = Path(__file__).parents[2]

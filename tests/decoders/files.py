@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from berth.cli.output import CommandError
-from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
+from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.fault_options import faults_of, faults_text
 from berth.cli.simulation.trace_input import read_workload
 from berth.core.queues.tree import tree_of
@@ -33,6 +33,7 @@ from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, ServicePages, _Server
 from berth.schemas.chain import position_of
 from berth.schemas.envelope import DecodeError, VersionError, encode
+from berth.schemas.ledger import Settings
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.health.config import HealthConfig
@@ -229,7 +230,7 @@ def read_environment(data: bytes) -> None:
 def read_decision_settings(data: bytes) -> None:
     """Settings on the command line."""
     pairs = text_of_input(data).split("\n")
-    settings_text(settings_with(default_settings([], has_faults=True), pairs))
+    settings_text(settings_with(Settings(), pairs))
 
 
 def read_fault_options(data: bytes) -> None:

@@ -48,7 +48,6 @@ from berth.formats.manifests.queue_names import queue_named
 from berth.formats.quantities import QuantityError
 from berth.formats.queues.queue_objects import queue_of_object
 from berth.runtime.errors import ShellError
-from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON
 from berth.runtime.kube.reflector import Reflector
 from berth.runtime.logs import DEFAULT_LOG
@@ -246,7 +245,7 @@ class _Handler:
 def _reflector() -> Reflector[Pod]:
     unused: Any = None
     return Reflector(
-        unused, "/api/v1/pods", Pod, _Handler(), params={}, is_optional=False, config=KubeConfig(), clock=ManualClock(),
+        unused, "/api/v1/pods", Pod, _Handler(), params={}, is_optional=False, clock=ManualClock(),
         rng=Random(1), log=DEFAULT_LOG,  # noqa: S311 - of pauses
     )  # fmt: skip
 

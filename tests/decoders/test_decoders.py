@@ -38,7 +38,7 @@ WRITERS = {
     "formats.ascend.reset_config": {"name_of"},
     "formats.ascend.switch_annotations": {"switch_annotations"},
     "formats.kubernetes.bound_pods": {"other_number"},
-    "formats.kubernetes.events": {"events_path", "event_name", "new_event", "repeated", "rfc3339"},
+    "formats.kubernetes.events": {"events_path", "event_name", "new_event", "repeated"},
     "formats.kubernetes.owners": {"paths"},
     "formats.kubernetes.paths": {"api_path", "is_path", "sub_path"},
     "formats.kubernetes.workloads": {"digest"},

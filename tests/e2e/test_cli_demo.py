@@ -126,7 +126,7 @@ def test_settings_of_one_process_are_checked_and_shown(tmp_path: Path, capsys: p
     assert (shown["grace_s"], shown["dispatcher"]["lease"]) == (9, False)
     assert shown["dispatcher"]["decisions"]["queue_policy"] == "easy"
     assert "bus" not in shown["dispatcher"]
-    assert "page_size" in shown["binder"]["kube"]
+    assert "timeout_s" in shown["binder"]["kube"]
     path.write_text("[dispatcher]\nshards = 1\n")
     assert call(["check-config", "cell", str(path)]) == 2
     assert "setting dispatcher.shards is 1: expected 0" in capsys.readouterr().err

@@ -115,7 +115,7 @@ async def test_jobs_run_to_their_end_whoever_is_killed(nats_server: str, cell: s
         chain = {
             "nodesim": made.service("nodesim", cell, topology_file=cluster, terminating_s=0.05, tick_s=0.05),
             "dispatcher": made.service("dispatcher", cell, lease_s=1, tick_s=0.1, snapshot_records=10),
-            "binder": made.service("binder", cell, retry_wait_s=0.05, retry_wait_max_s=0.5, answer_timeout_s=2),
+            "binder": made.service("binder", cell, retry_wait_max_s=0.5, answer_timeout_s=2),
         }
         async with await NatsBus.connect(nats_server, cell, name="test", inbox="_INBOX.person.test") as bus:
             await bus.ensure_streams()

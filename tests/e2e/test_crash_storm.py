@@ -72,7 +72,6 @@ class Storm:
             lease_s=1,
             snapshot_records=10,
             snapshot_synced_s=0,
-            snapshot_chunk_bytes=10_000,
             intake_batch_max=8,
             tick_s=0.1,
             gather_timeout_s=0.5,

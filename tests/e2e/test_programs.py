@@ -29,7 +29,7 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "dispatcher": {"shards": 0},
     "binder": {},
     "nodesim": {"topology_file": str(CLUSTER)},
-    "api": {"position_every_s": 0.2},
+    "api": {},
 }
 JOBS: Final = 30
 PROGRAM: Final = "train-portal"
@@ -95,7 +95,7 @@ async def test_every_event_is_stored_once_whatever_is_killed(
     with ExitStack() as stack:
         made = stack.enter_context(services(tmp_path, own_server.url))
         running = made.cell(cell, SETTINGS)
-        second = made.service("api", cell, label="-second", **SETTINGS["api"])
+        second = made.service("api", cell, label="-second")
         for service in (*running.values(), second):
             service.start()
         async with (

@@ -3,8 +3,6 @@
 import random
 from typing import Any, Final
 
-import msgspec
-
 from berth.schemas.ledger import Settings
 from berth.services.dispatcher.config import DecisionConfig
 from tests.support.core_cells import AT_ONCE
@@ -56,7 +54,5 @@ def draw_settings(chance: random.Random, *, levels: str, in_superpods: bool) -> 
 
 
 def settings_of(fields: dict[str, Any]) -> Settings:
-    """Settings as the dispatcher makes them, and those about faults."""
-    decisions = {name: value for name, value in fields.items() if name in DecisionConfig.__struct_fields__}
-    others = {name: value for name, value in fields.items() if name not in decisions}
-    return msgspec.structs.replace(DecisionConfig(**decisions).to_settings(), **others)
+    """Settings as the dispatcher makes them."""
+    return DecisionConfig(**fields).to_settings()

@@ -94,7 +94,6 @@ def binder(kube_server: KubeServer, nats_server: str, cell: str, tmp_path: Path)
     settings: dict[str, Any] = {
         "kube": {"kubeconfig": str(kube_server.write_kubeconfig(tmp_path / "own", user=USER))},
         "one_at_a_time": False,
-        "retry_wait_s": 0.05,
         "binds_at_once": 1,
     }
     with services(tmp_path, nats_server) as made:

@@ -65,7 +65,6 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
         "force_enqueue": False,
         "claim_s": 10,  # also for the gangs that do start
         "retry_s": 10,
-        "group_status_s": 0.2,
         "look_again_s": 1,
         "groups_without_scheduler": True,
     }
@@ -140,7 +139,7 @@ def said_of(group: PodGroup) -> tuple[str, str]:
 
 async def test_with_force_chips_decide_alone(make: Making) -> None:
     """Free chips let a group in at once, whatever cpu there is and whatever others claim."""
-    target = make(1, inventory={"gangs": {"groups_without_scheduler": True, "group_status_s": 0.2}})
+    target = make(1, inventory={"gangs": {"groups_without_scheduler": True}})
     await target.cell.start()
     need = {RESOURCE: "8", "cpu": "100000", "memory": "1Pi"}
     for name in ("greedy", "also"):

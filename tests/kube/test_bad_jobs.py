@@ -27,7 +27,6 @@ nodes:
 QUICK: Final[dict[str, object]] = {
     "retry_s": 1,
     "look_again_s": 1,
-    "group_status_s": 0.2,
     "groups_without_scheduler": True,
 }
 

@@ -47,7 +47,6 @@ async def test_killed_at_any_point_the_binder_goes_on_where_it_was(
     settings: dict[str, Any] = {
         "kube": {"kubeconfig": str(kube_server.write_kubeconfig(tmp_path / "own", user=USER))},
         "one_at_a_time": False,
-        "retry_wait_s": 0.05,
         "binds_at_once": 2,
     }
     with services(tmp_path, nats_server) as started:
@@ -85,7 +84,7 @@ async def test_an_api_server_that_is_killed_in_the_middle_of_a_gang_is_waited_fo
                     "one_at_a_time": False,
                     "binds_at_once": 2,
                 }
-                binder = started.service("binder", cell, retry_wait_s=0.1, retry_wait_max_s=1, **settings)
+                binder = started.service("binder", cell, retry_wait_max_s=1, **settings)
                 binder.start()
                 await made.place(gang, 60)
 

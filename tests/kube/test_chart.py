@@ -16,10 +16,9 @@ import yaml
 from berth.lab.servers.kube_server import KubeServer
 from berth.lab.servers.nats_server import server_binary
 from berth.runtime.keys.rights import rights_of_person, widest
-from tests.chart.files import alone
 from tests.support.kube_api import KubeApi
 from tests.support.kube_objects import apply, in_order, lost, path_of
-from tests.support.kustomize import Tree, pod_spec, render
+from tests.support.kustomize import Tree, pod_spec, read, render
 from tests.support.manifest_programs import CHART, Helm, HelmError, kustomize_build
 from tests.support.pods import workloads
 from tests.support.waiting import until_true
@@ -181,8 +180,8 @@ def test_more_users_of_nats_have_the_rights_that_the_values_give_them(helm: Helm
 def test_a_pod_monitor_is_made_where_it_is_asked_for(helm: Helm) -> None:
     made = helm.template("--namespace", NAMESPACE, "--set", "podMonitor.enabled=true,podMonitor.labels.release=a")
     (monitor,) = [one for one in made if one["kind"] == "PodMonitor"]
-    (wanted,) = alone().objects.values()
-    wanted["metadata"]["labels"]["release"] = "a"
+    (wanted,) = [one for one in read(K8S / "monitoring" / "pod-monitor.yaml") if one["metadata"]["name"] == "berth"]
+    wanted["metadata"]["labels"] |= {"app.kubernetes.io/part-of": "berth", "release": "a"}
     assert monitor == wanted
 
 

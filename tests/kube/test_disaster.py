@@ -161,7 +161,7 @@ async def test_a_cell_goes_on_after_everything_on_its_bus_was_lost(
 ) -> None:
     own = settings()
     faults = {**FAULTS, "escalate_job_ms": 600_000}  # a rank without a place waits until there is one
-    own |= {"dispatcher": {"faults": faults, "snapshot_records": 10}, "inventory": {"stranger_s": 1}}
+    own |= {"dispatcher": {"decisions": faults, "snapshot_records": 10}, "inventory": {"stranger_s": 1}}
     with services(tmp_path, nats_server) as made:
         world = KubeCell(
             made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=a2_nodes(4), settings=own

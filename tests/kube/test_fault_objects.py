@@ -40,7 +40,6 @@ async def writing(api: KubeApi, bus: NatsBus, folder: Path) -> AsyncIterator[Non
     kubeconfig = api.server.write_kubeconfig(folder / "summary", user="summary")
     config = SummaryConfig(
         settle_s=0.05,
-        retry_wait_s=0.05,
         tor_share_namespace="",
         fault_objects=FaultObjectsConfig(written_by="berth"),
     )

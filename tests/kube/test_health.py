@@ -110,7 +110,7 @@ async def cell(real_bus: NatsBus, kube_server: KubeServer, kube_api: KubeApi, tm
         binding = {"metadata": {"name": "health"}, "roleRef": role, "subjects": [user]}
         await kube_api.post(f"{ROLES}/{namespace}/rolebindings", binding)
     kubeconfig = kube_server.write_kubeconfig(tmp_path / "kubeconfig", user="berth")
-    yield Cell(real_bus, kube_api, HealthConfig(kube=KubeConfig(kubeconfig=kubeconfig, backoff_max_s=0.5), tick_s=0.05))
+    yield Cell(real_bus, kube_api, HealthConfig(kube=KubeConfig(kubeconfig=kubeconfig), tick_s=0.05))
     for namespace in NAMES:
         for plural in ("rolebindings", "roles"):
             await kube_api.delete(f"{ROLES}/{namespace}/{plural}/health")

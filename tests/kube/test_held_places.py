@@ -37,7 +37,7 @@ JOBS: Final = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs/{}"
 def holding_for(hold_ms: int) -> dict[str, Mapping[str, object]]:
     own = settings()
     # Healthy pods leave although there is no place for all: with a plan the job would wait for one, and hold nothing.
-    own["dispatcher"] = {"faults": {**FAULTS, "hold_places_ms": hold_ms, "plan_before_delete": False}}
+    own["dispatcher"] = {"decisions": {**FAULTS, "hold_places_ms": hold_ms, "plan_before_delete": False}}
     return own
 
 

@@ -130,7 +130,7 @@ async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_o
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     own = settings()
-    own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 15_000}}
+    own["dispatcher"] = {"decisions": {**FAULTS, "grace_over_ms": 15_000}}
     own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
     async with running(own=own) as world:
         await submit(world, namespace, "llm", 4, fault_scheduling="grace", pod_rescheduling="on")
@@ -180,7 +180,7 @@ async def test_a_job_that_is_deleted_while_a_rank_has_no_place_leaves_nothing_be
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     own = settings()
-    own["dispatcher"] = {"faults": {**FAULTS, "escalate_job_ms": 600_000}}
+    own["dispatcher"] = {"decisions": {**FAULTS, "escalate_job_ms": 600_000}}
     async with running(a2_nodes(3), own) as world:
         labels = {"fault_scheduling": "force", "pod_rescheduling": "on", "process_recover_enable": "on"}
         await submit(world, namespace, "llm", 3, **labels)

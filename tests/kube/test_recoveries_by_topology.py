@@ -16,6 +16,7 @@ from tests.kube.test_superpod_jobs import in_blocks
 from tests.kube.test_switch_jobs import a_model
 from tests.support.faulty_cell import (
     DEADLINE_S,
+    FAULTS,
     GROUPS,
     JOBS,
     RunningCell,
@@ -147,7 +148,7 @@ async def three_jobs(running: RunningCell, namespace: str, how: str) -> AsyncIte
     """Three jobs that run."""
     own = settings()
     decisions = {"nslb_version": "2.0", "shared_tor_num": 1, "super_pod_size": 6}
-    own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
+    own["dispatcher"] = {**own["dispatcher"], "decisions": {**FAULTS, **decisions}}
     async with running(TOPOLOGY, own) as world:
         jobs = [a_model("model", SIZES["model"]), in_blocks("blocks", SIZES["blocks"], 2), in_racks("racks", 4, 2)]
         for job in jobs:

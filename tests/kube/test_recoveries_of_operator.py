@@ -33,7 +33,7 @@ async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_o
 ) -> None:
     own = settings(recovery=True, recovery_wait_s=6.0)
     at_once = {"escalate_block_ms": 0, "escalate_superpod_ms": 0, "escalate_job_ms": 0}
-    own["dispatcher"] = {"faults": {**FAULTS, **at_once}}
+    own["dispatcher"] = {"decisions": {**FAULTS, **at_once}}
     async with running(a2_nodes(2), own) as world:
         labels = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
         job = ascend_job("llm", 1, labels=labels, annotations={"recover-strategy": "recover"})

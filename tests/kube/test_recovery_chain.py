@@ -188,7 +188,7 @@ def desk(real_bus: NatsBus, kube_api: KubeApi, namespace: str) -> Desk:
 def binder(nats_server: str, cell: str, kubeconfigs: dict[str, Path], tmp_path: Path) -> Iterator[Service]:
     """The service, not started yet."""
     with services(tmp_path, nats_server) as made:
-        kube: Tree = {"kube": {"kubeconfig": str(kubeconfigs["binder"])}, "retry_wait_s": 0.05}
+        kube: Tree = {"kube": {"kubeconfig": str(kubeconfigs["binder"])}}
         yield made.service("binder", cell, one_at_a_time=False, **kube)
 
 

@@ -228,7 +228,7 @@ async def a_cell(
         watch.start()
         own = settings()
         own["dispatcher"] = {**own["dispatcher"], "lease_s": 1, "tick_s": 0.2, "snapshot_records": 10}
-        own |= {name: {"retry_wait_s": 0.05, "retry_wait_max_s": 0.5} for name in ("binder", "inventory", "health")}
+        own |= {name: {"retry_wait_max_s": 0.5} for name in ("binder", "inventory", "health")}
         own["health"] = {**own["health"], "flap_hold_s": 0}  # the same chips break again and again
         world = RestartedCell(made, folder=folder, cell=cell, bus=bus, api=api, topology=TOPOLOGY, settings=own)
         await start(world)

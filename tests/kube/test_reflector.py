@@ -12,6 +12,7 @@ import pytest
 from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod, PodGroup
 from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.clock import SystemClock
+from berth.runtime.kube import reflector
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.reflector import Reflector
@@ -27,10 +28,14 @@ def a_map(name: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def connected(server: KubeServer, folder: Path, **times: Any) -> AsyncIterator[KubeApi]:  # noqa: ANN401  # fields of KubeConfig
-    config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "kubeconfig"), **times)
-    async with await KubeApi.connect(config, clock=SystemClock()) as api:
-        yield api
+async def connected(server: KubeServer, folder: Path, **constants: float) -> AsyncIterator[KubeApi]:
+    """A connection, with other constants of the reflector while it is open."""
+    config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "kubeconfig"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in constants.items():
+            patch.setattr(reflector, name, value)
+        async with await KubeApi.connect(config, clock=SystemClock()) as api:
+            yield api
 
 
 @asynccontextmanager
@@ -49,7 +54,7 @@ async def until_named(seen: Mirror[Any], *names: str) -> None:
 async def test_pages_and_changes(kube_server: KubeServer, namespace: str, tmp_path: Path) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     names = [f"map-{index}" for index in range(10)]
-    async with connected(kube_server, tmp_path, page_size=3) as api:
+    async with connected(kube_server, tmp_path, PAGE_SIZE=3) as api:
         for name in names:
             await api.create(path, a_map(name))
         seen: Mirror[ConfigMap] = Mirror()
@@ -67,7 +72,7 @@ async def test_pages_and_changes(kube_server: KubeServer, namespace: str, tmp_pa
 
 async def test_a_watch_that_ends_goes_on(kube_server: KubeServer, namespace: str, tmp_path: Path) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    for times in ({"watch_s": 1.0}, {"idle_s": 0.2}):
+    for times in ({"_WATCH_S": 1.0}, {"_IDLE_S": 0.2}):
         async with connected(kube_server, tmp_path, **times) as api:
             seen: Mirror[ConfigMap] = Mirror()
             reflection = api.reflect(path, ConfigMap, seen, params=OURS)
@@ -84,7 +89,7 @@ async def test_a_version_that_is_still_to_come_is_listed_again(
     kube_server: KubeServer, namespace: str, tmp_path: Path
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    async with connected(kube_server, tmp_path, idle_s=0.5) as api:
+    async with connected(kube_server, tmp_path, _IDLE_S=0.5) as api:
         await api.create(path, a_map("one"))
         seen: Mirror[ConfigMap] = Mirror()
         reflection = api.reflect(path, ConfigMap, seen, params=OURS)
@@ -132,7 +137,7 @@ async def test_a_kind_that_comes_later_is_found(kube_server: KubeServer, tmp_pat
         },
     }
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    async with connected(kube_server, tmp_path, backoff_max_s=0.2) as api:
+    async with connected(kube_server, tmp_path, _PAUSE_MAX_S=0.2) as api:
         seen: Mirror[ConfigMap] = Mirror()
         reflection = api.reflect("/apis/berth.example/v1/laters", ConfigMap, seen)
         async with asyncio.TaskGroup() as group:
@@ -147,7 +152,7 @@ async def test_a_kind_that_comes_later_is_found(kube_server: KubeServer, tmp_pat
 @pytest.mark.timeout(120)
 async def test_a_server_that_is_killed_and_comes_again(tmp_path: Path) -> None:
     server = KubeServer(tmp_path / "server", controllers=(), start_deadline_s=40)
-    async with server, connected(server, tmp_path, backoff_max_s=1.0) as api:
+    async with server, connected(server, tmp_path, _PAUSE_MAX_S=1.0) as api:
         maps, pods = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
         await api.create("/api/v1/namespaces/default/configmaps", a_map("before"))
         seen_maps: Mirror[ConfigMap] = Mirror()

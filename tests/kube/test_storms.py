@@ -60,7 +60,7 @@ async def test_a_report_that_would_restart_all_jobs_waits_for_an_approval(
     running: RunningCell, namespace: str, kube_api: KubeApi, ask: Ask
 ) -> None:
     faults = FAULTS | {"restarts_at_once": 2, "restart_share_percent": 20}
-    async with running(TOPOLOGY, settings() | {"dispatcher": {"faults": faults}}) as one:
+    async with running(TOPOLOGY, settings() | {"dispatcher": {"decisions": faults}}) as one:
 
         async def seats(*without: Seat) -> dict[str, Seat]:
             gone = frozenset(seat.uid for seat in without)

@@ -70,7 +70,7 @@ async def test_bindings_say_in_which_superpod_and_block_each_pod_is(
     await ledger.epoch()
     with services(tmp_path, nats_server) as made:
         kubeconfig = str(kube_server.write_kubeconfig(tmp_path / "b", user=USER))
-        binder = made.service("binder", cell, kube={"kubeconfig": kubeconfig}, retry_wait_s=0.05)
+        binder = made.service("binder", cell, kube={"kubeconfig": kubeconfig})
         binder.start()
         await place(world, real_bus, ledger, "job", part)
         assert await notes(world, "job") == [("30", "0"), ("30", "0"), ("7", "1")]

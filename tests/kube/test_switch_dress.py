@@ -101,7 +101,7 @@ def started(
     kubeconfig: Path,
     **settings: Any,  # noqa: ANN401 - fields of the settings
 ) -> Service:
-    service = made.service(name, cell, kube={"kubeconfig": str(kubeconfig)}, retry_wait_s=0.05, **settings)
+    service = made.service(name, cell, kube={"kubeconfig": str(kubeconfig)}, **settings)
     service.start()
     return service
 
@@ -114,7 +114,7 @@ async def test_bindings_say_what_leaves_are_and_the_table_follows_jobs_restarts_
     with services(tmp_path, nats_server) as made:
         binder = started(made, cell, "binder", kube_server.write_kubeconfig(tmp_path / "b", user=USER))
         own = kube_server.write_kubeconfig(tmp_path / "s", user="summary")
-        settings: Tree = {"tor_share_namespace": world.namespace, "tor_share_pause_s": 0}
+        settings: Tree = {"tor_share_namespace": world.namespace}
         summary = started(made, cell, "summary", own, **settings)
         await it.until_told(summary, {FIRST: (0, 0, [[]]), SECOND: (0, 0, [[], []])})
 

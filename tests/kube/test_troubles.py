@@ -178,7 +178,7 @@ async def test_a_real_server_in_trouble(
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
         through = tmp_path / "through"
         through.write_text(json.dumps(config), "utf-8")
-        usual = KubeConfig(backoff_max_s=0.5)
+        usual = KubeConfig()
         troubled = replace(usual, timeout_s=_TIMEOUT_S) if trouble in _UNANSWERED else usual
         api, other = [
             await stack.enter_async_context(

@@ -108,7 +108,7 @@ async def reported(made: BinderLedger, gang: Gang) -> OutcomeSeen:
 
 
 def settings_of(kube_server: KubeServer, folder: Path) -> Tree:
-    return {"kube": {"kubeconfig": str(kube_server.write_kubeconfig(folder / "own", user=USER))}, "retry_wait_s": 0.05}
+    return {"kube": {"kubeconfig": str(kube_server.write_kubeconfig(folder / "own", user=USER))}}
 
 
 @pytest.mark.parametrize(("point", "count"), WHILE_BINDING)

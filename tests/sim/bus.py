@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
-from berth.runtime.bus.port import Endpoint, Follower, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.port import Endpoint, Follower, Gap, Gathered, Stored
 from berth.runtime.bus.process_stats import Followed
 from berth.runtime.bus.streams import Keeping
 from berth.runtime.errors import AmbiguousError, ShellError, TransientError
@@ -23,14 +23,10 @@ from tests.sim.link import Link
 from tests.sim.loop import Lane, SimFuture, SimLoop
 from tests.sim.served import SimServed
 from tests.sim.server import SimServer
-from tests.support.fake_bus import FakeBus, FakeServed
-from tests.support.fake_server import FakeStream, matches
+from tests.support.fake_bus import API, API_S, FakeBus, FakeServed
 from tests.support.signing_keys import quick_signatures
 
 T = TypeVar("T")
-_API: Final = "streams"
-"""What a request is about that no stream answers."""
-_API_S: Final = 5.0
 _SUBMIT_S: Final = 10.0
 _MIRROR_LOOK_S: Final = 0.05
 _AWAY: Final = "not connected; nothing was sent"
@@ -212,57 +208,17 @@ class SimBus(FakeBus):
 
         for _ in range(30):
             try:
-                await self._call(make, _API, _API_S, is_write=False)
+                await self._call(make, API, API_S, is_write=False)
                 return
             except TransientError:
                 await asyncio.sleep(1)
-        await self._call(make, _API, _API_S, is_write=False)
+        await self._call(make, API, API_S, is_write=False)
 
-    async def _store(
-        self,
-        subject: str,
-        data: bytes,
-        expected: tuple[str, int] | None,
-        ttl_s: int | None,
-        number: int = 0,
-        timeout_s: float = _API_S,
-    ) -> int:
-        headers = self.signatures.headers(self.subjects, subject, data, number) or None
-        self._fit(subject, data, headers)
-        sequence: int = await self._call(
-            lambda: self.server.store(subject, data, expected, ttl_s, headers), subject, timeout_s, is_write=True
-        )
-        return sequence
-
-    async def publish(
-        self,
-        subject: str,
-        data: bytes,
-        *,
-        expected_subject_seq: int | None = None,
-        ttl_s: int | None = None,
-        message_id: str = "",
-        timeout_s: float = _API_S,
-    ) -> int:
-        expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
-        if not message_id:
-            return await self._store(subject, data, expected, ttl_s, expected_subject_seq or 0, timeout_s)
-        self._fit(subject, data)
-        sequence: int = await self._call(
-            lambda: self.server.store_once(subject, data, expected, ttl_s, message_id),
-            subject,
-            timeout_s,
-            is_write=True,
-        )
-        return sequence
-
-    async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = _API_S) -> int:
+    async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = API_S) -> int:
         on_append, self.on_append = self.on_append, None
         if on_append is not None:
             on_append()
-        return await self._store(
-            self.subjects.ledger, data, ("stream", expected_seq), None, expected_seq + 1, timeout_s
-        )
+        return await super().append(data, expected_seq=expected_seq, timeout_s=timeout_s)
 
     def submit(self, subject: str, data: bytes, *, sequence: int = 0) -> SimFuture:
         headers = self.signatures.headers(self.subjects, subject, data, sequence) or None
@@ -275,10 +231,6 @@ class SimBus(FakeBus):
             future = self.loop.create_future()
             future.set_exception(error)
             return future
-
-    async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
-        await asyncio.sleep(0)
-        return self.submit(subject, data, sequence=sequence)
 
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         await asyncio.sleep(0)
@@ -300,23 +252,11 @@ class SimBus(FakeBus):
             future.add_done_callback(settle)
         return whole
 
-    async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
-        await self.state(beside)
-        name = self.subjects.stream(stream)
-        is_stuck: bool = await self._call(
-            lambda: name in self.server.streams and not self.server.has_leader(name), _API, _API_S, is_write=False
-        )
-        return is_stuck
-
-    async def delete_stream(self, stream: StreamName) -> None:
-        name = self.subjects.stream(stream)
-        await self._call(lambda: self.server.delete(name), _API, _API_S, is_write=True)
-
     # What backups and restores need of a real bus besides its port.
 
     async def keeping(self, stream: StreamName) -> Keeping | None:
         name = self.subjects.stream(stream)
-        is_there = await self._call(lambda: name in self.server.streams, name, _API_S, is_write=False)
+        is_there = await self._call(lambda: name in self.server.streams, name, API_S, is_write=False)
         return Keeping(await self.state(stream), 1, 0) if is_there else None
 
     async def make_stream(
@@ -325,38 +265,8 @@ class SimBus(FakeBus):
         del replicas, max_bytes
         name, spec = self.subjects.stream(stream), self._specs[stream]
         await self._call(
-            lambda: self.server.make(name, spec, first_seq=first_seq, floor=floor), name, _API_S, is_write=True
+            lambda: self.server.make(name, spec, first_seq=first_seq, floor=floor), name, API_S, is_write=True
         )
-
-    async def last(self, stream: StreamName, subject: str) -> Stored | None:
-        return await self._read(stream, lambda found: found.last(subject))
-
-    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
-        return await self._read(stream, lambda found: found.messages.get(sequence))
-
-    async def state(self, stream: StreamName) -> StreamState:
-        return await self._read(stream, lambda found: found.state)
-
-    async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
-        return await self._read(
-            stream,
-            lambda found: [
-                stored
-                for stored in found.counting()
-                if stored.sequence >= start_seq and matches(stored.subject, filters)
-            ],
-        )
-
-    async def _read(self, stream: StreamName, look: Callable[[FakeStream], T]) -> T:
-        name = self.subjects.stream(stream)
-        result: T = await self._call(lambda: look(self.server.stream(name)), name, _API_S, is_write=False)
-        return result
-
-    async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
-        await self._read(stream, lambda found: self.server.dated(found).purge(keep_from_seq, subject))
-
-    async def raise_floor(self, stream: StreamName, sequence: int) -> None:
-        await self._read(stream, lambda found: found.raise_floor(sequence))
 
     def follow(  # type: ignore[override]  # another class than that of the fake
         self,
@@ -403,7 +313,7 @@ class SimBus(FakeBus):
 
     async def _call_here(self, make: Callable[[], T]) -> T:
         """Let the server know something, then do it in the own lane."""
-        await self._call(lambda: None, "interest", _API_S, is_write=False)
+        await self._call(lambda: None, "interest", API_S, is_write=False)
         return make()
 
     def _post(self, subject: str, data: bytes, answered: Callable[[FakeServed | None, bytes], object]) -> None:

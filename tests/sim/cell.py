@@ -20,7 +20,7 @@ from berth.services.binder import app as binder
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.dispatcher import app as dispatcher
-from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig, FaultsConfig
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.health import app as health
 from berth.services.health.config import HealthConfig
@@ -257,8 +257,7 @@ class SimCell:
         config = DispatcherConfig(
             bus=BusConfig(replicas=settings.replicas),
             shards=settings.shards,
-            decisions=DecisionConfig(**{"needs_health": True, **settings.decisions}),
-            faults=FaultsConfig(**settings.faults),
+            decisions=DecisionConfig(**{"needs_health": True, **settings.decisions, **settings.faults}),
             holder=f"{self._holder} {process.name}" if self._holder else "",
             snapshot_records=settings.snapshot_records,
             snapshot_apart_s=0,
@@ -306,7 +305,7 @@ class SimCell:
         )
 
     async def _summarize(self, process: Process, stop: asyncio.Event) -> None:
-        config = SummaryConfig(kept_s=5, writes_at_once=2)
+        config = SummaryConfig(kept_s=5)
         await summary.write_on(
             process.connect_api(), process.buses[0], process.clock, config, process.instruments, stop
         )

@@ -103,6 +103,14 @@ class SimServer(FakeServer):
         name = subject_or_stream if subject_or_stream in self.streams else self.name_of(subject_or_stream)
         return self.silent_until_s.get(name, 0.0) <= self._loop.now_s and name not in self.stuck
 
+    def is_stuck(self, name: str) -> bool:
+        """Whether a stream is there that does not answer now."""
+        return name in self.streams and not self.has_leader(name)
+
+    def purge(self, stream: FakeStream, keep_from_seq: int | None, subject: str | None) -> None:
+        """Remove messages of a stream, which knows when; its readers find out when they look next."""
+        self.dated(stream).purge(keep_from_seq, subject)
+
     def store(
         self,
         subject: str,

@@ -269,7 +269,6 @@ def _binder(chance: Random) -> dict[str, Any]:
         "gangs_at_once": (1,),
         "binds_at_once": (1,),
         "members_wait_s": (0.0, 2.0),
-        "consume_wait_s": (2.0,),
         "volumes_timeout_s": (2.0, 30.0),
     }
     return {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.12}

@@ -12,7 +12,7 @@ from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 
-TERMS = Terms(lease_s=5, heartbeat_s=0.1, lost_s=0.4, answer_s=0.05, stalled_s=30.0)
+TERMS = Terms(lease_s=5, lost_s=0.4, answer_s=0.05)
 
 
 class Candidate:

@@ -15,7 +15,7 @@ from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig, FaultsConfig
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.scorer.loop import Shard
@@ -67,7 +67,6 @@ class Cell:
         shards: int = 0,
         name: str = "cell",
         server: FakeServer | None = None,
-        faults: FaultsConfig | None = None,
         clock: ManualClock | None = None,
         **decisions: object,
     ) -> None:
@@ -77,7 +76,6 @@ class Cell:
         self.config = DispatcherConfig(
             shards=shards,
             decisions=DecisionConfig(**decisions),  # type: ignore[arg-type]  # fields of the settings
-            faults=faults or FaultsConfig(),
             gather_timeout_s=2.0,
         )
         self.user = FakeBus(self.server, name)

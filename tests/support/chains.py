@@ -39,7 +39,7 @@ def chain_of(
                 "dispatcher", cell, lease_s=1, tick_s=0.1, snapshot_records=10, shards=SHARDS, decisions=quick
             ),
             *(made.service("scorer", cell, label=str(shard), shard=shard, shards=SHARDS) for shard in range(SHARDS)),
-            made.service("binder", cell, retry_wait_s=0.05, retry_wait_max_s=0.5, answer_timeout_s=2),
+            made.service("binder", cell, retry_wait_max_s=0.5, answer_timeout_s=2),
         ]
 
 

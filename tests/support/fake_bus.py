@@ -2,14 +2,12 @@
 
 All clients of a test share one :class:`FakeServer`. Followers and handlers take their turn in the event loop in the
 order in which they were made. Time is the server's clock; only the time-outs of requests that nobody answers are real.
-
-Longer than 400 lines because it is the whole protocol of the bus.
+It is the bus of the simulation without its faults: there ``tests/sim/bus.py`` puts a connection between the two.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Self
+from typing import Final, Self, TypeVar
 
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.process_stats import ProcessStats
@@ -18,165 +16,17 @@ from berth.runtime.bus.wire import size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.runtime.inboxes import ANYBODY
 from berth.schemas.envelope import OlderVersionError
-from berth.schemas.subjects import StreamName, StreamSpec, Subjects
+from berth.schemas.subjects import StreamName, Subjects
+from tests.support.fake_readers import FakeFollower, FakeServed
 from tests.support.fake_server import FakeServer, FakeStream, matches
 
-__all__ = ["FakeBus", "FakeFollower", "FakeServed", "FakeServer"]
+T = TypeVar("T")
+API: Final = "streams"
+"""What a call is about that no stream answers."""
+API_S: Final = 5.0
+"""Timeout of a call."""
 
-
-class FakeFollower:
-    """A reader of a fake stream."""
-
-    def __init__(
-        self,
-        bus: "FakeBus",
-        spec: StreamSpec,
-        start: tuple[int, tuple[str, ...], str],
-        on_message: Callable[[Stored], None],
-        on_gap: Callable[[Gap], None],
-    ) -> None:
-        self.caught_up = asyncio.Event()
-        self.recreations = 0
-        self.gaps = 0
-        self.wake = asyncio.Event()
-        start_seq, self._filters, self._created = start
-        self.applied = max(0, start_seq - 1)
-        self.covered = self.applied
-        self._is_from_oldest = start_seq <= 1
-        self._bus = bus
-        self._spec = spec
-        self._on_message = on_message
-        self._on_gap = on_gap
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._run(), name=f"follow {spec.name}")  # owned by the bus, ended by stop()
-        self._task.add_done_callback(self._ended)
-        bus.server.followers.append(self.wake)
-
-    async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-    async def wait(self) -> Gap | None:
-        await asyncio.wait([self._task])
-        return None if self._task.cancelled() else self._task.result()
-
-    async def _run(self) -> Gap:
-        while True:
-            self.wake.clear()
-            try:
-                stream = self._bus.server.stream(self._bus.subjects.stream(self._spec.name))
-            except TransientError:
-                self.recreations += 1
-                await self.wake.wait()
-                continue
-            gap = self._judge(stream)
-            if gap is not None:
-                self.gaps += 1
-                self._on_gap(gap)
-                return gap
-            for sequence in range(max(self.covered + 1, stream.first_seq), stream.last_seq + 1):
-                stored = stream.messages.get(sequence)  # looked up late: a message may replace those that follow
-                if stored is not None and matches(stored.subject, self._filters):
-                    self._on_message(stored)
-                    self.applied = sequence
-                self.covered = sequence
-            self.caught_up.set()
-            await self.wake.wait()
-
-    def _judge(self, stream: FakeStream) -> Gap | None:
-        if self._is_from_oldest:
-            self._is_from_oldest = False
-            self.covered = max(self.covered, stream.first_seq - 1)
-        gap = stream.gap_after(self.covered, self._created)
-        if gap is None:
-            self._created = stream.created
-        return gap
-
-    def _ended(self, task: asyncio.Task[Gap]) -> None:
-        self._bus.server.followers.remove(self.wake)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            failure = FatalError(f"follower of {self._spec.name} ended: {error!r}")
-            failure.__cause__ = error
-            self._bus.fail(failure)
-
-
-class FakeServed:
-    """A running handler."""
-
-    def __init__(
-        self,
-        bus: "FakeBus",
-        subject: str,
-        queue: str,
-        handler: Callable[[str, bytes], Awaitable[bytes | None]],
-        at_once: int = 1,
-    ) -> None:
-        self._at_once = at_once
-        self.subject = subject
-        self.queue = queue
-        self._bus = bus
-        self._handler = handler
-        self._requests: deque[tuple[str, bytes, Callable[[bytes], None]]] = deque()
-        self._wake = asyncio.Event()
-        self._is_stopping = False
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._run(), name=f"serve {subject}")  # owned by the bus, ended by stop()
-        self._task.add_done_callback(self._ended)
-        bus.server.services.append(self)
-
-    def put(self, subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
-        self._requests.append((subject, data, reply))
-        self._wake.set()
-
-    async def stop(self) -> None:
-        if self in self._bus.server.services:
-            self._bus.server.services.remove(self)
-        self._is_stopping = True
-        self._wake.set()
-        await asyncio.wait([self._task])
-
-    async def cancel(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        if self._at_once == 1:
-            await self._take(self._answer)
-            return
-        places = asyncio.Semaphore(self._at_once)
-
-        async def begin(subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
-            await places.acquire()
-            group.create_task(self._answer(subject, data, reply)).add_done_callback(lambda _: places.release())
-
-        async with asyncio.TaskGroup() as group:
-            await self._take(begin)
-
-    async def _take(self, handle: Callable[[str, bytes, Callable[[bytes], None]], Awaitable[None]]) -> None:
-        while True:
-            while self._requests:
-                await handle(*self._requests.popleft())
-            if self._is_stopping:
-                return
-            self._wake.clear()
-            await self._wake.wait()
-
-    async def _answer(self, subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
-        try:
-            answer = await self._handler(subject, data)
-        except (TransientError, PoisonError):
-            return
-        server = self._bus.server
-        if answer is not None and not server.is_down and len(answer) <= server.payload_limit_bytes:
-            reply(answer)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if self in self._bus.server.services:
-            self._bus.server.services.remove(self)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            failure = FatalError(f"handler of {self.subject} ended: {error!r}")
-            failure.__cause__ = error
-            self._bus.fail(failure)
+__all__ = ["API", "API_S", "FakeBus", "FakeFollower", "FakeServed", "FakeServer"]
 
 
 class FakeBus:
@@ -229,22 +79,21 @@ class FakeBus:
                 await self.see_format(spec.name)
         for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
-            await self._stream(spec.name)
+            await self.state(spec.name)
         self.server.wake()
 
     async def see_format(self, stream: StreamName) -> None:
-        found = await self._stream(stream)
-        if found.last_seq and found.is_older:
+        if await self._read(stream, lambda found: found.last_seq and found.is_older):
             raise OlderVersionError(f"stream {self.subjects.stream(stream)}")
 
     async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
-        await self._stream(beside)
-        return self.subjects.stream(stream) in self.server.leaderless
+        await self.state(beside)
+        name = self.subjects.stream(stream)
+        return await self._call(lambda: self.server.is_stuck(name), API, API_S, is_write=False)
 
     async def delete_stream(self, stream: StreamName) -> None:
-        await self._turn()
-        if self.subjects.stream(stream) in self.server.streams:
-            self.server.delete(self.subjects.stream(stream))
+        name = self.subjects.stream(stream)
+        await self._call(lambda: self.server.delete(name), API, API_S, is_write=True)
 
     async def before_publish(self, subject: str) -> None:
         """Called before a message is published by :meth:`publish`; for subclasses."""
@@ -262,65 +111,67 @@ class FakeBus:
         message_id: str = "",
         timeout_s: float = 5.0,
     ) -> int:
-        del timeout_s
         await self.before_publish(subject)
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         if not message_id:
-            sequence = await self._store(subject, data, expected, ttl_s, expected_subject_seq or 0)
+            sequence = await self._store(subject, data, expected, ttl_s, expected_subject_seq or 0, timeout_s)
         else:
             self._fit(subject, data, {"Nats-Msg-Id": message_id})
-            await self._turn()
-            sequence = self.server.store_once(subject, data, expected, ttl_s, message_id)
+            sequence = await self._call(
+                lambda: self.server.store_once(subject, data, expected, ttl_s, message_id),
+                subject,
+                timeout_s,
+                is_write=True,
+            )
         self.after_publish(sequence, message_id)
         return sequence
 
-    def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
+    def submit(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
+        headers = self.signatures.headers(self.subjects, subject, data, sequence) or None
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             self._check()
-            future.set_result(self.server.store(subject, data, None, None))
+            future.set_result(self.server.store(subject, data, None, None, headers))
         except (TransientError, PoisonError, FatalError) as error:
             future.set_exception(error)
         return future
 
     async def submit_wait(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
-        del sequence  # nothing is signed here
         await asyncio.sleep(0)
-        return self.submit(subject, data)
+        return self.submit(subject, data, sequence=sequence)
 
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         await asyncio.sleep(0)
         return [self.submit(subject, data) for subject, data in messages][-1]
 
-    async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
-        del timeout_s
-        return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None, expected_seq + 1)
+    async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = API_S) -> int:
+        expected = ("stream", expected_seq)
+        return await self._store(self.subjects.ledger, data, expected, None, expected_seq + 1, timeout_s)
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
-        found = await self._stream(stream)
-        return found.last(subject)
+        return await self._read(stream, lambda found: found.last(subject))
 
     async def message(self, stream: StreamName, sequence: int) -> Stored | None:
-        found = await self._stream(stream)
-        return found.messages.get(sequence)
+        return await self._read(stream, lambda found: found.messages.get(sequence))
 
     async def state(self, stream: StreamName) -> StreamState:
-        found = await self._stream(stream)
-        return found.state
+        return await self._read(stream, lambda found: found.state)
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
-        found = await self._stream(stream)
-        return [
-            stored for stored in found.counting() if stored.sequence >= start_seq and matches(stored.subject, filters)
-        ]
+        return await self._read(
+            stream,
+            lambda found: [
+                stored
+                for stored in found.counting()
+                if stored.sequence >= start_seq and matches(stored.subject, filters)
+            ],
+        )
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
-        found = await self._stream(stream)
-        found.purge(keep_from_seq, subject)
-        self.server.wake()
+        await self._read(stream, lambda found: self.server.purge(found, keep_from_seq, subject))
 
     async def raise_floor(self, stream: StreamName, sequence: int) -> None:
-        (await self._stream(stream)).raise_floor(sequence)
+        await self._read(stream, lambda found: found.raise_floor(sequence))
 
     def follow(
         self,
@@ -339,8 +190,7 @@ class FakeBus:
         return follower
 
     async def wait_mirror(self, stream: StreamName, *, at_least: int, timeout_s: float) -> None:
-        found = await self._stream(stream)
-        if found.last_seq < at_least:
+        if (await self.state(stream)).last_seq < at_least:
             raise TransientError(f"{stream} has not reached {at_least} within {timeout_s} s")
 
     async def send(self, subject: str, data: bytes) -> None:
@@ -403,21 +253,46 @@ class FakeBus:
         if self._is_closed:
             raise FatalError("the bus is closed")
 
+    def _call(self, operation: Callable[[], T], about: str, timeout_s: float, *, is_write: bool) -> Awaitable[T]:
+        """Let the server do something, and wait for its answer.
+
+        Args:
+            operation: What the server does.
+            about: Subject or stream, whose leader answers.
+            timeout_s: How long an answer may take, where it takes any time.
+            is_write: Whether it may have been done if there is no answer.
+        """
+        del about, timeout_s, is_write  # an answer is there at once
+
+        async def done() -> T:
+            await self._turn()
+            return operation()
+
+        return done()
+
     async def _turn(self) -> None:
         self._check()
         await asyncio.sleep(0)  # others may run, as they may during a real call
         self.server.check()
 
-    async def _stream(self, stream: StreamName) -> FakeStream:
-        await self._turn()
-        return self.server.stream(self.subjects.stream(stream))
+    async def _read(self, stream: StreamName, look: Callable[[FakeStream], T]) -> T:
+        name = self.subjects.stream(stream)
+        return await self._call(lambda: look(self.server.stream(name)), name, API_S, is_write=False)
 
     async def _store(
-        self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None, number: int = 0
+        self,
+        subject: str,
+        data: bytes,
+        expected: tuple[str, int] | None,
+        ttl_s: int | None,
+        number: int,
+        timeout_s: float,
     ) -> int:
-        await self._turn()
         headers = self.signatures.headers(self.subjects, subject, data, number) or None
-        return self.server.store(subject, data, expected, ttl_s, headers)
+        self._fit(subject, data, headers)
+        return await self._call(
+            lambda: self.server.store(subject, data, expected, ttl_s, headers), subject, timeout_s, is_write=True
+        )
 
     def _fit(self, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> None:
         size = size_bytes(data, headers)

@@ -177,9 +177,19 @@ class FakeServer:
             self.streams[name] = FakeStream(spec, f"creation {next(self._creations)}")
 
     def delete(self, name: str) -> None:
-        """Delete a stream, as an operator might."""
-        del self.streams[name]
-        self.leaderless.discard(name)
+        """Delete a stream, as an operator might; one that does not exist is no error."""
+        if name in self.streams:
+            del self.streams[name]
+            self.leaderless.discard(name)
+            self.wake()
+
+    def is_stuck(self, name: str) -> bool:
+        """Whether a stream is there that does not answer."""
+        return name in self.leaderless
+
+    def purge(self, stream: FakeStream, keep_from_seq: int | None, subject: str | None) -> None:
+        """Remove messages of a stream; see :meth:`FakeStream.purge`."""
+        stream.purge(keep_from_seq, subject)
         self.wake()
 
     def rewind(self, name: str, last_seq: int) -> None:

@@ -72,7 +72,6 @@ class Desk:
         self.bus = FakeBus(FakeServer(self.clock), "c")
         self.config = SummaryConfig(
             settle_s=0.01,
-            retry_wait_s=0.01,
             retry_wait_max_s=0.02,
             kept_s=60,
             tor_share_namespace="",

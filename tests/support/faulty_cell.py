@@ -33,7 +33,7 @@ FAULTS: Final = {
     "escalate_superpod_ms": 2_000,
     "escalate_job_ms": 4_000,
 }
-"""Section ``faults`` of the dispatcher."""
+"""Settings of decisions."""
 TOPOLOGY: Final = """
 apiVersion: berth/v1
 kind: Cluster
@@ -66,7 +66,7 @@ def settings(**agents: object) -> dict[str, Mapping[str, object]]:
         agents: Settings ``agents`` of nodesim.
     """
     return {
-        "dispatcher": {"faults": FAULTS},
+        "dispatcher": {"decisions": FAULTS},
         "summary": {"fault_objects": {"written_by": "berth"}, "settle_s": 0.05},
         "nodesim": {"agents": agents, "run_default_s": 3_600},
     }

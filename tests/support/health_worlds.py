@@ -44,7 +44,7 @@ class World:
         self.server = PickyServer(self.clock)
         self.bus = FakeBus(self.server, "test")
         self.kube = FakeKube(clock=self.clock)
-        self.config = HealthConfig(gap_s=0.0, tick_s=0.005, retry_wait_s=0.005, retry_wait_max_s=0.01)
+        self.config = HealthConfig(tick_s=0.005, retry_wait_max_s=0.01)
 
     def configure(self, **fields: Any) -> None:  # noqa: ANN401 - of the settings
         self.config = msgspec.structs.replace(self.config, **fields)

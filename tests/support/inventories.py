@@ -38,7 +38,7 @@ DEADLINE_S = 20.0
 async def inventory(url: str, cell: str, kubeconfig: Path, *, gangs: GangSettings | None = None) -> AsyncIterator[asyncio.Task[None]]:  # fmt: skip
     """An inventory of its own, which is asked to stop at the end."""
     config = InventoryConfig(
-        kube=KubeConfig(kubeconfig=kubeconfig, backoff_max_s=1),
+        kube=KubeConfig(kubeconfig=kubeconfig),
         gangs=gangs or GangSettings(scheduler_names=("berth",)),
         settle_s=0.05,
         kinds_retry_s=0.5,

@@ -11,8 +11,8 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
 from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeCondition, NodeDescription
-from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.honest_components import told_of
 
@@ -35,7 +35,7 @@ class RecoveringWorld:
         product: Of its nodes: ``module910bx8``, below leaf switches, ``superpod910a3x16`` or ``superpod950x8``.
     """
 
-    FAULTS: Final = FaultsConfig()
+    FAULTS: Final = Settings()
 
     def __init__(self, cell: Cell, product: str = "module910bx8") -> None:
         self.cell = cell

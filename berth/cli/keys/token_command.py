@@ -1,6 +1,5 @@
 """``berth token``: makes a token for a client of the gateway. No server is asked, and nothing is stored."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -11,6 +10,7 @@ from berth.cli.keys.key_commands import days_s
 from berth.cli.output import WRONG_USE, CommandError, emit, print_progress, print_result
 from berth.runtime.clock import SystemClock
 from berth.runtime.keys.bearer_tokens import BearerToken, new_token
+from berth.schemas.units import rfc3339
 
 _IDENTITY_MAX: Final = 256
 _SECOND_MS: Final = 1000
@@ -43,8 +43,7 @@ def token(
         made = new_token()
         expires_at = ""
         if expires_in:
-            at_s = SystemClock().now_ms() // _SECOND_MS + days_s(expires_in)
-            expires_at = f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            expires_at = rfc3339(SystemClock().now_ms() + days_s(expires_in) * _SECOND_MS)
         if (form or Form()).json:
             emit(TokenRow(identity, made.text, made.sha256, expires_at))
             return

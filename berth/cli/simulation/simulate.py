@@ -15,7 +15,7 @@ from berth.cli.queue_files import read_file
 from berth.cli.recordings.record import may_write
 from berth.cli.simulation.cluster_input import cluster_of
 from berth.cli.simulation.course_maps import CourseMaps
-from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
+from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.fault_options import check_reserves, faults_of, faults_text
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
@@ -146,9 +146,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     Raises:
         CommandError: One of them, or a setting, is invalid.
     """
-    defaults = default_settings(wanted.set, has_faults=bool(wanted.faults))
-    if wanted.queues:
-        defaults = msgspec.structs.replace(defaults, queues=ORDERED)
+    defaults = Settings(queues=ORDERED) if wanted.queues else Settings()
     settings = settings_with(defaults, wanted.set)
     queues = _queue_facts(wanted.queues) if wanted.queues else []
     check_reserves(wanted.reserve_nodes, settings)

@@ -11,6 +11,7 @@ from berth.core.queues.refusals import text_of
 from berth.core.text import pluralize
 from berth.products.catalogue import FORMS
 from berth.schemas.refusal import INTERNAL, LATE, OF_THE_NODE, ConstraintCount, NodeReason, ReasonCount, Refusal
+from berth.schemas.units import rfc3339
 
 _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.OTHER_RESOURCE: "have no chips of this resource",
@@ -70,7 +71,6 @@ Parts = Mapping[int, Sequence[tuple[int, str]]]
 NO_PARTS: Final[Parts] = MappingProxyType({})
 HIDDEN_JOB: Final = "a job of another namespace"
 """Instead of the name of a job that a reader may not see."""
-_JANUARY: Final = 10
 """Index of January in a year that begins with March."""
 
 
@@ -88,7 +88,7 @@ def sentence(refusal: Refusal, parts: Parts = NO_PARTS) -> str:
     if refusal.code == "behind":
         return f"waits behind {refusal.ahead}, which was first in the queue (queue_policy fifo)"
     if refusal.code == "reserved":
-        since = f" from {moment(refusal.start_ms)} on" if refusal.start_ms else ""
+        since = f" from {rfc3339(refusal.start_ms)} on" if refusal.start_ms else ""
         return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead}{since}, and this job would delay it"
     return with_start(_words(refusal, parts), refusal)
 
@@ -106,7 +106,7 @@ def without_past(refusal: Refusal, at_ms: int) -> Refusal:
 
 def with_start(words: str, refusal: Refusal) -> str:
     """Words about a refusal, with the start of its reservation if it has one."""
-    return f"{words}; room is reserved for it from {moment(refusal.start_ms)} on" if refusal.start_ms else words
+    return f"{words}; room is reserved for it from {rfc3339(refusal.start_ms)} on" if refusal.start_ms else words
 
 
 def within(words: str, refusal: Refusal | None, namespace: str) -> str:
@@ -146,18 +146,6 @@ def _singular(recorded: str) -> str:
     return _ONE.sub(r"1 \1", recorded)
 
 
-def moment(at_ms: int) -> str:
-    """A moment in UTC, ISO 8601."""
-    days, seconds = divmod(at_ms // 1000, 86_400)
-    # Years from March on: the leap day is the last one of its year, and months follow one rule.
-    era, day_of_era = divmod(days + 719_468, 146_097)
-    year = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day = day_of_era - (365 * year + year // 4 - year // 100)
-    month = (5 * day + 2) // 153
-    date = (year + 400 * era + (month >= _JANUARY), (month + 2) % 12 + 1, day - (153 * month + 2) // 5 + 1)
-    return "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}Z".format(*date, seconds // 3600, seconds // 60 % 60, seconds % 60)
-
-
 def _words(refusal: Refusal, parts: Parts) -> str:
     """What is wrong with the request, or missing for it."""
     if refusal.code == "no-room":
@@ -193,7 +181,7 @@ def _not_tried(refusal: Refusal) -> str:
         return f"set aside: an error of Berth ended its decision ({refusal.value}); other jobs are not affected"
     return (
         f"left out: its {refusal.shapes} different tasks take longer to score than a round waits, and it is tried again"
-        f" from {moment(refusal.retry_ms)} on; tasks with equal requests and constraints count once"
+        f" from {rfc3339(refusal.retry_ms)} on; tasks with equal requests and constraints count once"
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from berth.formats.ascend.report_error import decoded
 from berth.formats.whole_numbers import Int64
 
+NAMESPACE: Final = "volcano-system"
 NAME: Final = "vcjob-fault-npu-cm"
 NODES_KEY: Final = "fault-node"
 RETRIES_KEY: Final = "remain-retry-times"

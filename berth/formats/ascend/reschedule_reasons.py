@@ -11,6 +11,7 @@ import msgspec
 from berth.formats.ascend.report_error import decoded
 from berth.formats.whole_numbers import WHOLE_MAX, Int64
 
+NAMESPACE: Final = "mindx-dl"
 NAME: Final = "job-reschedule-reason"
 KEY: Final = "recent-reschedule-records"
 RECORDS_MAX: Final = 10

@@ -12,7 +12,7 @@ import msgspec
 
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.shown import shown
-from berth.schemas.units import UnixMs
+from berth.schemas.units import UnixMs, rfc3339
 
 COMPONENT: Final = "berth"
 DEFAULT_NAMESPACE: Final = "default"
@@ -24,10 +24,6 @@ TRACE_ID: Final = "berth/trace-id"
 """Annotation of Events about a job."""
 EventType = Literal["Normal", "Warning"]
 _HASH_BYTES: Final = 8
-_S_MS: Final = 1000
-_DAY_S: Final = 86_400
-_HOUR_S: Final = 3_600
-_MINUTE_S: Final = 60
 
 
 class Involved(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
@@ -128,32 +124,3 @@ def repeated(count: int, last_ms: UnixMs) -> dict[str, object]:
         last_ms: Time of this occurrence.
     """
     return {"count": count, "lastTimestamp": rfc3339(last_ms)}
-
-
-def rfc3339(at_ms: UnixMs) -> str:
-    """A time in UTC to the second, as Kubernetes writes it: ``2026-11-20T08:00:00Z``."""
-    seconds = at_ms // _S_MS
-    days, rest = divmod(seconds, _DAY_S)
-    year, month, day = _civil(days)
-    return (
-        f"{year:04d}-{month:02d}-{day:02d}T"
-        f"{rest // _HOUR_S:02d}:{rest % _HOUR_S // _MINUTE_S:02d}:{rest % _MINUTE_S:02d}Z"
-    )
-
-
-def _civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of the Gregorian calendar, from days since 1970-01-01.
-
-    Counted in eras of 400 years that begin on 1 March, so that leap days come last.
-    """
-    era_days, century_days, four_year_days, year_days = 146_097, 36_524, 1_460, 365
-    shifted = days + 719_468
-    era, of_era = divmod(shifted, era_days)
-    year_of_era = (of_era - of_era // four_year_days + of_era // century_days - of_era // (era_days - 1)) // year_days
-    of_year = of_era - (year_days * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_from_march = (5 * of_year + 2) // 153
-    day = of_year - (153 * month_from_march + 2) // 5 + 1
-    january, february = 10, 11
-    is_next_year = month_from_march in {january, february}
-    month = month_from_march - 9 if is_next_year else month_from_march + 3
-    return era * 400 + year_of_era + is_next_year, month, day

@@ -40,7 +40,7 @@ _COLLECTIONS: Final = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
 }
 _QUICK: Final[dict[str, dict[str, Any]]] = {
-    "inventory": {"gangs": {"vanished_s": 2.0, "group_status_s": 1.0}},
+    "inventory": {"gangs": {"vanished_s": 2.0}},
     "nodesim": {
         "terminating_s": 0.2,
         "agents": {"controllers": ["volcano", "ascend"], "report_s": 0.5, "start_s": 0.2},

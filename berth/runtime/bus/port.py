@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from berth.runtime.bus.process_stats import ProcessStats
     from berth.runtime.bus.signatures import Signatures
 
+MIRROR_WAIT_S: Final = 30.0
+"""How long the latest facts may take to be readable at the start of a service."""
 QUIET_S: Final = 0.3
 """How long nobody answers until those that did not are taken for absent."""
 

@@ -175,7 +175,6 @@ class KubeApi:
             handler,
             params=params or {},
             is_optional=is_optional,
-            config=self._config,
             clock=self._clock,
             rng=self._rng,
             log=self._log,

@@ -20,6 +20,10 @@ TOKEN_AGE_MAX_S: Final = 60.0
 """Longest time between two reads of credentials that may change."""
 
 _CONNECT_S: Final = 5.0
+_LIST_TIMEOUT_S: Final = 60.0
+"""Timeout of one page of a list."""
+_CONNECTIONS_MAX: Final = 256
+"""Most concurrent connections, watches included."""
 _KEEP_ALIVE_S: Final = 60.0
 _READ_BUFFER_BYTES: Final = 2 << 20
 _SHOWN_LENGTH_MAX: Final = 200
@@ -75,7 +79,7 @@ class KubeHttp:
     Args:
         endpoint: Address of the server.
         credentials: Read again every 60 s, and after status 401.
-        config: Timeouts and the number of connections.
+        config: Timeout of a request.
         clock: Source of the age of the credentials.
         user_agent: Value of the header ``User-Agent``.
     """
@@ -91,14 +95,13 @@ class KubeHttp:
         self._times_asked = 0
         self._asking = asyncio.Lock()
         self._request_timeout = aiohttp.ClientTimeout(total=config.timeout_s, sock_connect=_CONNECT_S)
-        self._list_timeout = aiohttp.ClientTimeout(total=config.list_timeout_s, sock_connect=_CONNECT_S)
+        self._list_timeout = aiohttp.ClientTimeout(total=_LIST_TIMEOUT_S, sock_connect=_CONNECT_S)
         self._options: dict[str, Any] = {"allow_redirects": False}
         if endpoint.server_name:
             self._options["server_hostname"] = endpoint.server_name
         if endpoint.proxy:
             self._options["proxy"] = endpoint.proxy
         near = (urlsplit(endpoint.url).hostname or "") in _LOOPBACK
-        self._connections = config.connections
         self._headers = {
             "Accept": "application/json",
             # compression costs more than a loopback connection saves
@@ -112,7 +115,7 @@ class KubeHttp:
     def _new_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._connections,
+                limit=_CONNECTIONS_MAX,
                 ssl=self._tls if self._tls is not None else True,
                 keepalive_timeout=_KEEP_ALIVE_S,
             ),

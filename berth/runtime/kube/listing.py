@@ -2,11 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from berth.formats.kubernetes.objects import Listed
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
+
+PAGE_SIZE: Final = 1_000
+"""Objects in one page of a list."""
 
 T = TypeVar("T")
 

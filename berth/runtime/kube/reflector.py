@@ -18,14 +18,20 @@ from berth.formats.kubernetes.objects import Listed, StatusReply, Watched
 from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
-from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON, KubeHttp, SilenceError
+from berth.runtime.kube.listing import PAGE_SIZE
 from berth.runtime.kube.port import Change, Handler, RefusedError
 from berth.runtime.logs import Logger
 
 T = TypeVar("T")
 
+_WATCH_S: Final = 420.0
+"""Duration of a watch before it is renewed; each is up to a third shorter or longer."""
+_IDLE_S: Final = 90.0
+"""A watch without events for this long is renewed at its last version."""
 _PAUSE_FIRST_S: Final = 0.1
+_PAUSE_MAX_S: Final = 10.0
+"""Longest pause between attempts; the server may ask for a longer one."""
 _SHORT_WATCH_S: Final = 1.0
 _JITTER: Final = 0.5
 _WATCH_SPREAD: Final = (2 / 3, 4 / 3)
@@ -71,7 +77,6 @@ class Reflector(Generic[T]):
         handler: Consumer of lists and changes.
         params: Selectors.
         is_optional: A refusal ends a run. It is an answer of the server, so that is not silent.
-        config: Sizes and times.
         clock: Source of the duration of watches.
         rng: Source of jitter for pauses and watches.
 
@@ -94,7 +99,6 @@ class Reflector(Generic[T]):
         *,
         params: Mapping[str, str],
         is_optional: bool,
-        config: KubeConfig,
         clock: Clock,
         rng: random.Random,
         log: Logger,
@@ -104,7 +108,6 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._params = dict(params)
         self._is_optional = is_optional
-        self._config = config
         self._clock = clock
         self._rng = rng
         listed: Any = Listed
@@ -113,7 +116,7 @@ class Reflector(Generic[T]):
         self._page: msgspec.json.Decoder[Listed[T]] = msgspec.json.Decoder(listed[kind])
         self._event: msgspec.json.Decoder[Watched[T]] = msgspec.json.Decoder(watched[kind])
         self._version = ""
-        self._backoff = Backoff(first_s=_PAUSE_FIRST_S, max_s=config.backoff_max_s, jitter=_JITTER)
+        self._backoff = Backoff(first_s=_PAUSE_FIRST_S, max_s=_PAUSE_MAX_S, jitter=_JITTER)
         self._pause_s = _PAUSE_FIRST_S
         self._expired = 0
         self._named: set[str] = set()
@@ -199,7 +202,7 @@ class Reflector(Generic[T]):
         self.lists += 1
         params = dict(self._params)
         if self._expired < _EXPIRED_MAX:
-            params["limit"] = str(self._config.page_size)
+            params["limit"] = str(PAGE_SIZE)
         found: list[T] = []
         while True:
             try:
@@ -227,7 +230,7 @@ class Reflector(Generic[T]):
             RefusedError: The server rejects the request.
         """
         self.watches += 1
-        lasting_s = self._config.watch_s * self._rng.uniform(_WATCH_SPREAD[0], _WATCH_SPREAD[1])
+        lasting_s = _WATCH_S * self._rng.uniform(_WATCH_SPREAD[0], _WATCH_SPREAD[1])
         params = {
             **self._params,
             "watch": "true",
@@ -236,7 +239,7 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(max(1, round(lasting_s))),
         }
         try:
-            async with aclosing(self._http.lines(self._path, params, idle_s=self._config.idle_s)) as answer:
+            async with aclosing(self._http.lines(self._path, params, idle_s=_IDLE_S)) as answer:
                 async for lines in answer:
                     self._last_error = ""
                     self.heard_s = self._clock.monotonic_s()

@@ -32,6 +32,8 @@ from berth.services.gateway.extender_config import ExtenderConfig
 from berth.services.gateway.metrics import ExtenderMetrics
 from berth.services.gateway.shares import Shares
 
+BODY_BYTES_MAX: Final = 33_554_432
+"""Longest body of a call; it has all candidates."""
 _CALLER: Final = "kube-scheduler"
 _AT_ONCE: Final = 4
 """So many of the longest bodies are in memory at once, those that arrive and answers that are not sent included."""
@@ -71,7 +73,7 @@ class ExtenderRoutes:
         self._metrics = metrics
         self._log = log
         self._unknown = LogLimit(clock)
-        self._bytes = Shares("bytes in flight", _AT_ONCE * config.body_bytes_max)
+        self._bytes = Shares("bytes in flight", _AT_ONCE * BODY_BYTES_MAX)
 
     def routes(self) -> list[Route]:
         """The routes."""
@@ -132,7 +134,7 @@ class ExtenderRoutes:
         return Response(preempt_answer(), media_type=JSON)
 
     async def _body(self, request: Request) -> bytes:
-        most = self._config.body_bytes_max
+        most = BODY_BYTES_MAX
         self._hold(request, stated_length(request, most))
         return await json_body(request, most)
 

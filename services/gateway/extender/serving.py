@@ -19,6 +19,8 @@ from berth.services.gateway.shares import Shares
 from berth.services.gateway.tokens import Caller
 
 _SECTION = "extender."
+_CONNECTIONS_MAX = 256
+"""Most open connections; more are refused with 503."""
 
 
 class _NoTokens:
@@ -49,11 +51,11 @@ async def extending(
         refusals = RefusalLog(clock, log)
         routes = ExtenderRoutes(decisions, clock, own, metrics, log).routes()
         bounds = Bounds(
-            connections_max=own.connections_max,
+            connections_max=_CONNECTIONS_MAX,
             request_timeout_s=config.request_timeout_s,
             write_timeout_s=config.write_timeout_s,
             note=lambda _: None,
-            shares=Shares("open connections", own.connections_max),
+            shares=Shares("open connections", _CONNECTIONS_MAX),
             refused=refusals.note,
         )
         tls = Tls(own.tls_cert_file, own.tls_key_file, own.client_ca_file)

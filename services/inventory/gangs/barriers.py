@@ -9,8 +9,8 @@ from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import HAVE_SIZE, OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
 from berth.products.model import MIN_AVAILABLE
+from berth.schemas.units import unix_ms
 from berth.services.inventory.gangs.model import GROUPED, Gang, Member
-from berth.services.inventory.gangs.requests import unix_ms
 
 NOT_ADMITTED: Final = frozenset({"", "Pending"})
 """Phases of a PodGroup that waits for admission."""

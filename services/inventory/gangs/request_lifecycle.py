@@ -17,6 +17,8 @@ from berth.services.inventory.gangs.requests import requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
 
 T = TypeVar("T")
+_RETRY_MAX_S: Final = 600.0
+"""Longest pause before pods whose request failed are requested again."""
 REPLACED: Final = "its pods were replaced"
 """Reason of a cancellation: the pods are others, and so may be what their owner says."""
 SUSPENDED: Final = "its job is suspended"
@@ -364,7 +366,7 @@ def _end(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
         return
     if part.phase == "failed" or part.code == TOO_MANY:
         gang.failures += 1
-        backoff = Backoff(first_s=settings.retry_s, max_s=settings.retry_max_s)
+        backoff = Backoff(first_s=settings.retry_s, max_s=_RETRY_MAX_S)
         gang.retry_at_ms = now_ms + round(backoff.pause_s(gang.failures) * 1000)
         gang.retry_reason = part.sentence
     dissolve(gang, part)

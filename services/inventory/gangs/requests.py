@@ -7,7 +7,6 @@ Source: docs/reference/kubernetes.md, "Labels of jobs".
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from itertools import groupby
 from math import gcd
 from typing import Final
@@ -24,6 +23,7 @@ from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import merged
 from berth.schemas.fault_facts import ELASTIC, FAULT_RETRY_TIMES, FAULT_SCHEDULING, POD_RESCHEDULING, PROCESS_RECOVER
 from berth.schemas.intake import FROM_PODS, PREEMPTION_KEYS, JobRequest, Preemption, Task
+from berth.schemas.units import unix_ms
 from berth.services.inventory.gangs.model import Member, Part
 
 GANG_PODS: Final = "berth/gang-pods"
@@ -152,17 +152,6 @@ def wrong_annotation(layers: Sequence[Mapping[str, str] | None]) -> str:
         except QuantityError as error:
             return f"annotation {RUN_FOR} is {text!r}: expected {error.expected}"
     return ""
-
-
-def unix_ms(written: str | None) -> int:
-    """Milliseconds since 1970 of an RFC 3339 time; 0 for no or an invalid time."""
-    if not written:
-        return 0
-    try:
-        at = datetime.fromisoformat(written)
-    except ValueError:
-        return 0
-    return max(round(at.timestamp() * 1000), 0) if at.tzinfo is not None else 0
 
 
 def as_pod_ask(request: JobRequest, task: Task) -> PodAsk:

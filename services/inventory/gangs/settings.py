@@ -1,6 +1,7 @@
 """Settings of the gang resolver."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -9,22 +10,20 @@ from msgspec import Meta
 class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How pods become job requests, and how PodGroups are admitted."""
 
+    CONSTANTS: ClassVar[Mapping[str, str]] = {"retry_max_s": "600 s", "group_status_s": "0.5 s"}
+
     scheduler_names: Annotated[tuple[str, ...], Meta(min_length=1)] = ("berth",)
     """Pods with one of these values in ``schedulerName`` become job requests."""
     vanished_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
     """A request without pods is withdrawn after this time if its owner still exists; otherwise at once."""
     retry_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-    """Pause before pods whose request failed are requested again; it doubles with each failure ..."""
-    retry_max_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
-    """... up to this value."""
+    """Pause before pods whose request failed are requested again; it doubles with each failure, up to 600 s."""
     look_again_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
     """How often the owner of a gang is read again while the gang waits for pods or is suspended."""
     force_enqueue: bool = True
     """A PodGroup is admitted when its chips are free; false: CPU and memory must be free too, beside other claims."""
     claim_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """A PodGroup that could not start for this long goes back to Pending; 0: never."""
-    group_status_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.5
-    """Minimum time between two writes of counts and messages of one PodGroup; a change of phase is written at once."""
     preempt: bool = False
     """A PodGroup is also admitted where chips are free once PodGroups of lower priority have ended; for cells whose
     dispatcher has ``decisions.preempt``."""

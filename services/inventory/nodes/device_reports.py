@@ -17,6 +17,8 @@ from berth.runtime.logs import Logger
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.nodes.collection import Nodes
 
+_REPORTS_WAIT_S: Final = 30.0
+"""How long the API server may refuse the reports, when nodes need them, before nodes are published without."""
 _PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
 
@@ -83,8 +85,8 @@ class DeviceReports:
     async def _until_allowed(self, api: Api, known: asyncio.Event) -> None:
         """Wait until the server permits reads of reports. Nodes that state their own places do not wait forever."""
         config = self._config
-        backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
-        left_s = config.reports_wait_s
+        backoff = Backoff(max_s=config.retry_wait_max_s)
+        left_s = _REPORTS_WAIT_S
         tries = 0
         while True:
             tries += 1

@@ -20,9 +20,9 @@ from berth.core.queues.tree import Tree
 from berth.core.text import pluralize
 from berth.formats.ascend.report_error import STALE
 from berth.formats.kubernetes.objects import PodGroup
+from berth.schemas.units import unix_ms
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.barriers import NOT_ADMITTED
-from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups.pods import GroupPods
@@ -51,6 +51,8 @@ Name = tuple[str, str]
 _HEAD_START_MS: Final = 5_000
 """Longest time after its admission in which no PodGroup of a lower priority takes the room of another one: until its
 pods are requested. Then the order of the queue decides."""
+_STATUS_APART_MS: Final = 500
+"""Least time between two writes of counts and messages of one PodGroup; a change of phase is written at once."""
 _NODES_SHOWN_MAX: Final = 3
 _NUMBERS_APART_MS: Final = 300_000
 """Least age of a condition before it is written for other amounts alone: those of all PodGroups that wait change
@@ -377,7 +379,7 @@ class Groups:
         may_write = group.sent_version is None and now_ms >= group.retry_at_ms
         if now_ms < group.retry_at_ms:
             group.due(group.retry_at_ms)
-        next_ms = group.written_ms + round(self._settings.group_status_s * 1000)
+        next_ms = group.written_ms + _STATUS_APART_MS
         if may_write and status and "phase" not in status and group.written_ms and now_ms < next_ms:
             group.due(next_ms)
             may_write = False

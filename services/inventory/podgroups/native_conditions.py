@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from berth.core.text import cause_of
-from berth.formats.kubernetes.events import rfc3339
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import OwnerKey, paths
 from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
+from berth.schemas.units import rfc3339
 from berth.services.inventory.effects import GroupCondition, PatchNativeGroup
 from berth.services.inventory.gangs.model import Gang
 

@@ -6,7 +6,6 @@ Source: docs/reference/kubernetes.md, "Labels of jobs" and "Volcano PodGroups".
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from berth.core.chips.form_selection import refused_resource
@@ -18,6 +17,7 @@ from berth.formats.quantities import QuantityError
 from berth.formats.shown import shown
 from berth.formats.whole_numbers import whole_number
 from berth.products.resources import is_chips, is_npu
+from berth.schemas.units import rfc3339
 from berth.services.inventory.gangs.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
 
 READY: Final = "tasks in gang are ready to be scheduled"
@@ -225,7 +225,7 @@ def _conditions(group: PodGroup, wanted: Wanted, now_ms: int) -> list[dict[str, 
         return kept if ours else None
     kind, status, reason, message = desired
     identity = digest([group.metadata.uid, kind, reason, message, str(now_ms)], _DIGITS_OF_ID)
-    moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = rfc3339(now_ms)
     return [
         *kept,
         {

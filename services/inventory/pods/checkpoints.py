@@ -9,18 +9,16 @@ Source: docs/reference/kubernetes.md, "Preemption"; RFC 3339.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from berth.formats.kubernetes.bound_pods import quoted
-from berth.formats.kubernetes.events import Involved, rfc3339
+from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import PodGroup
 from berth.schemas.facts import PodsSeen
 from berth.schemas.intake import CHECKPOINT_AT
-from berth.schemas.units import UnixMs
-from berth.services.inventory.gangs.requests import unix_ms
+from berth.schemas.units import UnixMs, rfc3339, unix_ms
 from berth.services.inventory.pod_rows import PodRow
 
 APART_MS: Final = 30_000
@@ -240,10 +238,7 @@ def _judged(stamp: _Stamp, attempt: tuple[str, int], start_ms: UnixMs, now_ms: U
 
 
 def _time_ms(text: str) -> UnixMs | None:
-    """Time of an RFC 3339 text; None for another text."""
+    """Time of an RFC 3339 text, 0 for one before 1970; None for another text."""
     if not _FORM.fullmatch(text):
         return None
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        return None
+    return unix_ms(text) or (0 if text < "1970" else None)

@@ -6,6 +6,7 @@ Namespaces take turns: calls about the objects of one delay those about others b
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from typing import Final
 
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.fair_queue import FairQueue
@@ -14,6 +15,11 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.waits import IdleWorkers
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
+
+CALLS_AT_ONCE: Final = 16
+"""Most concurrent calls to the API server, watches excluded."""
+TRIES_MAX: Final = 8
+"""Tries of a write to an API server that does not answer, before it is given up until something changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class ApiTasks:
 
     def __init__(self, config: InventoryConfig, instruments: Instruments[InventoryMetrics]) -> None:
         self._config = config
-        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
+        self._backoff = Backoff(max_s=config.retry_wait_max_s)
         self._ready: dict[Hashable, ApiTask] = {}
         self._turns: FairQueue[Hashable] = FairQueue()
         """Keys of tasks that are ready, but for those of which one runs."""
@@ -70,7 +76,7 @@ class ApiTasks:
     async def run(self, stop: asyncio.Event) -> None:
         """Run tasks until ``stop`` is set; running ones are then finished, the rest is dropped."""
         async with asyncio.TaskGroup() as group:
-            for number in range(self._config.calls_at_once):
+            for number in range(CALLS_AT_ONCE):
                 group.create_task(self._worker(), name=f"call {number}")
             await stop.wait()
             self._stopping = True

@@ -15,7 +15,7 @@ from berth.runtime.logs import LogLimit
 from berth.schemas.units import UnixMs
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
+from berth.services.inventory.publishing.api_tasks import TRIES_MAX, ApiTask, ApiTasks
 
 _MS: Final = 1000
 _LINES_MAX: Final = 100
@@ -55,7 +55,6 @@ class EventReporter:
         self._api = api
         self._clock = clock
         self._apart_ms = round(config.event_apart_s * _MS)
-        self._tries_max = config.call_tries_max
         self._api_tasks = api_tasks
         self._reason = reason
         self._is_fault = is_fault
@@ -88,7 +87,7 @@ class EventReporter:
                     f"event about {key}",
                     about.namespace,
                     write,
-                    tries_max=self._tries_max,
+                    tries_max=TRIES_MAX,
                 )
             )
         for key in [key for key in self._written_ms if key not in sentences and self._may_write(key, now_ms)]:

@@ -47,13 +47,12 @@ class FaultObjects:
         self._metrics = instruments.metrics
         self._dirty = asyncio.Event()
         self.records = FaultRecords(log_time, kept_s=config.kept_s, changed=self._dirty.set)
-        places = config.fault_objects
         self._maps = (
-            OneMap(api, places.counters_namespace, fault_counters.NAME, self._dirty),
-            OneMap(api, places.reasons_namespace, reschedule_reasons.NAME, self._dirty),
+            OneMap(api, fault_counters.NAMESPACE, fault_counters.NAME, self._dirty),
+            OneMap(api, reschedule_reasons.NAMESPACE, reschedule_reasons.NAME, self._dirty),
         )
         self._resets = ResetWriter(api, clock, instruments)
-        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
+        self._backoff = Backoff(max_s=config.retry_wait_max_s)
         self._logged: dict[str, str] = {}
         """Last logged reason for each ConfigMap."""
 
@@ -224,8 +223,8 @@ async def _other(api: Api, clock: Clock, config: FaultObjectsConfig) -> str:
         RefusedError: The server does not show the ConfigMaps.
     """
     for namespace, name, keys in (
-        (config.counters_namespace, fault_counters.NAME, (fault_counters.NODES_KEY, fault_counters.RETRIES_KEY)),
-        (config.reasons_namespace, reschedule_reasons.NAME, (reschedule_reasons.KEY,)),
+        (fault_counters.NAMESPACE, fault_counters.NAME, (fault_counters.NODES_KEY, fault_counters.RETRIES_KEY)),
+        (reschedule_reasons.NAMESPACE, reschedule_reasons.NAME, (reschedule_reasons.KEY,)),
     ):
         found = await read_map(api, api_path("v1", "namespaces", namespace, "configmaps", name))
         other = other_writer(found, keys) if found is not None else None

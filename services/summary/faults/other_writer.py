@@ -6,7 +6,6 @@ been stopped leaves its fields, with an old time.
 """
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from berth.formats.kubernetes.lean import Lean
 from berth.runtime.kube.http import BROKEN_JSON
 from berth.runtime.kube.port import Api, RefusedError
+from berth.schemas.units import unix_ms
 
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MANAGER: Final = "berth-summary"
@@ -57,7 +57,7 @@ def other_writer(found: ManagedMap, keys: Collection[str]) -> OtherWriter | None
         keys: Keys of its data.
     """
     writers = [
-        OtherWriter(entry.manager, key, _ms(entry.time))
+        OtherWriter(entry.manager, key, unix_ms(entry.time))
         for entry in found.metadata.managed_fields or ()
         if entry.manager != MANAGER
         for key in sorted(_data_keys(entry) & frozenset(keys))
@@ -87,11 +87,3 @@ def _data_keys(entry: ManagedField) -> frozenset[str]:
     except BROKEN_JSON:
         return frozenset()  # no API server writes another form
     return frozenset(name.removeprefix("f:") for name in fields)
-
-
-def _ms(time: str) -> int:
-    """Milliseconds since 1970 of a time; 0 for any other text."""
-    try:
-        return int(datetime.fromisoformat(time).timestamp() * 1000)
-    except ValueError:
-        return 0

@@ -24,8 +24,8 @@ _OFFERED = (
 @unseen("a longer pause is no wrong result")
 def binder_backoff_unbounded(product: Product) -> Change:
     """The pause between tries has no bound."""
-    found = product.one(_BINDER, "Backoff(first_s=any_first, max_s=any_config.retry_wait_max_s)")
-    return found.to('Backoff(first_s={first}, max_s=float("inf"))')
+    found = product.one(_BINDER, "Backoff(max_s=any_config.retry_wait_max_s)")
+    return found.to('Backoff(max_s=float("inf"))')
 
 
 @unseen(_PACE)

@@ -18,6 +18,8 @@ from berth.runtime.config import (
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import report
+from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.inventory.config import InventoryConfig
 
 
 class Area(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,6 +139,40 @@ def test_a_wrong_field_of_the_file_is_named_with_its_value_and_what_is_right(
         load(Config, written(tmp_path, text), {})
     assert (caught.value.field, caught.value.value) == (field, value)
     assert expected in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "field"),
+    [
+        ("[kube]\nwatch_s = 60", {}, "kube.watch_s"),
+        ("mirror_wait_s = 60", {}, "mirror_wait_s"),
+        ("", {"BERTH_KUBE__WATCH_S": "60"}, "kube.watch_s"),
+        ("", {"BERTH_MIRROR_WAIT_S": "60"}, "mirror_wait_s"),
+    ],
+)
+def test_a_former_setting_is_refused_with_its_name_and_the_constant(
+    tmp_path: Path, text: str, environ: dict[str, str], field: str
+) -> None:
+    constant = {"kube.watch_s": "420 s", "mirror_wait_s": "30 s"}[field]
+    value = "'60'" if environ else "60"
+    with pytest.raises(ConfigError) as caught:
+        load(InventoryConfig, written(tmp_path, text), environ)
+    assert str(caught.value) == f"setting {field} is {value}: it is a constant now, {constant}: leave it out"
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "field"),
+    [
+        ("[faults]\nhold_places_ms = 0", {}, "faults"),
+        ("", {"BERTH_FAULTS__HOLD_PLACES_MS": "0"}, "faults.hold_places_ms"),
+    ],
+)
+def test_a_section_that_has_moved_is_refused_with_the_one_that_has_its_settings(
+    tmp_path: Path, text: str, environ: dict[str, str], field: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(DispatcherConfig, written(tmp_path, text), environ)
+    assert (caught.value.field, caught.value.expected) == (field, "its settings are in section decisions now")
 
 
 def test_a_missing_field_is_named() -> None:

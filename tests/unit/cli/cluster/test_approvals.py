@@ -20,17 +20,15 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import HealthSource, PodPhase
 from berth.schemas.fault_facts import REASON_MAX, GroupSeen
 from berth.schemas.nodes import NodeCondition
-from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.own_command import OwnCommand
 
-FAULTS = FaultsConfig(restarts_at_once=2, restart_share_percent=20)
 DEVICE = HealthSource.DEVICE_PLUGIN
 
 
-async def a_storm(faults: FaultsConfig = FAULTS) -> Cell:
+async def a_storm(share_percent: int = 20) -> Cell:
     """A node with eight running jobs, three of which a report would restart."""
-    cell = await Cell(faults=faults).open()
+    cell = await Cell(restarts_at_once=2, restart_share_percent=share_percent).open()
     await cell.nodes([a_node("n0"), a_node("n1")])
     for number in range(8):
         await cell.submit(a_job(f"j{number}", chips=1))
@@ -124,7 +122,7 @@ async def test_what_is_not_held_back_is_approved_by_its_full_name_alone(kind: st
 
 
 async def test_an_approval_is_withdrawn() -> None:
-    cell = await a_storm(FaultsConfig(restarts_at_once=2, restart_share_percent=1))
+    cell = await a_storm(share_percent=1)
     state, now_ms = cell.dispatcher.state, cell.clock.now_ms()
     with pytest.raises(CommandError, match=r"^no such approval; approved: nothing$"):
         withdrawn_rows(state, "", None, reason="", now_ms=now_ms)

@@ -12,13 +12,12 @@ from berth.schemas.facts import NodeHealth, PodMarks, PodPhase, PodsSeen
 from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 
 
-async def a_cell(*conditions: NodeCondition, faults: FaultsConfig | None = None) -> Cell:
+async def a_cell(*conditions: NodeCondition) -> Cell:
     """Three nodes with a running job of three pods, a node each."""
-    cell = await Cell(faults=faults).open()
+    cell = await Cell().open()
     await cell.nodes([a_node(f"n{number}") for number in range(3)])
     await cell.submit(a_job("llm", chips=8, replicas=3))
     await cell.turns(2)
@@ -60,7 +59,7 @@ async def test_nothing_is_faulty(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_jobs_that_recover(capsys: pytest.CaptureFixture[str]) -> None:
-    cell = await a_cell(faults=FaultsConfig())
+    cell = await a_cell()
     await change_pods(cell, steering={"fault-scheduling": "force", "pod-rescheduling": "on"})
     await say_health(cell, NodeCondition("n1", unhealthy=0b1000))
     await cell.turns(2)

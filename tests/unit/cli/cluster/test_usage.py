@@ -13,7 +13,6 @@ from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.queues.queue import Queue
-from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.own_command import OwnCommand
 
@@ -79,7 +78,7 @@ async def test_a_later_begin_counts_what_is_after_it() -> None:
 
 async def test_attempts_that_begin_anew_are_lost_to_what_ended_them() -> None:
     """A job of 8 chips loses a chip after an hour; two hours later its second attempt cannot be bound."""
-    cell = await Cell(faults=FaultsConfig()).open()
+    cell = await Cell().open()
     subjects, begin_ms = cell.user.subjects, cell.clock.now_ms()
     await cell.nodes([a_node("a"), a_node("b")])
     await cell.submit(a_job("one", chips=8))

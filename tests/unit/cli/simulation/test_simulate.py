@@ -12,8 +12,8 @@ from berth.cli.output import FAILED, OK, WRONG_USE
 from berth.cli.simulation.fault_options import duration_text, faults_of
 from berth.core.replay.replay import replayed
 from berth.runtime.recording import read_file
+from berth.schemas.ledger import Settings
 from berth.schemas.workload import ClusterPlan
-from berth.services.dispatcher.config import DispatcherConfig
 
 TRACE = """\
 at_s,run_s,chips,name,declared_s
@@ -140,15 +140,13 @@ def test_the_history_is_a_recording_that_replays_and_can_be_simulated_again(
         (["--set", "reserve_chips=0"], "--set: setting reserve_chips is '0': Expected `int` >= 1"),
         (["--set", "reserve_chips"], "--set 'reserve_chips': expected key=value"),
         (["--set", "super_pod_size=2", "--set", "reserve_nodes=2"], "--set: reserve_nodes is 2: expected fewer than"),
-        (["--set", "faults.hold_places_ms=1"], "--set is faults.hold_places_ms=1, expected --faults beside it"),
-        (["--faults", "seed=1", "--set", "faults.hold_place_ms=1"], "expected 'faults.hold_places_ms'?"),
-        (["--faults", "seed=1", "--set", "faults.enabled=false"], "--set: 'faults.enabled' is not a setting"),
+        (["--set", "hold_place_ms=1"], "expected 'hold_places_ms'?"),
         (
-            ["--faults", "seed=1", "--set", "faults.hold_places_ms=-1"],
+            ["--faults", "seed=1", "--set", "hold_places_ms=-1"],
             "--set: setting hold_places_ms is '-1': Expected",
         ),
         (
-            ["--faults", "seed=1", "--set", "faults.escalate_block_ms=13000"],
+            ["--faults", "seed=1", "--set", "escalate_block_ms=13000"],
             "--set: escalate_block_ms, escalate_superpod",
         ),
         (["--declare", "maybe"], "--declare is 'maybe', expected exact, none, or a factor above 0"),
@@ -266,15 +264,15 @@ def test_settings_of_faults_are_those_of_a_dispatcher_and_can_be_changed(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "run.rec"
-    words = ("--faults", "seed=1", "--set", "faults.hold_places_ms=5", "--set", "reserve_chips=32", "--record", file)
+    words = ("--faults", "seed=1", "--set", "hold_places_ms=5", "--set", "reserve_chips=32", "--record", file)
     assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", *words) == OK
-    assert "faults.hold_places_ms: 5" in capsys.readouterr().out
+    assert "hold_places_ms: 5" in capsys.readouterr().out
     with read_file(file) as reading:
         found = reading.head.settings
     assert (found.hold_places_ms, found.reserve_chips) == (5, 32)
     assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", "--faults", "seed=1", "--record", f"{file}2") == OK
     with read_file(Path(f"{file}2")) as reading:
-        assert reading.head.settings == DispatcherConfig().to_settings()
+        assert reading.head.settings == Settings()
 
 
 def test_nodes_in_reserve_give_a_column_each(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

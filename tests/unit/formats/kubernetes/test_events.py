@@ -1,8 +1,4 @@
-from datetime import UTC, datetime
-
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
 
 from berth.formats.kubernetes.events import (
     MESSAGE_MAX,
@@ -12,16 +8,9 @@ from berth.formats.kubernetes.events import (
     events_path,
     new_event,
     repeated,
-    rfc3339,
 )
 
 POD = Involved(api_version="v1", kind="Pod", namespace="team", name="llm-0", uid="u1")
-
-
-@given(st.integers(min_value=0, max_value=253_402_300_799_999))
-def test_moments_are_written_as_kubernetes_writes_them(at_ms: int) -> None:
-    expected = datetime.fromtimestamp(at_ms // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
-    assert rfc3339(at_ms) == expected
 
 
 def test_an_event_as_the_server_takes_it() -> None:

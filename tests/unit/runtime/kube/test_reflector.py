@@ -13,6 +13,7 @@ import structlog
 
 from berth.formats.kubernetes.objects import Pod
 from berth.runtime.clock import SystemClock
+from berth.runtime.kube import reflector
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Change, RefusedError
@@ -54,20 +55,23 @@ def refusal(code: int, reason: str, message: str, **headers: str) -> Answer:
 async def reflecting(
     folder: Path, *answers: Answer, idle_s: float = 5.0, page_size: int = 100
 ) -> AsyncIterator[tuple[ScriptedHttp, Mirror[Pod], Reflector[Pod]]]:
-    async with ScriptedHttp(*answers) as server:
-        config = folder / "kubeconfig"
-        entry = {"name": "x", "cluster": {"server": server.url}, "context": {"cluster": "x"}}
-        config.write_text(
-            json.dumps({"clusters": [entry], "contexts": [entry], "users": [], "current-context": "x"}), "utf-8"
-        )
-        settings = KubeConfig(kubeconfig=config, idle_s=idle_s, page_size=page_size, backoff_max_s=0.2)
-        seen: Mirror[Pod] = Mirror()
-        async with await KubeApi.connect(settings, clock=SystemClock(), rng=Random(1)) as api:  # noqa: S311  # spreads load, no secret
-            reflection = api.reflect(PODS, Pod, seen, params={"labelSelector": "a=b"})
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(reflection.run())
-                yield server, seen, reflection
-                task.cancel()
+    with pytest.MonkeyPatch.context() as patch:
+        async with ScriptedHttp(*answers) as server:
+            config = folder / "kubeconfig"
+            entry = {"name": "x", "cluster": {"server": server.url}, "context": {"cluster": "x"}}
+            config.write_text(
+                json.dumps({"clusters": [entry], "contexts": [entry], "users": [], "current-context": "x"}), "utf-8"
+            )
+            seen: Mirror[Pod] = Mirror()
+            patch.setattr(reflector, "_IDLE_S", idle_s)
+            patch.setattr(reflector, "PAGE_SIZE", page_size)
+            patch.setattr(reflector, "_PAUSE_MAX_S", 0.2)
+            async with await KubeApi.connect(KubeConfig(kubeconfig=config), clock=SystemClock(), rng=Random(1)) as api:  # noqa: S311  # spreads load, no secret
+                reflection = api.reflect(PODS, Pod, seen, params={"labelSelector": "a=b"})
+                async with asyncio.TaskGroup() as group:
+                    task = group.create_task(reflection.run())
+                    yield server, seen, reflection
+                    task.cancel()
 
 
 async def asked(server: ScriptedHttp, count: int) -> None:

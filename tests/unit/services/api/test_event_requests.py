@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from berth.schemas.subjects import StreamName
+from berth.services.api import event_pages
 from berth.services.api.config import ApiConfig, Grant
 from tests.support.fake_bus import FakeBus, FakeFollower
 from tests.support.programs import ask
@@ -15,7 +16,6 @@ from tests.support.waiting import SLACK
 
 GRANTS = ApiConfig(
     access="grants",
-    requests_at_once=2,
     grants=[
         Grant(identity="alice", role="submit", namespaces=["a"]),
         Grant(identity="bob", role="read", namespaces=["a", "b"]),
@@ -59,7 +59,8 @@ async def test_events_of_a_namespace_that_the_caller_may_not_read_never_end_its_
         assert uids(await waiting) == ["u-9"]
 
 
-async def test_an_identity_has_so_many_requests_at_once_and_others_theirs() -> None:
+async def test_an_identity_has_so_many_requests_at_once_and_others_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_pages, "AT_ONCE", 2)
     async with events(GRANTS) as told, asyncio.TaskGroup() as group:
         waiting = [group.create_task(told.ask("alice", namespace="a", wait_s=30)) for _ in range(2)]
         await waits(told, 2)

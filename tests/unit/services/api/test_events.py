@@ -15,7 +15,7 @@ from tests.support.fake_bus import FakeBus
 from tests.support.programs import events_in, ids_of, programs
 from tests.support.waiting import until_true
 
-LIVE = ApiConfig(position_every_s=1.0)
+LIVE = ApiConfig()
 DEEP = b'{"later": ' + b"[" * 2_000 + b"]" * 2_000 + b"}"
 
 
@@ -83,7 +83,7 @@ async def test_a_start_tries_again_what_cannot_be_sent() -> None:
         await told.cell.submit(a_job("one", chips=8))
         await told.cell.turns(2)
         bus = FailingBus(told.cell.server, told.cell.cell)
-        instruments = await told.start(ApiConfig(retry_wait_s=0.01), bus)
+        instruments = await told.start(ApiConfig(retry_wait_max_s=0.01), bus)
         assert await told.ids() == ids_of("one")[:2]
         assert instruments.metrics.failures._value.get() == 3
 
@@ -122,7 +122,7 @@ class FailingBus(FakeBus):
 async def test_events_that_cannot_be_sent_are_sent_later() -> None:
     async with programs(is_started=False) as told:
         bus = FailingBus(told.cell.server, told.cell.cell)
-        instruments = await told.start(ApiConfig(retry_wait_s=0.01), bus)
+        instruments = await told.start(ApiConfig(retry_wait_max_s=0.01), bus)
         await told.cell.submit(a_job("one", chips=8))
 
         async def is_stored() -> bool:
@@ -137,7 +137,7 @@ async def test_how_far_the_events_go_is_stored() -> None:
     async with programs(is_started=False) as told:
         await told.start(LIVE)
         await told.lived()
-        told.cell.clock.advance(2)
+        told.cell.clock.advance(6)
         await told.lived("two")
         stored = await told.bus.last(StreamName.EVENTS, told.bus.subjects.event_position)
         assert stored is not None

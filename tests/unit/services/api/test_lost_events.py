@@ -13,7 +13,7 @@ from tests.support.fake_bus import FakeBus
 from tests.support.programs import Programs, events_in, ids_of, programs
 from tests.support.waiting import until_true
 
-LIVE = ApiConfig(position_every_s=1.0)
+LIVE = ApiConfig()
 DEEP = b'{"later": ' + b"[" * 2_000 + b"]" * 2_000 + b"}"
 
 
@@ -62,9 +62,9 @@ async def test_a_position_of_what_the_server_lost_does_not_count(wrong: dict[str
 async def test_the_position_has_the_times_of_what_was_applied() -> None:
     async with programs(is_started=False) as told:
         await told.start(LIVE)
-        told.cell.clock.advance(2)
+        told.cell.clock.advance(6)
         await told.lived()
-        told.cell.clock.advance(2)
+        told.cell.clock.advance(6)
         await told.lived("two")
         found = await read_position(told.bus)
         record = await told.bus.message(StreamName.LEDGER, found.ledger_seq)
@@ -79,7 +79,7 @@ async def test_the_stream_made_again_ends_the_service() -> None:
         await told.start(LIVE)
         del told.cell.server.streams[told.bus.subjects.stream(StreamName.EVENTS)]
         await told.bus.ensure_streams()
-        told.cell.clock.advance(2)
+        told.cell.clock.advance(6)
         await told.lived()
         with pytest.raises(FatalError, match="was made again"):
             await told.stop()
@@ -90,8 +90,8 @@ async def test_events_that_a_killed_server_lost_are_stored_again(others: int) ->
     """Also if another instance has stored others in their places."""
     async with programs(is_started=False) as told:
         bus = FakeBus(told.cell.server, told.cell.cell)
-        await told.start(ApiConfig(position_every_s=0.01), bus)
-        told.cell.clock.advance(2)
+        await told.start(ApiConfig(), bus)
+        told.cell.clock.advance(6)
         await told.lived("one")
         await told.lived("two")
         whole = await told.ids()
@@ -123,7 +123,7 @@ async def test_a_loss_before_anything_was_stored_here_is_seen(refilled: bool) ->
     async with programs(is_started=False) as told:
         await told.start(LIVE)
         await told.lived("one")
-        told.cell.clock.advance(2)
+        told.cell.clock.advance(6)
         bus = await started_with_nothing_to_store(told)
         whole = await told.ids()
         name = told.bus.subjects.stream(StreamName.EVENTS)
@@ -144,9 +144,9 @@ async def test_what_is_read_of_an_old_job_does_not_hide_a_loss() -> None:
     async with programs(is_started=False) as told:
         await told.start(LIVE)
         await told.lived("one")
-        told.cell.clock.advance(2)
+        told.cell.clock.advance(6)
         await told.lived("two")
-        told.cell.clock.advance(2)
+        told.cell.clock.advance(6)
         bus = await started_with_nothing_to_store(told)
         whole = await told.ids()
         assert (await told.submit("one", namespace="default", uid="again"))["ok"]

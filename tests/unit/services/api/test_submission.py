@@ -26,4 +26,4 @@ def test_a_job_that_mixes_pods_with_and_without_chips_is_taken_before_the_first_
 
 
 def test_settings_before_the_first_epoch_are_those_of_a_dispatcher_without_configuration() -> None:
-    assert State().fold.settings == DispatcherConfig().to_settings()
+    assert State().fold.settings == DispatcherConfig().decisions.to_settings()

@@ -14,6 +14,7 @@ from berth.schemas.envelope import decode
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
+from berth.services.api import app
 from berth.services.api.config import ApiConfig
 from berth.services.api.explanations import Explanations
 from berth.services.api.turns import Turns
@@ -88,8 +89,9 @@ def stored(told: Programs) -> list[JobRequest]:
     return [decode(one.data, JobRequest) for one in stream.messages.values()]
 
 
-async def test_no_more_requests_are_carried_out_at_once_than_the_setting_says() -> None:
-    async with holding(ApiConfig(requests_at_once=3)) as (told, bus), asyncio.TaskGroup() as group:
+async def test_no_more_requests_are_carried_out_at_once_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "AT_ONCE", 3)
+    async with holding() as (told, bus), asyncio.TaskGroup() as group:
         waiting = [group.create_task(submit(told, f"held-{number}", f"u-{number}")) for number in range(7)]
         await until(lambda: bus.at_once == 3, deadline_s=5, what="three requests")
         await told.cell.settle()

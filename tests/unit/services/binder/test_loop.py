@@ -113,15 +113,15 @@ class Binder:
 
 
 async def test_pauses_between_tries_double_up_to_a_bound() -> None:
-    loop = Binder(NotedLoop, retry_wait_s=1.0, retry_wait_max_s=10.0).loop
+    loop = Binder(NotedLoop, retry_wait_max_s=10.0).loop
     assert isinstance(loop, NotedLoop)
     for _ in range(6):
         loop._later(KEY, TransientError("away", retry_after_s=0))
-    assert loop.waits == [("a", wait_s) for wait_s in (1, 2, 4, 8, 10, 10)]
+    assert loop.waits == [("a", wait_s) for wait_s in (0.25, 0.5, 1, 2, 4, 8)]
     loop._later(("b", 1), TransientError("busy", retry_after_s=5))
     loop._later(("b", 1), TransientError("busy", retry_after_s=5))
     loop._later(("c", 1), TransientError("busy", retry_after_s=60))
-    assert loop.waits[6:] == [("b", 5), ("b", 2), ("c", 10)], (
+    assert loop.waits[6:] == [("b", 5), ("b", 0.5), ("c", 10)], (
         "what the cluster asks for counts the first time, and within the bound"
     )
 

@@ -82,7 +82,7 @@ class World:
 
     @asynccontextmanager
     async def binder(self, **settings: Any) -> AsyncIterator[None]:  # noqa: ANN401 - fields of the settings
-        config = BinderConfig(**{"retry_wait_s": 0.001, "retry_wait_max_s": 0.01, "notices_per_s": 1_000, **settings})
+        config = BinderConfig(**{"retry_wait_max_s": 0.01, "notices_per_s": 1_000, **settings})
         stop = asyncio.Event()
         bus = FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:

@@ -24,7 +24,7 @@ from tests.support.fake_server import FakeServer
 from tests.support.waiting import pause, until
 
 RESOURCE = "huawei.com/Ascend910"
-CONFIG = BinderConfig(gangs_at_once=2, retry_wait_s=0.001, retry_wait_max_s=0.002)
+CONFIG = BinderConfig(gangs_at_once=2, retry_wait_max_s=0.002)
 PLACEMENT = placement_of(["n0", "n1"], [(), ()], [Run(2, 0, 100)], resource=RESOURCE)
 
 

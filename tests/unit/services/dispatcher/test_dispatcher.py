@@ -618,7 +618,7 @@ async def test_a_job_larger_than_all_nodes_that_it_may_use_is_told_how_many_chip
 
 
 def test_settings_without_configuration_are_those_of_the_release() -> None:
-    assert DispatcherConfig().to_settings() == Settings()
+    assert DispatcherConfig().decisions.to_settings() == Settings()
 
 
 async def test_of_many_small_jobs_those_beyond_the_bound_of_their_namespace_are_rejected_and_no_other() -> None:

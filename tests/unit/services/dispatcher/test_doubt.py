@@ -12,6 +12,7 @@ from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, TimerSeen
 from berth.schemas.subjects import StreamName
+from berth.services.dispatcher import snapshots as snapshots_module
 from berth.services.dispatcher.config import DecisionConfig
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.standby import FencedError
@@ -270,7 +271,7 @@ async def test_statuses_that_cannot_be_written_together_are_written_one_by_one()
 
 async def a_cell_of_many_snapshots() -> Cell:
     cell = Cell()
-    cell.config = msgspec.structs.replace(cell.config, snapshot_records=10, snapshot_facts=10)
+    cell.config = msgspec.structs.replace(cell.config, snapshot_records=10)
     return await cell.open()
 
 
@@ -291,7 +292,8 @@ async def test_a_snapshot_is_written_after_so_many_records_and_not_before() -> N
     await cell.close()
 
 
-async def test_facts_alone_do_not_write_over_the_snapshot_that_there_is() -> None:
+async def test_facts_alone_do_not_write_over_the_snapshot_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots_module, "FACTS_MAX", 10)
     cell = await a_cell_of_many_snapshots()
     for number in range(12):
         await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number}")])
@@ -367,7 +369,7 @@ async def test_chunks_of_snapshots_that_never_got_an_end_are_removed_once_nobody
 async def test_chunks_of_an_own_snapshot_that_failed_are_removed() -> None:
     server = PickyServer()
     cell = Cell(server=server)
-    cell.config = msgspec.structs.replace(cell.config, snapshot_records=10, snapshot_facts=10)
+    cell.config = msgspec.structs.replace(cell.config, snapshot_records=10)
     await cell.open()
     await next_snapshot(cell)
     server.loses = ".end"

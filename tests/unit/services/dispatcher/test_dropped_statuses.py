@@ -37,10 +37,10 @@ class FullBus(FakeBus):
         future.set_exception(PoisonError("one of them is too large"))
         return future
 
-    def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
+    def submit(self, subject: str, data: bytes, *, sequence: int = 0) -> asyncio.Future[int]:
         if self.is_full:
             raise TransientError("16384 publishes are outstanding")
-        return super().submit(subject, data)
+        return super().submit(subject, data, sequence=sequence)
 
 
 async def a_cell() -> Cell:

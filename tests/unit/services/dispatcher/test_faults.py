@@ -9,7 +9,7 @@ from berth.schemas.fault_facts import ApprovalSeen, BackupPod, GroupSeen, Replac
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recovery import BackupWaiting, Recovery
-from berth.services.dispatcher.config import FaultsConfig
+from berth.services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
 
 PODS_FIRST = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
@@ -34,8 +34,8 @@ async def new_pods(cell: Cell, name: str, *ranks: int) -> None:
     await cell.user.publish(cell.user.subjects.fact_replacement("default", name), encode(fact))
 
 
-async def a_running_job(shards: int = 0, nodes: str = "ab", faults: FaultsConfig | None = None) -> Cell:
-    cell = await Cell(shards=shards, faults=faults).open()
+async def a_running_job(shards: int = 0, nodes: str = "ab", *, plan_before_delete: bool = True) -> Cell:
+    cell = await Cell(shards=shards, plan_before_delete=plan_before_delete).open()
     await cell.nodes([a_node(name, leaf=name) for name in nodes])
     await cell.submit(a_job("j", chips=8, replicas=2))
     await group(cell, "j", PODS_FIRST)
@@ -76,7 +76,7 @@ async def test_shard_counts_write_equal_ledgers(shards: int) -> None:
 
 
 async def test_time_opens_a_turn() -> None:
-    cell = await a_running_job(faults=FaultsConfig(plan_before_delete=False))
+    cell = await a_running_job(plan_before_delete=False)
     try:
         await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
         await cell.turns(2)
@@ -100,7 +100,7 @@ async def test_time_opens_a_turn() -> None:
 
 
 async def test_a_restart_of_the_dispatcher_goes_on_where_it_was() -> None:
-    cell = await a_running_job(faults=FaultsConfig(plan_before_delete=False))
+    cell = await a_running_job(plan_before_delete=False)
     try:
         await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
         await cell.turns(2)
@@ -131,18 +131,17 @@ async def test_a_restart_of_the_dispatcher_goes_on_where_it_was() -> None:
 )
 def test_steps_that_do_not_follow_one_another_are_refused(fields: dict[str, int], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        FaultsConfig(**fields)  # type: ignore[arg-type]  # fields of the settings
+        DecisionConfig(**fields)  # type: ignore[arg-type]  # fields of the settings
 
 
 async def test_settings_of_faults_are_those_of_the_epoch() -> None:
-    found = Cell(faults=FaultsConfig(fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
+    found = Cell(fault_wait_ms=7, restarts_at_once=3).config.decisions.to_settings()
     assert (found.fault_wait_ms, found.restarts_at_once) == (7, 3)
-    assert Cell().config.to_settings() == Settings()
+    assert Cell().config.decisions.to_settings() == Settings()
 
 
 async def test_restarts_that_are_held_back_are_in_the_statuses_and_counted() -> None:
-    faults = FaultsConfig(restarts_at_once=1, restart_share_percent=20)
-    cell = await Cell(faults=faults).open()
+    cell = await Cell(restarts_at_once=1, restart_share_percent=20).open()
     await cell.nodes([a_node("a", leaf="a"), a_node("b", leaf="b")])
     for number in range(4):
         await cell.submit(a_job(f"j{number}", chips=1))

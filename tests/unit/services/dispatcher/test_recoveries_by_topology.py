@@ -17,7 +17,6 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.recovery import Recovery
-from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.replays import see_same
 
@@ -75,7 +74,7 @@ class Story:
     def __init__(self, kind: str, shards: int) -> None:
         self.kind = KINDS[kind]
         self.waiting: set[int] = set()
-        self.cell = Cell(shards=shards, faults=FaultsConfig(), **DECISIONS)
+        self.cell = Cell(shards=shards, **DECISIONS)
 
     @property
     def holding(self) -> Holding:

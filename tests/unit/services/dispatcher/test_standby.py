@@ -16,6 +16,7 @@ from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
+from berth.services.dispatcher import loop
 from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -153,9 +154,9 @@ class _Behind(Feed):
 
 @pytest.mark.parametrize(("every", "most"), [(100, 100_000), (50_000, 200_000)])
 async def test_a_standby_that_is_far_behind_gives_up_so_that_the_newest_snapshot_is_loaded(
-    pair: Pair, every: int, most: int
+    pair: Pair, every: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair.cell.config = msgspec.structs.replace(pair.cell.config, snapshot_facts=every)
+    monkeypatch.setattr(loop, "FACTS_MAX", every)
     heir = await pair.standby()
     heir.feeds.facts = _Behind(most)
     await heir.follow(Progress())

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.services.gateway.application import Application
+from berth.services.gateway.extender import endpoint
 from berth.services.gateway.extender.decisions import Decisions
 from berth.services.gateway.extender.endpoint import ExtenderRoutes
 from berth.services.gateway.extender.serving import _NoTokens
@@ -51,13 +53,14 @@ class Caller:
 
 
 @asynccontextmanager
-async def extender(bytes_max: int) -> AsyncIterator[Callable[[], Awaitable[Caller]]]:
+async def extender(monkeypatch: pytest.MonkeyPatch, bytes_max: int) -> AsyncIterator[Callable[[], Awaitable[Caller]]]:
     """Makes connections to an extender that knows no pod."""
     clock, bus = ManualClock(), FakeBus(FakeServer(), "x")
     await bus.ensure_streams()
     decisions = Decisions(bus, DEFAULT_LOG)
     metrics, refusals = ExtenderMetrics(MetricsRegistry()), RefusalLog(clock, DEFAULT_LOG)
-    routes = ExtenderRoutes(decisions, clock, ExtenderConfig(body_bytes_max=bytes_max), metrics, DEFAULT_LOG).routes()
+    monkeypatch.setattr(endpoint, "BODY_BYTES_MAX", bytes_max)
+    routes = ExtenderRoutes(decisions, clock, ExtenderConfig(), metrics, DEFAULT_LOG).routes()
     app = Application(routes, _NoTokens(), clock, metrics, refusals)
     bounds = Bounds(100, 30, 30, lambda _: None, Shares("open connections", 100), refusals.note)
     server, own = server_of(app, bounds, Tls(None, None)), listen("127.0.0.1", 0)
@@ -86,8 +89,8 @@ async def extender(bytes_max: int) -> AsyncIterator[Callable[[], Awaitable[Calle
     own.close()
 
 
-async def test_long_bodies_that_arrive_slowly_are_few_and_hold_up_no_binding() -> None:
-    async with extender(bytes_max=1 << 16) as connect:
+async def test_long_bodies_that_arrive_slowly_are_few_and_hold_up_no_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with extender(monkeypatch, bytes_max=1 << 16) as connect:
         slow = [await connect() for _ in range(4)]
         for caller in slow:
             caller.send("filter", b"{", length=1 << 16)
@@ -107,10 +110,10 @@ async def test_long_bodies_that_arrive_slowly_are_few_and_hold_up_no_binding() -
         assert await again.status() == 200
 
 
-async def test_an_answer_counts_until_its_client_has_taken_it() -> None:
+async def test_an_answer_counts_until_its_client_has_taken_it(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"node-{number}" for number in range(100_000)]
     body = msgspec.json.encode({"Pod": POD, "NodeNames": names})
-    async with extender(bytes_max=5 << 20) as connect:
+    async with extender(monkeypatch, bytes_max=5 << 20) as connect:
         deaf = await connect()
         deaf.send("filter", body)
         assert await deaf.status() == 200

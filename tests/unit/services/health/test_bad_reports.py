@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from berth.core.cluster.node_packing import unpack_health
 from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition
+from berth.services.health import loop
 from berth.services.health.condition_cache import ConditionCache
 from tests.support.device_texts import fault_row, node_cfg
 from tests.support.health_worlds import World, a_node
@@ -128,7 +129,7 @@ async def test_of_sources_that_contradict_one_another_the_worse_counts(world: Wo
 
 
 async def test_a_report_without_news_makes_no_fact_until_times_are_due(world: World) -> None:
-    world.configure(source="none", refresh_s=300)
+    world.configure(source="none")
     async with world.service():
         await world.ask(b'{"node":"a","unhealthy":[2]}')
         await world.ask(b'{"node":"b"}', "b")
@@ -149,8 +150,11 @@ async def test_a_report_without_news_makes_no_fact_until_times_are_due(world: Wo
         assert rows == {"a": 50_000, "b": 0}
 
 
-async def test_a_report_without_news_keeps_its_node_from_growing_old(world: World) -> None:
-    world.configure(source="none", refresh_s=3_600)
+async def test_a_report_without_news_keeps_its_node_from_growing_old(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_REFRESH_MS", 3_600_000)
+    world.configure(source="none")
     async with world.service():
         await world.ask(b'{"node":"a"}')
         await world.has("a", level=OK)

@@ -11,6 +11,7 @@ from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName
+from berth.services.health import loop
 from tests.support.busy_bus import BusyBus
 from tests.support.device_texts import (
     RES,
@@ -209,7 +210,8 @@ async def test_nodes_that_change_domains_and_domains_that_go(world: World) -> No
         await until(lambda: world.history("e")[-1].names == b"", deadline_s=5, what="the domain to be emptied")
 
 
-async def test_that_sources_spoke_again_is_said_now_and_then(world: World) -> None:
+async def test_that_sources_spoke_again_is_said_now_and_then(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "GAP_S", 0.0)
     await world.nodes("d", a_node("a"))
     world.device("a")
     async with world.service():
@@ -298,6 +300,7 @@ async def test_a_damaged_report_of_noded_leaves_its_last_good_word(world: World)
 
 
 async def test_pauses_while_the_bus_does_not_answer_double(world: World) -> None:
+    world.configure(retry_wait_max_s=0.4)
     await world.nodes("d", a_node("a"))
     world.device("a")
     async with world.service():
@@ -312,7 +315,7 @@ async def test_pauses_while_the_bus_does_not_answer_double(world: World) -> None
             await until(lambda: len(waits()) >= 3, deadline_s=5, what="three failures")
             world.server.loses = ""
         await world.has("a", unhealthy=8)
-    assert waits()[:3] == [0.005, 0.01, 0.01], "twice as long each time, up to the longest"
+    assert waits()[:3] == [0.25, 0.4, 0.4], "twice as long each time, up to the longest"
 
 
 async def test_facts_that_come_between_the_first_read_and_the_follow_after_it_count(world: World) -> None:

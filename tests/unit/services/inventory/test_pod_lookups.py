@@ -2,22 +2,20 @@
 
 from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import RefusedError
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, NodesSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.status import JobStatus
+from berth.services.inventory import pod_lookups
 from berth.services.inventory.pods.unseen import Unseen
-from tests.unit.services.inventory.test_service import CONFIG, RESOURCE, World, a_bound_pod, a_node, a_pod
+from tests.unit.services.inventory.test_service import RESOURCE, World, a_bound_pod, a_node, a_pod
 
 PODS = "/api/v1/namespaces/team/pods"
-WAIT_S = CONFIG.unseen_s
-PAGED = msgspec.structs.replace(CONFIG, kube=KubeConfig(page_size=2))
+WAIT_S = pod_lookups.UNSEEN_MS / 1_000
 
 
 def bound(attempt: int = 1, *, uid: str = "u", pods: int = 2) -> OutcomeSeen:
@@ -138,11 +136,14 @@ async def test_chips_of_a_pod_that_no_watch_shows_are_not_given_back_with_those_
     assert lists(world) == 3
 
 
-async def test_the_jobs_of_a_namespace_share_a_list_that_comes_in_pages(world: World) -> None:
+async def test_the_jobs_of_a_namespace_share_a_list_that_comes_in_pages(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_lookups, "PAGE_SIZE", 2)
     request = JobRequest("team", "more", "v", RESOURCE, [Task("t", 2, 2)])
     seen = JobSeen("team", "more", "v", "accepted", 1, request=request)
     await world.bus.publish(world.bus.subjects.fact_job("team", "more"), encode(seen))
-    async with world.inventory(PAGED):
+    async with world.inventory():
         await world.has(world.nodes, "the node")
         world.kube.watching.clear()
         for number in range(3):

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from berth.formats.kubernetes.events import rfc3339
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, PodsSeen
 from berth.schemas.intake import CHECKPOINT_AT, JobRequest, Preemption, Task
+from berth.schemas.units import rfc3339
 from tests.unit.services.inventory.test_service import CONFIG, RESOURCE, Tree, World, a_node, a_pod
 
 PREEMPTABLE = "volcano.sh/preemptable"

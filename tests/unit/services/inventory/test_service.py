@@ -48,7 +48,6 @@ Tree = dict[str, Any]
 RESOURCE = "huawei.com/Ascend910"
 CONFIG = InventoryConfig(
     settle_s=0,
-    retry_wait_s=0.002,
     retry_wait_max_s=0.01,
     kinds_retry_s=0.02,
     event_apart_s=60,

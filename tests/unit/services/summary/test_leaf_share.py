@@ -39,9 +39,7 @@ class Desk:
         self.kube = FakeKube(clock=self.clock)
         self.bus = FakeBus(FakeServer(self.clock), "c")
         self.ledger = LeafLedger(self.bus)
-        self.config = SummaryConfig(
-            **{"settle_s": 0.01, "retry_wait_s": 0.01, "retry_wait_max_s": 0.02, "tor_share_pause_s": 0} | settings
-        )
+        self.config = SummaryConfig(**{"settle_s": 0.01, "retry_wait_max_s": 0.02} | settings)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -61,9 +61,7 @@ class Desk:
         self.kube = FakeKube(clock=self.clock)
         self.bus = ReadBus(FakeServer(self.clock), "c")
         queues = QueueStatusConfig(write_state=write_state)
-        self.config = SummaryConfig(
-            queues=queues, tor_share_namespace="", settle_s=0.01, retry_wait_s=0.01, retry_wait_max_s=0.02
-        )
+        self.config = SummaryConfig(queues=queues, tor_share_namespace="", settle_s=0.01, retry_wait_max_s=0.02)
         self.source, self.level = source, level
         self.instruments = Instruments.make(SummaryMetrics)
 

@@ -16,6 +16,7 @@ from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.envelope import decode
 from berth.schemas.status import JobSummary
 from berth.schemas.subjects import StreamName
+from berth.services.summary import loop
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.loop import Loop
@@ -49,7 +50,7 @@ class Desk:
         self.kube = FakeKube(clock=self.clock)
         self.server = FakeServer(self.clock)
         self.bus = FakeBus(self.server, "c")
-        self.config = SummaryConfig(settle_s=0.01, retry_wait_s=0.01, kinds_retry_s=0.01, kept_s=60)
+        self.config = SummaryConfig(settle_s=0.01, retry_wait_max_s=0.01, kinds_retry_s=0.01, kept_s=60)
 
     def running(self) -> AbstractAsyncContextManager[None]:
         return summary_on(self.kube, self.bus, self.clock, self.config)
@@ -272,13 +273,13 @@ async def test_the_end_of_a_summary_is_told_once_and_nothing_of_it_is_kept(
 async def test_pauses_before_a_summary_is_tried_again_double() -> None:
     desk = Desk()
     store = await a_store(desk)
-    config = SummaryConfig(retry_wait_s=40, retry_wait_max_s=100)
+    config = SummaryConfig(retry_wait_max_s=0.75)
     writer = Loop(JobSummaries(kept_s=60), store, desk.clock, config, Instruments.make(SummaryMetrics))
     clock = asyncio.get_running_loop()
-    for expected_s in (40, 80, 100):
+    for expected_s in (0.25, 0.5, 0.75):
         writer._later(JobName("team-a", "Job", "llm", "u-llm"), TransientError("busy"))
         timer = writer._waiting["u-llm"]
-        assert expected_s - 10 < timer.when() - clock.time() <= expected_s
+        assert expected_s - 0.1 < timer.when() - clock.time() <= expected_s
         timer.cancel()
 
 
@@ -296,11 +297,12 @@ class SlowStore(Store):
         return await super().reconcile(job, wanted)
 
 
-async def test_a_stop_waits_for_the_summaries_that_are_due() -> None:
+async def test_a_stop_waits_for_the_summaries_that_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_WRITES_AT_ONCE", 1)
     desk, stop, summaries = Desk(), asyncio.Event(), JobSummaries(kept_s=60)
     await desk.bus.ensure_streams()
     store = SlowStore(desk)
-    config = SummaryConfig(settle_s=0.01, writes_at_once=1)
+    config = SummaryConfig(settle_s=0.01)
     for name in ("one", "two"):
         owner = {**OWNER, "name": name, "uid": f"u-{name}"}
         tree = {"metadata": {"name": name, "namespace": "team-a", "ownerReferences": [owner]}}
@@ -330,7 +332,10 @@ class ReturningStore(Store):
         return count
 
 
-async def test_a_job_that_comes_back_while_its_summary_is_deleted_has_one_again() -> None:
+async def test_a_job_that_comes_back_while_its_summary_is_deleted_has_one_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_WRITES_AT_ONCE", 1)
     desk, stop, summaries = Desk(), asyncio.Event(), JobSummaries(kept_s=1)
     await desk.bus.ensure_streams()
     tree = {"metadata": {"name": "llm-u", "namespace": "team-a", "ownerReferences": [OWNER]}}
@@ -341,7 +346,7 @@ async def test_a_job_that_comes_back_while_its_summary_is_deleted_has_one_again(
         writer.dirty.set()
         await until(lambda: OWNER["uid"] in writer._ready, deadline_s=5, what="the loop to see it")
 
-    config = SummaryConfig(settle_s=0.01, writes_at_once=1)
+    config = SummaryConfig(settle_s=0.01)
     store = ReturningStore(desk, comes_back)
     writer = Loop(summaries, store, desk.clock, config, Instruments.make(SummaryMetrics))
     summaries.set_group(group_of_job)

@@ -150,7 +150,7 @@ class Cell:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         stop, clock = asyncio.Event(), SystemClock()
-        quick: dict[str, Any] = {"retry_wait_s": 0.002, "retry_wait_max_s": 0.01}
+        quick: dict[str, Any] = {"retry_wait_max_s": 0.01}
         binder, inventory = BinderConfig(**quick), InventoryConfig(settle_s=0, **quick)
         buses = [FakeBus(self.server, "test") for _ in range(2)]
         async with asyncio.TaskGroup() as group:

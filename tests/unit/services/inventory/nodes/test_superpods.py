@@ -14,6 +14,7 @@ from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Handler, RefusedError
 from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
 from berth.schemas.nodes import NodeDescription
+from berth.services.inventory.nodes import device_reports
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.uses import Use
 from tests.support.fake_kube import FakeKube
@@ -118,8 +119,9 @@ async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
     world.node("a")
     world.node("b", superPodID="1")
     world.kube.report("a", report(SuperPodID=4))
-    patient = msgspec.structs.replace(CONFIG, reports_wait_s=0.01, retry_wait_s=0.002, retry_wait_max_s=0.002)
+    patient = msgspec.structs.replace(CONFIG, retry_wait_max_s=0.002)
     monkeypatch.setattr("tests.unit.services.inventory.test_service.CONFIG", patient)
+    monkeypatch.setattr(device_reports, "_REPORTS_WAIT_S", 0.01)
     refused = RefusedError("configmaps is forbidden", status=403, cause="Forbidden")
     world.kube.fail(refused, method="GET", part="configmaps", times=100_000)
     with capture_logs() as logs:

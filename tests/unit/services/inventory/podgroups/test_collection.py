@@ -16,6 +16,7 @@ from berth.formats.kubernetes.policies import PriorityClass
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
+from berth.services.inventory.podgroups import collection
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.status import dequeues, enqueued_ms
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
@@ -468,8 +469,9 @@ def test_12_pods_that_come_to_a_group_after_its_end_begin_anew() -> None:
     assert (world.shown["pg"].status.phase, world.shown["pg"].status.succeeded) == ("Running", 0)
 
 
-def test_counts_and_messages_are_written_at_intervals_and_phases_at_once() -> None:
-    world = GroupWorld(msgspec.structs.replace(VOLCANO, group_status_s=5))
+def test_counts_and_messages_are_written_at_intervals_and_phases_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "_STATUS_APART_MS", 5_000)
+    world = GroupWorld(VOLCANO)
     world.show(a_group("pg", least=3))
     started(world, ["Running", "Pending"])
     world.run()

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kubernetes.events import rfc3339
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import Condition, Pod, PodGroup
 from berth.schemas.facts import PodsSeen
 from berth.schemas.intake import CHECKPOINT_AT
+from berth.schemas.units import rfc3339
 from berth.services.inventory.pods.checkpoints import APART_MS
 from tests.unit.services.inventory.pods.test_collection import World, a_pod, accepted
 

@@ -23,7 +23,7 @@ from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer, PickyServer
 from tests.support.waiting import until
 
-CONFIG = InventoryConfig(retry_wait_s=0.001, retry_wait_max_s=0.004, calls_at_once=2, event_apart_s=60)
+CONFIG = InventoryConfig(retry_wait_max_s=0.004, event_apart_s=60)
 
 
 @asynccontextmanager

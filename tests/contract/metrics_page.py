@@ -1,27 +1,18 @@
-"""Alert rules, dashboard and page of the metrics, as files, from the definitions in the code.
-
-``python -m tests.contract.monitoring_files`` writes them anew.
-"""
+"""The page of the metrics, from the definitions in the code and the alert rules in ``k8s/monitoring``."""
 
 import importlib
-import json
 import re
-import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import yaml
 from prometheus_client import Metric
 
 from berth.runtime.metrics import MetricsRegistry
-from berth.runtime.monitoring import alerts, nats_alerts
-from berth.runtime.monitoring.alerts import MINUTE_S, Alert
-from tests.contract.dashboard import dashboard
 from tests.contract.struct_tables import filled
+from tests.support.alert_rules import alert_groups
 from tests.support.services import PACKAGES
 
 ROOT: Final = Path(__file__).parents[2]
-FOLDER: Final = ROOT / "k8s" / "monitoring"
 PAGE: Final = ROOT / "docs" / "metrics.md"
 SERVICES: Final = (
     "dispatcher",
@@ -37,7 +28,6 @@ SERVICES: Final = (
 )
 """In the order of the pages; ``cell`` is the process that runs all of them."""
 _RUNBOOKS: Final = "operators.md"
-_HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operators.md.\n"
 _HEADINGS: Final = {"process": "Processes", "cluster": "How full the cluster is"}
 _INTROS: Final = {
     "cluster": "The service `api` counts them when it is asked, at most every 5 s and at most 0.5 % of the time. Each of its"
@@ -92,60 +82,20 @@ def by_service() -> dict[str, list[Metric]]:
     return found
 
 
-def alert_groups() -> dict[str, tuple[Alert, ...]]:
-    """All alerts, by group."""
-    found: dict[str, tuple[Alert, ...]] = {"berth-processes": alerts.ALERTS, "berth-nats": nats_alerts.ALERTS}
-    for service in SERVICES:
-        if (ROOT / "services" / service / "alerts.py").is_file():
-            found[f"berth-{service}"] = importlib.import_module(f"berth.services.{service}.alerts").ALERTS
-    return found
-
-
 def anchor(heading: str) -> str:
     """Anchor of a heading, as GitHub and GitLab make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def rules() -> dict[str, Any]:
-    """Content of a file of rules for Prometheus."""
-    base = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Documentation"]
-    return {
-        "groups": [
-            {"name": name, "rules": [_rule(alert, f"{base}/{_RUNBOOKS}#{anchor(alert.name)}") for alert in group]}
-            for name, group in alert_groups().items()
-        ]
-    }
-
-
-def _rule(alert: Alert, runbook: str) -> dict[str, Any]:
-    return {
-        "alert": alert.name,
-        "expr": alert.expr,
-        "for": f"{alert.for_s // MINUTE_S}m",
-        "labels": {"severity": alert.severity},
-        "annotations": {"summary": alert.means, "description": alert.do, "runbook_url": runbook},
-    }
-
-
-def prometheus_rule() -> dict[str, Any]:
-    """The rules as an object of the Prometheus operator."""
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {"name": "berth", "namespace": "berth-system", "labels": {"app.kubernetes.io/name": "berth"}},
-        "spec": rules(),
-    }
-
-
-def page() -> str:
+def metrics_page() -> str:
     """The page of the metrics."""
     labels = {name: own for service in SERVICES for name, own in labels_of(service).items()}
     lines = [
         "# Metrics",
         "",
         "Each process answers `/metrics` on `probes.port`, in the text format of Prometheus. This page is written from",
-        "the definitions in the code by `python -m tests.contract.monitoring_files`. What to watch, and what to do when an",
-        "alert fires, is in [operators.md](operators.md#watch-a-cell). A metric keeps its name once it is released.",
+        "the definitions in the code by `make reference`. What to watch, and what to do when an alert fires, is in",
+        " [operators.md](operators.md#watch-a-cell). A metric keeps its name once it is released.",
         "",
         "The usual `process_` metrics are also available: memory, processor time, open files.",
         "",
@@ -166,7 +116,7 @@ def page() -> str:
         for alert in group:
             link = f"[{alert.name}]({_RUNBOOKS}#{anchor(alert.name)})"
             expr = alert.expr.replace("|", "\\|")
-            lines.append(f"| {link} | {alert.severity} | {alert.for_s // MINUTE_S} min | `{expr}` |")
+            lines.append(f"| {link} | {alert.severity} | {alert.for_s // 60} min | `{expr}` |")
     return "\n".join(lines) + "\n"
 
 
@@ -175,32 +125,3 @@ def _owners(family: str) -> str:
     having = [service for service in SERVICES if family in labels_of(service)]
     is_named = any(family.startswith(f"berth_{service}_") for service in SERVICES)
     return "" if is_named or len(having) == len(SERVICES) else f" ({', '.join(having)})"
-
-
-def wanted() -> dict[Path, str]:
-    """Text of each file by its path."""
-    return {
-        FOLDER / "prometheus-rule.yaml": _HEAD + _yaml(prometheus_rule()),
-        FOLDER / "rules.yaml": _HEAD + _yaml(rules()),
-        FOLDER / "dashboard.json": json.dumps(dashboard(by_service(), _labels()), indent=1) + "\n",
-        PAGE: page(),
-    }
-
-
-def _labels() -> dict[str, tuple[str, ...]]:
-    return {name: own for service in SERVICES for name, own in labels_of(service).items()}
-
-
-def _yaml(tree: object) -> str:
-    return str(yaml.safe_dump(tree, sort_keys=False, width=110, allow_unicode=True))
-
-
-def write() -> None:
-    """Write all files."""
-    FOLDER.mkdir(exist_ok=True)
-    for path, text in wanted().items():
-        path.write_text(text, "utf-8")
-
-
-if __name__ == "__main__":
-    write()

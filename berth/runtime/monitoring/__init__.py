@@ -1,1 +1,0 @@
-"""Alert rules for Prometheus that are about no single service: every process, and NATS."""
