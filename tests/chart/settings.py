@@ -71,7 +71,7 @@ SECTIONS: Final = {
     "api": "Answers programs.",
     "gateway": "HTTP for browsers and programs.",
     "networkPolicies": "Who reaches NATS and the services, and what they reach.",
-    "marks": "By which Berth knows the pods that it bound: see docs/operators.md.",
+    "marks": "By which Berth knows the pods that it bound: see docs/operate/keys.md.",
     "policies": "What the API server refuses: see docs/reference/trust.md.",
     "volumes": "Claims that wait for their first pod.",
     "podMonitor": "For Prometheus.",
@@ -157,11 +157,11 @@ SETTINGS: Final = (
         small=False,
     ),
     Setting(
-        "nats.auth.secret", "Secret with the password of each user; make it before. See docs/kubernetes.md.", _NAME
+        "nats.auth.secret", "Secret with the password of each user; make it before: docs/howto/production.md.", _NAME
     ),
     Setting(
         "nats.auth.users",
-        "More users of NATS with their rights, as they stand in its configuration. See docs/kubernetes.md.",
+        "More users of NATS with their rights, as they stand in its configuration. See docs/howto/add-a-nats-user.md.",
         _TEXT,
         default="",
     ),
@@ -175,7 +175,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "nats.tls.secret",
-        "Secret with ca.crt, tls.crt and tls.key; make it before. See docs/kubernetes.md. Only ca.crt is used if NATS is\n"
+        "Secret with ca.crt, tls.crt and tls.key; make it before: docs/howto/production.md. Only ca.crt is used if NATS is\n"
         "not embedded.",
         _NAME,
     ),
@@ -222,7 +222,7 @@ SETTINGS: Final = (
     Setting("api.resources", "", _RESOURCES),
     Setting(
         "gateway.enabled",
-        "NATS needs the password of its user then. See docs/kubernetes.md.",
+        "NATS needs the password of its user then. See docs/howto/open-the-gateway.md.",
         _BOOLEAN,
         default=False,
         trial=True,
@@ -235,7 +235,9 @@ SETTINGS: Final = (
         trial=True,
     ),
     Setting("gateway.replicas", "", _COUNT),
-    Setting("gateway.tokens.secret", "Secret with the key tokens; make it before. See docs/kubernetes.md.", _NAME),
+    Setting(
+        "gateway.tokens.secret", "Secret with the key tokens; make it before: docs/howto/open-the-gateway.md.", _NAME
+    ),
     Setting("gateway.resources", "", _RESOURCES),
     Setting(
         "marks.enabled",

@@ -1,6 +1,6 @@
-"""Alert rules, dashboard and page of the metrics, as files, from the definitions in the code.
+"""Alert rules and dashboard, as files, and the page of the metrics, from the definitions in the code.
 
-``python -m tests.contract.monitoring_files`` writes them anew.
+``python -m tests.contract.monitoring_files`` writes the files anew.
 """
 
 import importlib
@@ -17,11 +17,10 @@ from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.monitoring import alerts, nats_alerts
 from berth.runtime.monitoring.alerts import MINUTE_S, Alert
 from tests.contract.dashboard import dashboard
-from tests.contract.struct_tables import filled
+from tests.contract.struct_tables import WRITTEN, filled
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "k8s" / "monitoring"
-PAGE: Final = ROOT / "docs" / "metrics.md"
 SERVICES: Final = (
     "dispatcher",
     "scorer",
@@ -35,12 +34,12 @@ SERVICES: Final = (
     "cell",
 )
 """In the order of the pages; ``cell`` is the process that runs all of them."""
-_RUNBOOKS: Final = "operators.md"
-_HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operators.md.\n"
+_RUNBOOKS: Final = "operate/alerts.md"
+_HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operate/monitoring.md.\n"
 _HEADINGS: Final = {"process": "Processes", "cluster": "How full the cluster is"}
 _INTROS: Final = {
     "cluster": "The service `api` counts them when it is asked, at most every 5 s and at most 0.5 % of the time. Each of its"
-    " instances counts the whole cell, so take `max` over instances: [operators.md](operators.md#how-full-the-cluster-is)."
+    " instances counts the whole cell, so take `max` over instances: [how full the cluster is](../operate/monitoring.md#how-full-the-cluster-is)."
 }
 
 
@@ -136,15 +135,17 @@ def prometheus_rule() -> dict[str, Any]:
     }
 
 
-def page() -> str:
+def metrics_page() -> str:
     """The page of the metrics."""
     labels = {name: own for service in SERVICES for name, own in labels_of(service).items()}
     lines = [
         "# Metrics",
         "",
-        "Each process answers `/metrics` on `probes.port`, in the text format of Prometheus. This page is written from",
-        "the definitions in the code by `python -m tests.contract.monitoring_files`. What to watch, and what to do when an",
-        "alert fires, is in [operators.md](operators.md#watch-a-cell). A metric keeps its name once it is released.",
+        *filled(
+            f"{WRITTEN} Each process answers `/metrics` on `probes.port`, in the text format of Prometheus. What to watch is"
+            " in [monitoring](../operate/monitoring.md), what to do when an alert fires in [alerts](../operate/alerts.md). A"
+            " metric keeps its name once it is released."
+        ),
         "",
         "The usual `process_` metrics are also available: memory, processor time, open files.",
         "",
@@ -163,7 +164,7 @@ def page() -> str:
     lines += ["## Alerts", "", "| alert | severity | after | while |", "|---|---|---|---|"]
     for group in alert_groups().values():
         for alert in group:
-            link = f"[{alert.name}]({_RUNBOOKS}#{anchor(alert.name)})"
+            link = f"[{alert.name}](../{_RUNBOOKS}#{anchor(alert.name)})"
             expr = alert.expr.replace("|", "\\|")
             lines.append(f"| {link} | {alert.severity} | {alert.for_s // MINUTE_S} min | `{expr}` |")
     return "\n".join(lines) + "\n"
@@ -182,7 +183,6 @@ def wanted() -> dict[Path, str]:
         FOLDER / "prometheus-rule.yaml": _HEAD + _yaml(prometheus_rule()),
         FOLDER / "rules.yaml": _HEAD + _yaml(rules()),
         FOLDER / "dashboard.json": json.dumps(dashboard(by_service(), _labels()), indent=1) + "\n",
-        PAGE: page(),
     }
 
 

@@ -1,7 +1,6 @@
-"""Pages that follow from the code: commands, settings, job file, messages, and the table of differences.
+"""Pages that follow from the code: commands, settings, job file, messages, metrics, and the table of differences.
 
-``python -m tests.contract.reference_pages`` writes them anew. The page of the metrics has a generator of its own,
-``tests.contract.monitoring_files``. Longer than 400 lines because each kind of page has its tables here.
+They are not in the tree: the hook of mkdocs, ``docs/theme/links.py``, takes their texts from here.
 """
 
 import importlib
@@ -21,8 +20,8 @@ from berth.schemas.ledger import Settings
 from berth.schemas.programs.job_file import JobFile, JobMetadata, JobSpec, JobTask, SoftShare
 from berth.schemas.subjects import StreamSpec, Subjects
 from tests.contract.command_page import commands_page
-from tests.contract.monitoring_files import anchor
-from tests.contract.parity_table import PAGE, parity_page
+from tests.contract.monitoring_files import anchor, metrics_page
+from tests.contract.parity_table import parity_page
 from tests.contract.struct_tables import (
     WRITTEN,
     as_markdown,
@@ -33,7 +32,6 @@ from tests.contract.struct_tables import (
 )
 
 ROOT: Final = Path(__file__).parents[2]
-FOLDER: Final = ROOT / "docs" / "reference"
 SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 NOT_FOR_OPERATORS: Final = {"fault_point"}
 """Settings that tests of crashes set."""
@@ -46,7 +44,7 @@ def settings_page() -> str:
         "# Settings",
         "",
         *filled(
-            f"{WRITTEN} [operators.md](../operators.md#settings) says what each setting is for. A service is started with"
+            f"{WRITTEN} [Operate a cell](../operators.md#settings) says where settings come from. A service is started with"
             " `python -m berth.services.SERVICE --config FILE`; `berth check-config SERVICE FILE` prints the settings"
             " that result from the file, the environment and the defaults."
         ),
@@ -207,7 +205,7 @@ def messages_page() -> str:
         "",
         *filled(
             f"{WRITTEN} How messages change between releases is in [messages.md](../messages.md), what of a stream may be"
-            " deleted in [operators.md](../operators.md#streams), JSON for programs in [programs.md](../programs.md)."
+            " deleted in [streams](../operate/streams.md#streams), JSON for programs in [programs.md](../programs.md)."
             " [schemas/json](../../schemas/json) has the JSON Schemas of all messages, and of requests, replies and events"
             " in JSON."
         ),
@@ -311,22 +309,13 @@ def _marked(subject: str) -> str:
     return ".".join(f"<{part.removeprefix('WORD')}>" if part.startswith("WORD") else part for part in parts)
 
 
-def wanted() -> dict[Path, str]:
-    """Text of each page by its path."""
+def made_pages() -> dict[str, str]:
+    """Text of each page by its path below ``docs``."""
     return {
-        FOLDER / "cli.md": commands_page(),
-        FOLDER / "settings.md": settings_page(),
-        FOLDER / "job-file.md": job_file_page(),
-        FOLDER / "messages.md": messages_page(),
-        PAGE: parity_page(),
+        "reference/commands.md": commands_page(),
+        "reference/settings.md": settings_page(),
+        "reference/job-file.md": job_file_page(),
+        "reference/streams-and-messages.md": messages_page(),
+        "reference/metrics.md": metrics_page(),
+        "reference/parity.md": parity_page(),
     }
-
-
-def write() -> None:
-    """Write all pages."""
-    for path, text in wanted().items():
-        path.write_text(text, "utf-8")
-
-
-if __name__ == "__main__":
-    write()

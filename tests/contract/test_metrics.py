@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth.runtime.metrics import MetricsRegistry
+from tests.contract.monitoring_files import metrics_page
 
 ROOT = Path(__file__).parents[2]
 SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/metrics.py"))
@@ -14,7 +15,7 @@ PROCESSES = [*SERVICES, "cell"]
 TABLE = dict(
     re.findall(
         r"^\| `(berth_\w+)` \| (counter|gauge|histogram) \|",
-        (ROOT / "docs" / "metrics.md").read_text("utf-8"),
+        metrics_page(),
         re.MULTILINE,
     )
 )

@@ -226,7 +226,7 @@ async def test_a_child_with_wrong_settings_is_not_started_again(tmp_path: Path) 
     ],
 )  # fmt: skip
 def test_the_page_names_every_field_of_the_json(name: str, struct: type[msgspec.Struct]) -> None:
-    page = " ".join((ROOT / "docs" / "cli.md").read_text("utf-8").split())
+    page = " ".join((ROOT / "docs" / "cli" / "json.md").read_text("utf-8").split())
     listed_fields = re.findall(r"`([a-z_:\[\]{}, ]+)`", page.partition(f"**{name}**")[2])
     named = re.findall(r"[a-z_]+", " ".join(listed_fields[:2]))
     assert [field for field in struct.__struct_fields__ if field not in named] == []
