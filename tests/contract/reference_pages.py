@@ -4,13 +4,20 @@ They are not in the tree: the hook of mkdocs, ``docs/theme/links.py``, takes the
 """
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from berth.cli.cluster.node_rows import NodeRow
+from berth.cli.cluster.superpods import SuperpodRow
+from berth.cli.cluster.switches import LeafRow
+from berth.cli.jobs.requests import Fault
+from berth.cli.jobs.rows import JobRow
+from berth.cli.jobs.submit import Submitted
+from berth.core.explain.model import Explanation
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.config import PREFIX, ServiceConfig
 from berth.runtime.kube.config import KubeConfig
@@ -197,7 +204,7 @@ def _pairs(labels: dict[str, str]) -> str:
 def messages_page() -> str:
     """The page of streams, subjects and messages."""
     kinds = {message: message.KIND for message in MESSAGES}
-    parts = _parts()
+    parts = _parts(MESSAGES)
     anchors: dict[type[msgspec.Struct], str] = {each: anchor(kind) for each, kind in kinds.items()}
     anchors.update({each: anchor(each.__name__) for each in parts})
     lines = [
@@ -237,16 +244,14 @@ def messages_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _parts() -> list[type[msgspec.Struct]]:
-    """Structs inside messages that are no messages, by name."""
+def _parts(whole: Iterable[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
+    """Structs inside others, these left out, by name."""
     found: dict[str, type[msgspec.Struct]] = {}
-    waiting: list[type[msgspec.Struct]] = list(MESSAGES)
+    waiting = outer = list(whole)
     while waiting:
-        for field in fields_of(waiting.pop()):
-            for cls in field.inside:
-                if cls not in MESSAGES and cls.__name__ not in found:
-                    found[cls.__name__] = cls
-                    waiting.append(cls)
+        inner = [cls for struct in waiting for field in fields_of(struct) for cls in field.inside if cls not in outer]
+        waiting = [cls for cls in inner if cls.__name__ not in found]
+        found.update({cls.__name__: cls for cls in waiting})
     return [found[name] for name in sorted(found)]
 
 
@@ -309,10 +314,41 @@ def _marked(subject: str) -> str:
     return ".".join(f"<{part.removeprefix('WORD')}>" if part.startswith("WORD") else part for part in parts)
 
 
+_DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "job": JobRow,
+    "fault": Fault,
+    "submitted": Submitted,
+    "node": NodeRow,
+    "leaf": LeafRow,
+    "superpod": SuperpodRow,
+    "explanation": Explanation,
+}
+
+
+def json_page() -> str:
+    """The page of what commands print with ``--json``."""
+    parts = _parts(_DOCUMENTS.values())
+    anchors: dict[type[msgspec.Struct], str] = {cls: anchor(name) for name, cls in _DOCUMENTS.items()}
+    anchors.update({each: anchor(each.__name__) for each in parts})
+    lines = [
+        "# JSON of commands",
+        "",
+        *filled(
+            f"{WRITTEN} [JSON](../cli/json.md) has the document of each command, which names these parts. A field whose name"
+            " ends in `_ms` is a time or a duration in milliseconds."
+        ),
+        "",
+    ]
+    for title, struct in [*_DOCUMENTS.items(), *((each.__name__, each) for each in parts)]:
+        lines += [f"## {title}", "", *_struct_text(struct), *struct_table(struct, anchors)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def made_pages() -> dict[str, str]:
     """Text of each page by its path below ``docs``."""
     return {
         "reference/commands.md": commands_page(),
+        "reference/json-of-commands.md": json_page(),
         "reference/settings.md": settings_page(),
         "reference/job-file.md": job_file_page(),
         "reference/streams-and-messages.md": messages_page(),
