@@ -57,6 +57,7 @@ def test_the_pages_that_a_new_user_follows_are_run() -> None:
         "install",
         "install-with-helm",
         "open-the-gateway",
+        "priorities",
         "run-one-process",
         "run-with-compose",
         "switch-over",

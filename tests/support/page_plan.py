@@ -58,6 +58,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "berth replay changed.rec": _OTHER_CELL + "; tests/unit/cli/recordings/test_replay.py has a difference",
         "pytest": "tests/contract/test_wheel.py runs the plug-in with a recording",
     },
+    "docs/simulate.md": {"berth simulate --trace kalos": "the trace is not in the tree; make results simulates it"},
     "docs/simulate-failures.md": {
         "berth simulate --trace kalos": "the trace is not in the tree; make results simulates it"
     },
