@@ -14,7 +14,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page test-clients kube-assets page-assets client-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz hostile sim timelines chaos decoders results site vectors mutants sim-mutants schemas reference image wheel chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page test-clients kube-assets page-assets client-assets helm-assets controllers-assets test-controllers lint bench bench-check bench-against fuzz hostile sim timelines chaos decoders results site vectors mutants sim-mutants schemas image wheel chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,7 +137,7 @@ results: setup ## Simulate real traces into docs/results; BERTH_TRACES names the
 	@$(BIN)/python -m bench.results
 
 site: setup ## Build the documentation site into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
 
 vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the folder
 	@$(BIN)/python -m tests.golden $(BERTH_VECTORS)
@@ -154,9 +154,6 @@ sim-mutants: setup ## See which seeds of the simulation detect small faults, and
 
 schemas: setup ## Write schemas/json again
 	@$(BIN)/python -m tests.contract.schema_files
-
-reference: setup ## Write the pages of docs/reference that follow from the code again
-	@$(BIN)/python -m tests.contract.reference_pages
 
 # docker, podman and buildah take the same words. The tag is the version.
 BUILDER = $(shell for one in docker podman buildah; do command -v $$one && break; done)

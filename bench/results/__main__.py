@@ -1,7 +1,7 @@
 """``python -m bench.results``: simulates real traces and writes tables, plots and settings to ``docs/results``.
 
 The traces are no part of the tree; :func:`tests.support.traces.traces_folder` says where they are looked for. Names of
-studies and sweeps as arguments: these alone, the rest of the document stays. As many run at a time as there are CPUs.
+studies and sweeps as arguments: these alone, the rest of the pages stays. As many run at a time as there are CPUs.
 """
 
 import os
@@ -29,11 +29,24 @@ in [simulate.md](../simulate.md#metrics). The traces are no part of the tree:
 - Kalos: Shanghai AI Laboratory's cluster (InternLM/AcmeTrace, CC BY 4.0), 319 jobs of 90 days of 2023.
 - Philly: Microsoft's clusters (msr-fiddle/philly-traces, CC BY 4.0), 82,247 jobs of autumn 2017.
 
-There are no failures in them. Those of the last tables are synthetic: drawn from models with the rates of another
-cluster ([simulate.md](../simulate.md#failures)).
+There are no failures in them. Those of some tables are synthetic: drawn from models with the rates of another
+cluster ([failures](../simulate-failures.md)).
 A leaf switch has 16 nodes of 8 chips. Times are seconds of the trace.
 `conservative` is left out for Philly: each of its rounds plans for thousands of jobs that wait.
+
+- [Kalos, arrivals 8 times as dense](kalos-8.md)
+- [Kalos, arrivals 12 times as dense](kalos-12.md)
+- [Kalos with failures](kalos-failures.md)
+- [Philly](philly.md)
 """
+_PAGES: Final = (
+    ("kalos-8.md", "Kalos, arrivals 8 times as dense"),
+    ("kalos-12.md", "Kalos, arrivals 12 times as dense"),
+    ("kalos-failures.md", "Kalos with failures"),
+    ("philly.md", "Philly"),
+)
+"""Each page with its title, with which the headings of its parts begin."""
+_ABOUT: Final = "Made by `make results`. What the figures mean, and where the traces come from: [results](README.md)."
 _ORIENTATION: Final = {
     ("kalos-x8-queue", "fifo"): (23_056.0, 1.0),
     ("kalos-x8-queue", "skip"): (15_137.0, 1.0),
@@ -65,11 +78,19 @@ def main() -> int:
     print(f"all: {time.perf_counter() - start_s:.0f} s", file=sys.stderr)
     found = {key: figures for _, one in made for key, figures in one.items()}
     parts = {one.heading: _wrapped(text) for one, (text, _) in zip(chosen, made, strict=True)}
-    if len(chosen) == len(known):
-        text = "\n".join([_wrapped(_INTRODUCTION), _beside(found), *parts.values()])
+    is_whole = len(chosen) == len(known)
+    if is_whole:
+        text = "\n".join([_wrapped(_INTRODUCTION), _beside(found)])
     else:
-        text = _replaced((FOLDER / "README.md").read_text("utf-8"), parts, found)
+        text = _replaced((FOLDER / "README.md").read_text("utf-8"), {}, found)
     write_file(FOLDER / "README.md", f"{text.rstrip()}\n".encode())
+    for name, title in _PAGES:
+        own = {heading: part for heading, part in parts.items() if heading.startswith(title)}
+        if own:
+            head = f"# {title}\n\n{_ABOUT}\n"
+            text = "\n".join([head, *own.values()])
+            text = text if is_whole else _replaced((FOLDER / name).read_text("utf-8"), own, found)
+            write_file(FOLDER / name, f"{text.rstrip()}\n".encode())
     return 0
 
 

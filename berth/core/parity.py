@@ -1,7 +1,7 @@
 """Differences from the reference implementation, each with a name.
 
 No other module reads the setting ``reference_parity``: whoever decides otherwise than the reference asks for the
-difference by its name. The table in ``docs/decisions/reference-parity.md`` is made from this module. What is random
+difference by its name. The page ``reference/parity.md`` of the site is made from this module. What is random
 or wrong for the cluster in the reference is no difference that can be taken back, and not here.
 """
 

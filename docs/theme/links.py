@@ -4,7 +4,8 @@ Pages are read in the tree as well, so they link files as they lie there. A link
 site. A link to a file that the site does not hold, such as a source or a manifest, leads to the repository that
 ``pyproject.toml`` names. Some pages lie at the top of the tree and are pages of the site all the same. In the
 navigation, ``folder/*`` stands for all pages of a folder, by title. A bar in code in a table has a backslash before it
-in the tree, and none on the site.
+in the tree, and none on the site. Pages that are made from the code are on the site alone; mkdocs is started as a
+module, from the root of the tree, so that this file finds what makes them.
 """
 
 import os.path
@@ -16,6 +17,8 @@ from typing import Any, Final
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from tests.contract.reference_pages import made_pages
 
 ROOT: Final = Path(__file__).parents[2]
 TOP_PAGES: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -33,9 +36,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages at the top of the tree."""
+    """Add the pages at the top of the tree, and those that are made from the code."""
     for name in TOP_PAGES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    for name, text in made_pages().items():
+        files.append(File.generated(config, name, content=text))
     return files
 
 
@@ -78,13 +83,15 @@ def site_link(target: str, source: Path, page: str, files: Files, docs: Path) ->
     if "://" in target or target.startswith("mailto:"):
         return target
     path = Path(os.path.normpath(source.parent / target))
-    if not path.exists() or not path.is_relative_to(ROOT):
+    if not path.is_relative_to(ROOT):
         return target
     inside = path.relative_to(docs).as_posix() if path.is_relative_to(docs) else path.relative_to(ROOT).as_posix()
     if path.is_relative_to(docs) or inside in TOP_PAGES:
         for name in (inside, f"{inside}/README.md"):
             if files.get_file_from_path(name) is not None:
                 return os.path.relpath(name, Path(page).parent)
+    if not path.exists():
+        return target
     kind = "tree" if path.is_dir() else "blob"
     return f"{_REPOSITORY}/{kind}/main/{path.relative_to(ROOT).as_posix()}"
 

@@ -29,12 +29,12 @@ _DEFAULTS: Final = {("up", "--topology"): "the cluster of the demo"}
 def commands_page() -> str:
     """The page of all commands."""
     app = complete_command_line()
-    guide = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    guides = _guides()
     lines = [
         "# Commands and options",
         "",
         *filled(
-            f"{WRITTEN} [cli.md](../cli.md) explains the commands and has examples; `berth COMMAND --help` prints what"
+            f"{WRITTEN} [The command line](../cli.md) explains the commands and has examples; `berth COMMAND --help` prints what"
             " is here."
         ),
         "",
@@ -49,7 +49,7 @@ def commands_page() -> str:
         ),
     ]
     for name, each in _commands(app, "berth"):
-        lines += _command(name, each, guide)
+        lines += _command(name, each, guides)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -66,7 +66,18 @@ def _summary(app: App) -> str:
     return cleandoc(app.help).partition("\n")[0]
 
 
-def _command(name: str, app: App, guide: str) -> list[str]:
+def _guides() -> list[tuple[str, str]]:
+    """Headings about commands, each with its page below ``docs``."""
+    pages = sorted((ROOT / "docs" / "cli").glob("*.md"))
+    return [
+        (line.removeprefix("## "), f"cli/{page.name}")
+        for page in pages
+        for line in page.read_text("utf-8").splitlines()
+        if line.startswith("## berth ")
+    ]
+
+
+def _command(name: str, app: App, guides: list[tuple[str, str]]) -> list[str]:
     text = cleandoc(app.help).partition("\nArgs:")[0].strip()
     arguments = [one for one in app.assemble_argument_collection(parse_docstring=True) if one.show]
     placed = [one for one in arguments if _is_placed(one)]
@@ -92,10 +103,10 @@ def _command(name: str, app: App, guide: str) -> list[str]:
             ],
         )
     command = name.removeprefix("berth ")
-    headings = [line.removeprefix("## ") for line in guide.splitlines() if line.startswith("## berth ")]
-    found = [heading for heading in headings if command.partition(" ")[0] in heading.replace(",", " ").split()]
+    found = [one for one in guides if command.partition(" ")[0] in one[0].replace(",", " ").split()]
     if found:
-        lines += [f"More: [{found[0]}](../cli.md#{anchor(found[0])}).", ""]
+        heading, page = found[0]
+        lines += [f"More: [{heading}](../{page}#{anchor(heading)}).", ""]
     return lines
 
 

@@ -8,12 +8,11 @@ from typing import Final
 from prometheus_client import Metric
 
 from berth.runtime.metrics import MetricsRegistry
-from tests.contract.struct_tables import filled
+from tests.contract.struct_tables import WRITTEN, filled
 from tests.support.alert_rules import alert_groups
 from tests.support.services import PACKAGES
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs" / "metrics.md"
 SERVICES: Final = (
     "dispatcher",
     "scorer",
@@ -27,11 +26,11 @@ SERVICES: Final = (
     "cell",
 )
 """In the order of the pages; ``cell`` is the process that runs all of them."""
-_RUNBOOKS: Final = "operators.md"
+_RUNBOOKS: Final = "operate/alerts.md"
 _HEADINGS: Final = {"process": "Processes", "cluster": "How full the cluster is"}
 _INTROS: Final = {
     "cluster": "The service `api` counts them when it is asked, at most every 5 s and at most 0.5 % of the time. Each of its"
-    " instances counts the whole cell, so take `max` over instances: [operators.md](operators.md#how-full-the-cluster-is)."
+    " instances counts the whole cell, so take `max` over instances: [how full the cluster is](../operate/monitoring.md#how-full-the-cluster-is)."
 }
 
 
@@ -93,9 +92,11 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "Each process answers `/metrics` on `probes.port`, in the text format of Prometheus. This page is written from",
-        "the definitions in the code by `make reference`. What to watch, and what to do when an alert fires, is in",
-        " [operators.md](operators.md#watch-a-cell). A metric keeps its name once it is released.",
+        *filled(
+            f"{WRITTEN} Each process answers `/metrics` on `probes.port`, in the text format of Prometheus. What to watch is"
+            " in [monitoring](../operate/monitoring.md), what to do when an alert fires in [alerts](../operate/alerts.md). A"
+            " metric keeps its name once it is released."
+        ),
         "",
         "The usual `process_` metrics are also available: memory, processor time, open files.",
         "",
@@ -114,7 +115,7 @@ def metrics_page() -> str:
     lines += ["## Alerts", "", "| alert | severity | after | while |", "|---|---|---|---|"]
     for group in alert_groups().values():
         for alert in group:
-            link = f"[{alert.name}]({_RUNBOOKS}#{anchor(alert.name)})"
+            link = f"[{alert.name}](../{_RUNBOOKS}#{anchor(alert.name)})"
             expr = alert.expr.replace("|", "\\|")
             lines.append(f"| {link} | {alert.severity} | {alert.for_s // 60} min | `{expr}` |")
     return "\n".join(lines) + "\n"

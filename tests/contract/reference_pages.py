@@ -1,17 +1,23 @@
 """Pages that follow from the code: commands, settings, job file, messages, metrics, and the table of differences.
 
-``python -m tests.contract.reference_pages`` writes them anew. Longer than 400 lines because each kind of page has
-its tables here.
+They are not in the tree: the hook of mkdocs, ``docs/theme/links.py``, takes their texts from here.
 """
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from berth.cli.cluster.node_rows import NodeRow
+from berth.cli.cluster.superpods import SuperpodRow
+from berth.cli.cluster.switches import LeafRow
+from berth.cli.jobs.requests import Fault
+from berth.cli.jobs.rows import JobRow
+from berth.cli.jobs.submit import Submitted
+from berth.core.explain.model import Explanation
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.config import PREFIX, ServiceConfig
 from berth.runtime.kube.config import KubeConfig
@@ -21,9 +27,8 @@ from berth.schemas.ledger import Settings
 from berth.schemas.programs.job_file import JobFile, JobMetadata, JobSpec, JobTask, SoftShare
 from berth.schemas.subjects import StreamSpec, Subjects
 from tests.contract.command_page import commands_page
-from tests.contract.metrics_page import PAGE as METRICS
 from tests.contract.metrics_page import anchor, metrics_page
-from tests.contract.parity_table import PAGE, parity_page
+from tests.contract.parity_table import parity_page
 from tests.contract.struct_tables import (
     WRITTEN,
     as_markdown,
@@ -35,7 +40,6 @@ from tests.contract.struct_tables import (
 from tests.support.services import PACKAGES, SERVICES
 
 ROOT: Final = Path(__file__).parents[2]
-FOLDER: Final = ROOT / "docs" / "reference"
 NOT_FOR_OPERATORS: Final = {"fault_point"}
 """Settings that tests of crashes set."""
 WAITING: Final = ("waiting_jobs_max", "waiting_pods_max")
@@ -47,7 +51,7 @@ def settings_page() -> str:
         "# Settings",
         "",
         *filled(
-            f"{WRITTEN} [operators.md](../operators.md#settings) says what each setting is for. A service is started with"
+            f"{WRITTEN} [Operate a cell](../operators.md#settings) says where settings come from. A service is started with"
             " `python -m berth.services.SERVICE --config FILE`, nodesim with `python -m berth.lab.nodesim`; `berth check-config SERVICE FILE` prints the settings"
             " that result from the file, the environment and the defaults."
         ),
@@ -200,7 +204,7 @@ def _pairs(labels: dict[str, str]) -> str:
 def messages_page() -> str:
     """The page of streams, subjects and messages."""
     kinds = {message: message.KIND for message in MESSAGES}
-    parts = _parts()
+    parts = _parts(MESSAGES)
     anchors: dict[type[msgspec.Struct], str] = {each: anchor(kind) for each, kind in kinds.items()}
     anchors.update({each: anchor(each.__name__) for each in parts})
     lines = [
@@ -208,7 +212,7 @@ def messages_page() -> str:
         "",
         *filled(
             f"{WRITTEN} How messages change between releases is in [messages.md](../messages.md), what of a stream may be"
-            " deleted in [operators.md](../operators.md#streams), JSON for programs in [programs.md](../programs.md)."
+            " deleted in [streams](../operate/streams.md#streams), JSON for programs in [programs.md](../programs.md)."
             " [schemas/json](../../schemas/json) has the JSON Schemas of all messages, and of requests, replies and events"
             " in JSON."
         ),
@@ -240,16 +244,14 @@ def messages_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _parts() -> list[type[msgspec.Struct]]:
-    """Structs inside messages that are no messages, by name."""
+def _parts(whole: Iterable[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
+    """Structs inside others, these left out, by name."""
     found: dict[str, type[msgspec.Struct]] = {}
-    waiting: list[type[msgspec.Struct]] = list(MESSAGES)
+    waiting = outer = list(whole)
     while waiting:
-        for field in fields_of(waiting.pop()):
-            for cls in field.inside:
-                if cls not in MESSAGES and cls.__name__ not in found:
-                    found[cls.__name__] = cls
-                    waiting.append(cls)
+        inner = [cls for struct in waiting for field in fields_of(struct) for cls in field.inside if cls not in outer]
+        waiting = [cls for cls in inner if cls.__name__ not in found]
+        found.update({cls.__name__: cls for cls in waiting})
     return [found[name] for name in sorted(found)]
 
 
@@ -312,23 +314,44 @@ def _marked(subject: str) -> str:
     return ".".join(f"<{part.removeprefix('WORD')}>" if part.startswith("WORD") else part for part in parts)
 
 
-def wanted() -> dict[Path, str]:
-    """Text of each page by its path."""
+_DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "job": JobRow,
+    "fault": Fault,
+    "submitted": Submitted,
+    "node": NodeRow,
+    "leaf": LeafRow,
+    "superpod": SuperpodRow,
+    "explanation": Explanation,
+}
+
+
+def json_page() -> str:
+    """The page of what commands print with ``--json``."""
+    parts = _parts(_DOCUMENTS.values())
+    anchors: dict[type[msgspec.Struct], str] = {cls: anchor(name) for name, cls in _DOCUMENTS.items()}
+    anchors.update({each: anchor(each.__name__) for each in parts})
+    lines = [
+        "# JSON of commands",
+        "",
+        *filled(
+            f"{WRITTEN} [JSON](../cli/json.md) has the document of each command, which names these parts. A field whose name"
+            " ends in `_ms` is a time or a duration in milliseconds."
+        ),
+        "",
+    ]
+    for title, struct in [*_DOCUMENTS.items(), *((each.__name__, each) for each in parts)]:
+        lines += [f"## {title}", "", *_struct_text(struct), *struct_table(struct, anchors)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def made_pages() -> dict[str, str]:
+    """Text of each page by its path below ``docs``."""
     return {
-        FOLDER / "cli.md": commands_page(),
-        FOLDER / "settings.md": settings_page(),
-        FOLDER / "job-file.md": job_file_page(),
-        FOLDER / "messages.md": messages_page(),
-        METRICS: metrics_page(),
-        PAGE: parity_page(),
+        "reference/commands.md": commands_page(),
+        "reference/json-of-commands.md": json_page(),
+        "reference/settings.md": settings_page(),
+        "reference/job-file.md": job_file_page(),
+        "reference/streams-and-messages.md": messages_page(),
+        "reference/metrics.md": metrics_page(),
+        "reference/parity.md": parity_page(),
     }
-
-
-def write() -> None:
-    """Write all pages."""
-    for path, text in wanted().items():
-        path.write_text(text, "utf-8")
-
-
-if __name__ == "__main__":
-    write()

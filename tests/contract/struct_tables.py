@@ -25,7 +25,7 @@ _WORDS: Final[tuple[tuple[type[types.Type], str], ...]] = (
 )
 
 
-WRITTEN: Final = "This page is written from the code by `make reference`."
+WRITTEN: Final = "This page is made from the code when the site is built (`make site`)."
 
 
 class Field(NamedTuple):

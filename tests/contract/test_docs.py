@@ -1,4 +1,4 @@
-"""The documents name what exists: files, make targets, settings with their defaults."""
+"""The documents name what exists: files, make targets, streams with their limits."""
 
 import re
 import tomllib
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from berth.runtime.config import ServiceConfig, constants_of
+from berth.runtime.config import constants_of
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.subjects import StreamName, Subjects
 from tests.contract.reference_pages import settings_of
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*[ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")], *(ROOT / "docs").rglob("*.md")]
 )
-OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
+STREAMS = (ROOT / "docs" / "operate" / "streams.md").read_text("utf-8")
 
 KUBERNETES_NAMES = {
     "berth/v1", "berth/step", "berth/made-by", "berth/per-namespace", "berth/simulated",
@@ -29,12 +29,6 @@ KUBERNETES_NAMES = {
 NOT_FOR_OPERATORS = {"fault_point"}  # tests of crashes set it
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def rows(heading: str) -> dict[str, str]:
-    """Default of each setting in the tables below a heading for operators, as written."""
-    section = OPERATORS.partition(f"### {heading}\n")[2].partition("\n#")[0]
-    return dict(re.findall(r"^\| `([a-z_.]+)` \| `?([^|`]+?)`? \|", section, re.MULTILINE))
 
 
 def fields(struct: type[msgspec.Struct], prefix: str) -> dict[str, Any]:
@@ -67,13 +61,6 @@ def test_the_upgrade_page_names_each_former_setting_and_the_constant() -> None:
             if not path.startswith("kube."):
                 of.setdefault((path, value), []).append(f"`{service}`")
     assert set(table) == named | {(path, ", ".join(services), value) for (path, value), services in of.items()}
-
-
-@each_page
-def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+)", re.sub(r"`[^`]*`", "", page.read_text("utf-8")))  # not those in code
-    local = [target for target in targets if "://" not in target]
-    assert [target for target in local if not (page.parent / target).exists()] == []
 
 
 @each_page
@@ -117,37 +104,8 @@ def test_the_hosted_workflow_runs_all_checks() -> None:
     assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
-def read(text: str, value: object) -> object:
-    """A default as a table shows it: text bare or, when it is empty, in quotes; ``none`` for an unnamed file."""
-    if value is None:
-        return None if text == "none" else text
-    return text if isinstance(value, str) and value else tomllib.loads(f"x = {text}")["x"]
-
-
-def agree(found: dict[str, str], want: dict[str, Any]) -> None:
-    assert sorted(found) == sorted(want)
-    for name, value in want.items():
-        if value is not msgspec.NODEFAULT:
-            assert read(found[name], value) == (list(value) if isinstance(value, tuple) else value), name
-
-
-def test_settings_of_every_service_are_documented_with_their_defaults() -> None:
-    agree(rows("Every service"), fields(ServiceConfig, ""))
-
-
-def test_settings_of_every_service_on_kubernetes_are_documented_with_their_defaults() -> None:
-    agree(rows("Every service on Kubernetes"), fields(KubeConfig, "kube."))
-
-
-@pytest.mark.parametrize("service", SERVICES)
-def test_settings_of_a_service_are_documented_with_their_defaults(service: str) -> None:
-    own = fields(settings_of(service), "")
-    shared = {"kube", *fields(ServiceConfig, ""), *fields(KubeConfig, "kube.")}
-    agree(rows(service), {name: value for name, value in own.items() if name not in shared})
-
-
 def test_every_stream_is_documented_with_its_limits() -> None:
-    limits = dict(re.findall(r"^\| `([A-Z]+)` \| ([^|]*?) \|", OPERATORS, re.MULTILINE))
+    limits = dict(re.findall(r"^\| `([A-Z]+)` \| ([^|]*?) \|", STREAMS, re.MULTILINE))
     assert set(limits) == {name.value for name in StreamName}
     for spec in Subjects("any").streams():
         if spec.max_age_s:

@@ -168,8 +168,7 @@ def test_a_small_cell_gets_the_gateway_of_the_base_and_the_policy_of_production(
 
 
 def test_the_page_makes_the_secrets_that_it_needs() -> None:
-    page = (K8S.parent / "docs" / "kubernetes.md").read_text("utf-8")
-    section = page.partition("### The gateway")[2].partition("\n### ")[0]
+    section = (K8S.parent / "docs" / "howto" / "open-the-gateway.md").read_text("utf-8")
     assert "create secret generic berth-gateway" in section
     assert re.search(r"--from-literal=tokens=", section)
     assert "k8s/gateway/users" in section

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth.runtime.metrics import MetricsRegistry
+from tests.contract.metrics_page import metrics_page
 from tests.support.services import FOLDERS, PACKAGES, SERVICES
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +15,7 @@ PROCESSES = [*SERVICES, "cell"]
 TABLE = dict(
     re.findall(
         r"^\| `(berth_\w+)` \| (counter|gauge|histogram) \|",
-        (ROOT / "docs" / "metrics.md").read_text("utf-8"),
+        metrics_page(),
         re.MULTILINE,
     )
 )

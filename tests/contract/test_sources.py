@@ -4,13 +4,17 @@ Each check is a function on texts, so that a planted violation shows that it is 
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.contract.parity_table import decision_index
+from berth.core.parity import Differences
+from tests.contract.parity_table import DIFFERENCES, decision_index, differences
+from tests.contract.reference_pages import made_pages
+from tests.contract.struct_tables import fields_of
 from tests.golden.harness import ALLOWED
 
 ROOT: Final = Path(__file__).parents[2]
@@ -113,26 +117,25 @@ def missing_tests(text: str) -> list[str]:
     return [name for name in named if not (ROOT / name).is_file()] if named else ["names no test"]
 
 
-def missing_cases(text: str) -> list[str]:
-    """Tests that a page names by file and function, and that do not exist."""
-    found = []
-    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
-        path = ROOT / file
-        code = path.read_text("utf-8") if path.is_file() else ""
-        if not re.search(rf"^(?:async )?def {name}\(", code, re.MULTILINE):
-            found.append(f"{file}::{name}")
-    return found
+def dead_links(text: str, folder: Path, made: Mapping[Path, Collection[str]]) -> list[str]:
+    """Links to files of the tree that do not exist, or to headings that these do not have; code has no links.
 
-
-def dead_links(text: str, folder: Path) -> list[str]:
-    """Links to files of the tree that do not exist, or to headings that these do not have; code has no links."""
+    Args:
+        text: The page.
+        folder: Where it lies.
+        made: Anchors of each page that is made from the code, by its path on the site.
+    """
     found = []
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):
         path, _, anchor = target.partition("#")
         if "://" in target:
             continue
-        file = folder / path
-        if not file.exists() or (anchor and anchor not in anchors_of(file.read_text("utf-8") if path else text)):
+        file = (folder / path).resolve()
+        if path and file in made:
+            exists = not anchor or anchor in made[file]
+        else:
+            exists = file.exists() and (not anchor or anchor in anchors_of(file.read_text("utf-8") if path else text))
+        if not exists:
             found.append(target)
     return found
 
@@ -143,8 +146,8 @@ def complaints(files: Iterable[Path], texts: Mapping[Path, list[str]]) -> list[s
 
 
 HEADINGS: Final = {str(path.relative_to(ROOT)): headings_of(path.read_text("utf-8")) for path in pages()}
-INDEX: Final = decision_index((DECISIONS / "README.md").read_text("utf-8"))
-DECISION_PAGES: Final = sorted(path for path in DECISIONS.glob("*.md") if path.name != "README.md")
+INDEX: Final = decision_index()
+DECISION_PAGES: Final = sorted(path for path in DECISIONS.glob("*.md") if path.name not in {"README.md", DIFFERENCES})
 
 each_page = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 each_decision = pytest.mark.parametrize("page", DECISION_PAGES, ids=lambda page: page.stem)
@@ -171,7 +174,7 @@ def test_every_decision_that_the_golden_tests_know_is_in_the_index() -> None:
 
 
 def test_the_index_lists_every_decision_page_and_nothing_else() -> None:
-    assert sorted(set(INDEX.values())) == [page.name for page in DECISION_PAGES]
+    assert sorted(set(INDEX.values()) - {DIFFERENCES}) == [page.name for page in DECISION_PAGES]
 
 
 @each_decision
@@ -181,15 +184,62 @@ def test_a_decision_page_has_its_five_parts_and_names_tests_that_exist(page: Pat
     assert missing_tests(text) == []
 
 
+def test_a_difference_is_told_in_one_row_and_names_tests_that_exist() -> None:
+    rows = differences()
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+    assert len(names) == len(set(names)) > 40
+    assert [
+        row[0] for row in rows if len(row) != 5 or not row[1] or not row[2] or row[3] not in {"yes", "no", ""}
+    ] == []
+    tests = {name: re.findall(r"`([\w/.]+\.py)`", row[4]) for row in rows for name in [row[0]]}
+    assert [name for name, files in tests.items() if not files] == []
+    assert [file for files in tests.values() for file in files if not (ROOT / "tests" / file).is_file()] == []
+
+
+def test_a_difference_that_the_setting_takes_back_says_so() -> None:
+    taken_back = {field.text.partition(": ")[0] for field in fields_of(Differences)}
+    stated = {name for row in differences() for name in re.findall(r"`([^`]+)`", row[0]) if row[3] == "yes"}
+    of_rows = {name for row in differences() for name in re.findall(r"`([^`]+)`", row[0])}
+    assert taken_back & of_rows == stated
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[Path, set[str]]:
+    """Anchors of the pages that are made from the code."""
+    return {DOCS / name: anchors_of(text) for name, text in made_pages().items()}
+
+
 @each_page
-def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
-    assert dead_links(page.read_text("utf-8"), page.parent) == []
+def test_links_lead_to_files_and_headings_that_exist(page: Path, made: dict[Path, set[str]]) -> None:
+    assert dead_links(page.read_text("utf-8"), page.parent, made) == []
+
+
+def test_links_of_pages_that_are_made_lead_somewhere(made: dict[Path, set[str]]) -> None:
+    found = {name: dead_links(text, (DOCS / name).parent, made) for name, text in made_pages().items()}
+    assert {name: links for name, links in found.items() if links} == {}
+
+
+PAGE_WORDS_MAX: Final = 4_000
+WORDS_MAX: Final = 110_000
+"""Of pages that people write; marks of tables are no words."""
+
+
+def test_pages_are_short_and_no_two_have_one_name() -> None:
+    words = re.compile(r"\S*\w\S*")
+    counts = {path: len(words.findall(path.read_text("utf-8"))) for path in pages() if path.name != "CHANGELOG.md"}
+    assert {str(path.relative_to(ROOT)): count for path, count in counts.items() if count > PAGE_WORDS_MAX} == {}
+    written = sum(count for path, count in counts.items() if path.parent != DOCS / "results")
+    assert written <= WORDS_MAX
+    names = Counter(path.name for path in [*counts, *(Path(name) for name in made_pages())] if path.name != "README.md")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_each_index_of_a_folder_lists_its_pages() -> None:
-    for folder in (DOCS, DOCS / "reference"):
+    made = {Path(name) for name in made_pages()}
+    for folder in (DOCS, DOCS / "reference", DOCS / "howto", DOCS / "decisions"):
         listed = set(re.findall(r"\]\(([\w.-]+\.md)\)", (folder / "README.md").read_text("utf-8")))
-        assert listed == {path.name for path in folder.glob("*.md")} - {"README.md"}
+        own = {path.name for path in made if DOCS / path.parent == folder}
+        assert listed == {path.name for path in folder.glob("*.md")} - {"README.md"} | own
 
 
 QUESTIONS: Final = (
@@ -224,11 +274,14 @@ QUESTIONS: Final = (
     "product forms",
     "lists for programs: jobs, how full the cell is, faults, drains",
     "recordings in the page",
+    "fencing",
+    "from a device report to a chip",
+    "the text on a pod",
+    "from INTAKE to the Binding of a job",
+    "one rule of the queue, whole",
 )
 """Rows of the page that says where things are."""
 FILES_MAX: Final = 3
-CASES_OF_FAULTS: Final = 24
-"""Rows of the table of cases on faults; none goes."""
 
 
 def answers(text: str) -> dict[str, list[str]]:
@@ -297,6 +350,8 @@ def test_a_decision_page_without_a_part_or_a_test_is_noticed() -> None:
 
 def test_a_dead_link_is_noticed() -> None:
     text = "# One heading\n[a](test_docs.py) [b](#one-heading) [c](https://example.org/#no)"
-    assert dead_links(text, Path(__file__).parent) == []
-    assert dead_links(text.replace("test_docs", "no_docs"), Path(__file__).parent) == ["no_docs.py"]
-    assert dead_links(text.replace("#one-heading", "#two"), Path(__file__).parent) == ["#two"]
+    folder = Path(__file__).parent
+    assert dead_links(text, folder, {}) == []
+    assert dead_links(text.replace("test_docs", "no_docs"), folder, {}) == ["no_docs.py"]
+    assert dead_links(text.replace("test_docs", "no_docs"), folder, {folder / "no_docs.py": []}) == []
+    assert dead_links(text.replace("#one-heading", "#two"), folder, {}) == ["#two"]

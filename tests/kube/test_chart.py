@@ -154,7 +154,9 @@ def test_the_rights_of_the_gateway_name_streams_of_the_cell(helm: Helm) -> None:
 
 def test_more_users_of_nats_have_the_rights_that_the_values_give_them(helm: Helm, tmp_path: Path) -> None:
     (shown,) = re.findall(
-        r"```yaml\n(nats:\n  auth:\n    users: .*?)```", (DOCS / "kubernetes.md").read_text("utf-8"), re.DOTALL
+        r"```yaml\n(nats:\n  auth:\n    users: .*?)```",
+        (DOCS / "howto" / "add-a-nats-user.md").read_text("utf-8"),
+        re.DOTALL,
     )
     values = tmp_path / "values.yaml"
     values.write_text(shown)

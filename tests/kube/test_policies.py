@@ -1,4 +1,4 @@
-"""The table of ``docs/reference/trust.md``, "Kubernetes": each account and request, with the policies and without.
+"""The table of ``docs/reference/kubernetes-rights.md``: each account and request, with the policies and without.
 
 All requests are dry runs on one server; its users have the names of the accounts, and the roles of ``k8s/``.
 """
@@ -43,7 +43,7 @@ from tests.support.prepared_server import prepare
 from tests.support.waiting import until_true
 
 K8S: Final = Path(__file__).parents[2] / "k8s"
-PAGE: Final = K8S.parent / "docs" / "reference" / "trust.md"
+PAGE: Final = K8S.parent / "docs" / "reference" / "kubernetes-rights.md"
 
 
 def table() -> dict[str, dict[str, str]]:

@@ -43,7 +43,7 @@ LEFT_OUT: Final = frozenset(
 )
 """Files that take long and execute nothing of the product in their own process: they start others, or read files."""
 READ_ALL: Final = "tests/contract/test_reference_pages.py"
-"""Its tests compare every message, bound and setting with the pages about them, and name few."""
+"""Its tests make the pages about every message, bound and setting, and name few."""
 _LIMIT_S: Final = 120.0
 _COLLECTED: Final = "collected"
 _DONE: Final = "done"

@@ -88,7 +88,7 @@ def _page(result: Result, command: str) -> Iterator[str]:
     yield "# Simulation of whole cells"
     yield ""
     yield f"Made by `{command}`; nothing here is written by hand."
-    yield "What happens in a seed and what is checked is in [testing.md](../testing.md#simulation-of-whole-cells)."
+    yield "What happens in a seed and what is checked is in [testing.md](../testing.md#simulation)."
     yield ""
     for part in heading(result).split(", "):
         yield f"- {part}"

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-_PAGE: Final = Path(__file__).parents[2] / "docs" / "kubernetes.md"
+_PAGE: Final = Path(__file__).parents[2] / "docs" / "howto" / "production.md"
 _LAST_NAME: Final = "DNS:nats-2.nats"
 _DAYS: Final = "2"
 

@@ -133,7 +133,7 @@ def next_leaf(shares: Shares, usage: Usage, awake: Container[str]) -> str | None
 def _by_leaf(shares: Shares, usage: Usage) -> list[str]:
     """Leaf queues as the reference orders them: by the priority of the leaf, how its branch stands, its age and name.
 
-    Source: docs/decisions/queues.md, "Reference implementation".
+    Source: docs/decisions/volcano-queues.md, "Reference implementation".
     """
     tree = shares.tree
     stands = {name: standing_of(shares, usage, name) for name in tree.paths}

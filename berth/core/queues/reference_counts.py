@@ -2,7 +2,7 @@
 
 What it holds beyond its minimum is elastic and does not count. Without a minimum all that it holds is elastic.
 
-Source: docs/decisions/queues.md, "Reference implementation".
+Source: docs/decisions/volcano-queues.md, "Reference implementation".
 """
 
 from collections.abc import Mapping

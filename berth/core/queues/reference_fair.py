@@ -3,7 +3,7 @@
 In rounds each queue that is not met gets its part of the rest by weight, up to its limit and its requests, and at least
 its guarantee. A queue is met if it needs no more, or gets no more.
 
-Source: docs/decisions/queues.md, "Reference implementation".
+Source: docs/decisions/volcano-queues.md, "Reference implementation".
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 The same for objects of a cluster and for files: of both, first the job as a whole counts, then its pods.
 
-Source: docs/reference/kubernetes.md, "Preemption"; Volcano, ``GetPodPreemptable`` and ``podCooldownTime``.
+Source: docs/reference/workloads.md, "Preemption"; Volcano, ``GetPodPreemptable`` and ``podCooldownTime``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

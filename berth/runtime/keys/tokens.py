@@ -1,6 +1,6 @@
 """NKEYs, and the JWTs of NATS that they sign: operator, account, user.
 
-Source: docs/operators.md, "Keys".
+Source: docs/operate/keys.md, "Keys".
 """
 
 import base64

@@ -3,7 +3,7 @@
 A thread of the library sends them in batches. What a slow or absent receiver does not take in time is dropped, so that
 no process waits for it at its end.
 
-Source: docs/operators.md, "Traces".
+Source: docs/howto/trace-jobs.md, "Trace jobs".
 """
 
 import asyncio

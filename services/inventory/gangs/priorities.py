@@ -3,7 +3,7 @@
 A priority is that of the pods, otherwise that of the PriorityClass that their PodGroup names. The class that gives the
 priority also says whether the job ends others, and whether it is critical.
 
-Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Preemption".
+Source: docs/reference/kubernetes.md, "Volcano PodGroups"; docs/reference/workloads.md, "Preemption".
 """
 
 from collections.abc import Sequence

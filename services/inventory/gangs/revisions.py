@@ -1,6 +1,6 @@
 """Revisions of requests whose gang has another queue or priority now, or says something else of preemption.
 
-Source: docs/queues.md, "The queue of a job"; docs/reference/kubernetes.md, "Preemption".
+Source: docs/queues.md, "The queue of a job"; docs/reference/workloads.md, "Preemption".
 """
 
 from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 A gang may be stamped often: its stamps are looked at once in :data:`APART_MS`, and its fact has the last one then. A
 stamp that does not count then is not looked at again until it changes.
 
-Source: docs/reference/kubernetes.md, "Preemption"; RFC 3339.
+Source: docs/reference/workloads.md, "Preemption"; RFC 3339.
 """
 
 import re

@@ -15,7 +15,7 @@ from berth.core.topologies.layouts import blocks_words
 from berth.core.topologies.registry import lack_words
 from berth.schemas.refusal import BlockLack, Refusal
 
-PAGE = (Path(__file__).parents[4] / "docs" / "superpods.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "logical-superpods.md").read_text("utf-8")
 
 
 def words_on(lack: BlockLack) -> str:

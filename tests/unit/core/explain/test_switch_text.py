@@ -12,7 +12,7 @@ from berth.core.topologies.switches.planner import Policy, Rule
 from berth.core.topologies.switches.text import bits_words, lack_words, rule_words, state_words
 from berth.schemas.refusal import SwitchLack
 
-PAGE = (Path(__file__).parents[4] / "docs" / "switches.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "leaf-switches.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("rule", get_args(Rule))

@@ -59,8 +59,8 @@ def test_leaves_and_servers_stay_in_their_order() -> None:
 
 
 def test_the_example_of_the_documents_is_read() -> None:
-    text = (Path(__file__).parents[4] / "docs" / "kubernetes.md").read_text("utf-8")
-    example = text.partition("### Leaf switches")[2].partition("```json")[2].partition("```")[0]
+    text = (Path(__file__).parents[4] / "docs" / "kubernetes" / "inventory.md").read_text("utf-8")
+    example = text.partition("## Leaf switches")[2].partition("```json")[2].partition("```")[0]
     found = read_tor_config({"tor_info": example})
     assert [(leaf.address, len(leaf.servers)) for leaf in found.leaves] == [("172.20.4.1", 3), ("172.20.4.2", 2)]
     assert found.slots()["10.40.2.13"] == Slot("172.20.4.2", 2)

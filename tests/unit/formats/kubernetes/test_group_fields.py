@@ -1,4 +1,4 @@
-"""The table of fields of PodGroups in ``docs/reference/kubernetes.md`` says what the code does with each of them."""
+"""The table of fields of PodGroups in ``docs/reference/workloads.md`` says what the code does with each of them."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from berth.formats.kubernetes.owners import CoPodGroupSpec, NativePodGroupSpec, 
 from berth.services.inventory.gangs.warnings import ignored_constraints
 from tests.support.gang_world import facts_of
 
-PAGE: Final = Path(__file__).parents[4] / "docs" / "reference" / "kubernetes.md"
+PAGE: Final = Path(__file__).parents[4] / "docs" / "reference" / "workloads.md"
 READ: Final[dict[str, type[Lean]]] = {
     "Kubernetes": NativePodGroupSpec,
     "Volcano": PodGroupSpec,

@@ -1,4 +1,4 @@
-"""The table of fields of owners in ``docs/reference/kubernetes.md`` has what the code reads of each of them."""
+"""The table of fields of owners in ``docs/reference/workloads.md`` has what the code reads of each of them."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from berth.formats.kubernetes.operator_jobs import KubeflowJobSpec, RayClusterSp
 from berth.formats.kubernetes.owners import JobSetSpec, LeaderWorkerSetSpec
 from berth.formats.kubernetes.pod_spec import Template
 
-PAGE: Final = Path(__file__).parents[4] / "docs" / "reference" / "kubernetes.md"
+PAGE: Final = Path(__file__).parents[4] / "docs" / "reference" / "workloads.md"
 READ: Final[dict[str, type[Lean]]] = {
     "JobSet": JobSetSpec,
     "LeaderWorkerSet": LeaderWorkerSetSpec,

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def test_the_page_has_the_number_of_nodes() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
+    page = (ROOT / "docs" / "kubernetes" / "nodesim.md").read_text("utf-8")
     registers = re.search(r"`nodesim`, which registers (\d+) nodes", page)
     assert registers is not None
     assert int(registers[1]) == read_topology(DEMO_CLUSTER)
