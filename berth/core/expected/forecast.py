@@ -43,6 +43,7 @@ class Forecast:
         at_ms: The moment.
         ledger_seq: Last record that the state has.
         facts_seq: Last fact that it has.
+        settings: Those of its epoch.
 
     Args:
         state: The cell; it must not change.
@@ -52,6 +53,7 @@ class Forecast:
     def __init__(self, state: State, at_ms: int) -> None:
         self.at_ms = max(at_ms, state.fold.at_ms)
         self.ledger_seq, self.facts_seq = state.fold.head, state.facts_seq
+        self.settings = state.fold.settings
         self._state = state
         self._scheduler = Scheduler(state)
         self._scheduler.begin(Changes())
