@@ -7,8 +7,8 @@ from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.interrupts import interruptible
+from berth.cli.jobs.forecast import forecast_now
 from berth.cli.jobs.requests import Fault, read_requests
-from berth.cli.jobs.starts import forecast_now
 from berth.cli.jobs.submit import cell_faults
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, print_result, warn
 from berth.core.expected.expectation import ExpectedStart, sentences

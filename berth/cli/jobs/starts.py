@@ -6,10 +6,7 @@ from typing import Final, Protocol
 from berth.cli.api import NoApiError, ask
 from berth.cli.jobs.queue_order import JobKey
 from berth.cli.output import age
-from berth.core.expected.forecast import Forecast
 from berth.runtime.bus.port import Bus
-from berth.runtime.clock import SystemClock
-from berth.runtime.history import state_now
 from berth.schemas.programs.expected import ExpectedJob, ExpectedStartsReply, ExpectedStartsRequest
 
 _ANSWER_S: Final = 15.0
@@ -41,17 +38,13 @@ class Start(Protocol):
         """Why there is no answer."""
 
 
-async def forecast_now(bus: Bus) -> Forecast:
-    """Expected starts as of the end of what is stored, which is read for it."""
-    clock = SystemClock()
-    return Forecast(await state_now(bus, clock), clock.now_ms())
-
-
 async def expected_starts(bus: Bus) -> Mapping[JobKey, Start]:
     """Expected starts of all jobs that wait, of the service ``api``; where that does not answer they are made here."""
     try:
         return await _of_api(bus)
     except NoApiError:
+        from berth.cli.jobs.forecast import forecast_now  # noqa: PLC0415  # takes time that a list does not need
+
         return {(one.namespace, one.name): one for one in (await forecast_now(bus)).all()}
 
 
