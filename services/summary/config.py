@@ -39,5 +39,7 @@ class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Namespace of ``tor-share-cm``, which has the leaf switches under policy 2.0; empty: it is not written."""
     tor_share_pause_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
     """Least time between two writes of that ConfigMap."""
+    expected_starts_s: Annotated[int, Meta(ge=0, le=86_400)] = 60
+    """Least time between two writes of the expected start of a PodGroup that waits; 0: it is not written."""
     fault_objects: FaultObjectsConfig = FaultObjectsConfig()
     queues: QueueStatusConfig = QueueStatusConfig()
