@@ -10,8 +10,10 @@ under that policy, nothing starts that comes after it. No gang is evicted.
 import bisect
 import heapq
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from berth.core.errors import guarded
+from berth.core.expected.chip_course import ChipCourse
 from berth.core.gangs import ClassKey, Gang
 from berth.core.placement.round_demand import is_heavy
 from berth.core.placement.scoring import Scorer
@@ -25,6 +27,8 @@ from berth.schemas.refusal import QueueRefusal
 
 _Alike = tuple[ClassKey, tuple[str, ...]]
 """What two gangs have in common that fit at the same moments, besides their run times and profiles."""
+_TRIES_ONE_BY_ONE: Final = 32
+"""Moments without room after which two at a time are passed over, and so on: a start may be found late then."""
 _LetIn = tuple[Sequence[int], Sequence[bool]]
 """Moments, ascending, and whether a gang is let in from each on."""
 
@@ -47,6 +51,7 @@ class Course:
 
     def __init__(self, state: State, scorer: Scorer, at_ms: int, expects: Expects, *, is_strict: bool) -> None:
         self.profile = AvailabilityProfile(state, scorer, at_ms, None, {}, (), expects)
+        self._chips = ChipCourse(state, self.profile, at_ms)
         self.starts: dict[str, Reservation | None] = {}
         self.last: dict[str, QueueRefusal] = {}
         self._state = state
@@ -130,20 +135,26 @@ class Course:
         nothing: tuple[Reservation | None, Sequence[Reservation]] = (None, ())
 
         def look() -> tuple[Reservation | None, Sequence[Reservation]]:
-            moments, alone = self.profile.room(gang, from_ms)
-            later = {one.end_ms for one in others if moments and moments[0] < one.end_ms < FOREVER_MS}
-            for moment in sorted(later.union(moments)):
+            moments = self._chips.moments(gang, self.profile.run_ms(gang), others, from_ms)
+            tries = index = 0
+            while index < len(moments):
+                moment = moments[index]
+                index += 1 + tries // _TRIES_ONE_BY_ONE
                 if let_in is not None and not _is_let_in(let_in, moment):
                     continue
-                found = self._at(gang, moment, others, alone.get(moment))
+                found = self._at(gang, moment, others)
                 if found is not None:
                     return found
+                if not tries:  # where the chips are on the wrong nodes, moments without room are passed over
+                    room = self.profile.room(gang, from_ms)[0]
+                    index = max(index, bisect.bisect_left(moments, room[0])) if room else len(moments)
+                tries += 1
             return nothing
 
         return guarded(look, lambda _: None) or nothing
 
     def _at(
-        self, gang: Gang, moment: int, others: Sequence[Reservation], alone: Reservation | None
+        self, gang: Gang, moment: int, others: Sequence[Reservation]
     ) -> tuple[Reservation, Sequence[Reservation]] | None:
         """As a round would start a gang at a moment: all that is reserved for later moments stands, on other nodes too.
 
@@ -151,11 +162,16 @@ class Course:
             gang: The gang.
             moment: The moment.
             others: Reservations in their order.
-            alone: Its reservation if there were no others; None if that is not known.
         """
         profile, run_ms = self.profile, self.profile.run_ms(gang)
+        beside = profile.planned(gang, moment, run_ms, others)
+        if beside is not None:
+            return beside, ()
+        later = [one for one in others if moment < one.start_ms < moment + run_ms]
+        if not later:
+            return None
         left = [one for one in others if one.start_ms <= moment < one.end_ms]
-        found = alone if alone is not None and not left else profile.planned(gang, moment, run_ms, left)
+        found = profile.planned(gang, moment, run_ms, left)
         if found is None:
             return None
         moved: list[Reservation] = []

@@ -339,8 +339,7 @@ class AvailabilityProfile:
             projection = projection.copy()
         if besides is not None:
             besides(projection)
-        for other in around:
-            projection.start(other.gang, other.placement, other.footprint)
+        projection.start_all([(other.gang, other.placement, other.footprint) for other in around])
         placement = projection.plan(gang)
         if placement is None:
             return None
