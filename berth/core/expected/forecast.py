@@ -87,9 +87,8 @@ class Forecast:
         """
         job = JobSeen(request.namespace, request.name, _ASKED, "accepted", _LAST, _LAST, self.at_ms, request=request)
         gang = self._scheduler.gang(job, request, 1)
-        order = WaitingOrder(self._scheduler, [*self._gangs, gang])
+        order = WaitingOrder(self._scheduler, [*self._gangs, gang], {_ASKED: request.queue})
         lane, place = order.lanes[gang.is_plain], order.places[_ASKED]
-        place = place._replace(queue=request.queue)
         ahead = lane[: place.position - 1]
         if len(ahead) >= BEHIND_MAX:
             expected = self._behind(gang, place)

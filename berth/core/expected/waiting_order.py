@@ -5,14 +5,16 @@ turns, the order is that of the turns, each gang counted as if it were placed.
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from berth.core.gangs import Gang
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turns import Entry, Turns, in_turns
 from berth.core.state.ledger import chips_in
 from berth.schemas.queues.queue import DEFAULT
+
+NO_QUEUES: Final[Mapping[str, str]] = {}
 
 
 class Place(NamedTuple):
@@ -39,10 +41,12 @@ class WaitingOrder:
     Args:
         scheduler: Its state is read.
         gangs: The gangs.
+        queues: Queues of gangs (uid) that no job has requested.
     """
 
-    def __init__(self, scheduler: Scheduler, gangs: Iterable[Gang]) -> None:
+    def __init__(self, scheduler: Scheduler, gangs: Iterable[Gang], queues: Mapping[str, str] = NO_QUEUES) -> None:
         self._scheduler = scheduler
+        self._queues = queues
         self.lanes: tuple[Sequence[Gang], Sequence[Gang]] = ([], [])
         """Gangs with chips, and those without."""
         self.places: dict[str, Place] = {}
@@ -58,7 +62,7 @@ class WaitingOrder:
         chips = 0
         of_queue: dict[str, tuple[int, int]] = {}
         for index, gang in enumerate(lane):
-            queue = queue_of(self._scheduler, gang)
+            queue = self._queues.get(gang.uid) or queue_of(self._scheduler, gang)
             jobs, queue_chips = of_queue.get(queue, (0, 0))
             yield gang.uid, Place(queue, index + 1, chips, jobs + 1, queue_chips)
             own = chips_in(gang.runs)
