@@ -5,6 +5,7 @@ Longer than 400 lines because each operation has its step here.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final, TypeVar
 
@@ -335,9 +336,13 @@ class Operations:
         asked = decoded(data, ExpectedStartsRequest)
         self._access.check(identity, "read", "" if asked.namespace == EVERY else asked.namespace)
         may_read = partial(self._access.may, identity, "read")
-        with self._questions.of(identity):
+        with self._question(identity):
             reply, jobs = await self._explanations.forecast(lambda one: page_of(one, asked, may_read, self._clock))
         return Page(msgspec.json.encode(reply), jobs // _JOBS_A_TOKEN)
+
+    def _question(self, identity: str) -> AbstractContextManager[None]:
+        """Counts a question while it is open, as far as the caller has bounds."""
+        return self._questions.of(identity) if self._access.is_bounded(identity) else nullcontext()
 
     async def _ask(self, data: bytes, identity: str) -> AskReply:
         sent = await self._read(read_question, data, identity)
@@ -348,7 +353,7 @@ class Operations:
             see_acceptable(sent, forecast)
             return answer_of(forecast, sent, may_read, self._clock)
 
-        with self._questions.of(identity):
+        with self._question(identity):
             reply = await self._explanations.forecast(answer)
         if self._access.is_bounded(identity):
             self._rates.charge(identity, ASK_TOKENS)

@@ -24,6 +24,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "berth faults": _OTHER_CELL + "; tests/unit/cli/cluster/test_fault_list.py groups such faults",
         "berth fsck": _OTHER_CELL + "; tests/e2e/test_fsck.py breaks one",
         "berth explain": _OTHER_CELL,
+        "berth ask": _OTHER_CELL + "; docs/howto/expected-start.md asks",
     },
     "docs/gateway.md": {
         "": "needs the token that the first command prints; tests/e2e/test_gateway.py sends such requests"
