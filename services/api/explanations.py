@@ -14,8 +14,8 @@ from berth.core.expected.forecast import Forecast
 from berth.core.explain.model import all_sentences
 from berth.core.explain.restricted import MayRead, restricted
 from berth.runtime.bus.port import Bus
+from berth.runtime.cell_status.forecasts import Forecasts
 from berth.runtime.clock import Clock
-from berth.runtime.forecasts import Forecasts
 from berth.runtime.history import explanation_of
 from berth.schemas.status import JobStatus
 from berth.services.api.job_states import utc_text

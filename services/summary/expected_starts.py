@@ -16,9 +16,9 @@ from berth.core.expected.expectation import ExpectedStart
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.bus.port import Bus
+from berth.runtime.cell_status.forecasts import Forecasts
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
-from berth.runtime.forecasts import Forecasts
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.envelope import DecodeError, decode

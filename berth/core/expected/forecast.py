@@ -20,6 +20,7 @@ from berth.core.placement.round_demand import is_heavy
 from berth.core.scheduling.reservations import FOREVER_MS, AttemptKey, Occupant, Reservation
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
+from berth.core.state.holdings.held_places import Held
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 
@@ -150,6 +151,9 @@ class Forecast:
         found: tuple[Reservation | None, Reservation | None],
         ahead: Sequence[Gang],
     ) -> ExpectedStart:
+        held = self._state.fold.held.get(gang.uid)
+        if held is not None and held.is_reserved:
+            return self._reserved(gang, place, held)
         early, late = found
         limit = None if views.early.at_first is None else views.early.refusal(views.early.at_first, gang)
         if early is None:
@@ -165,6 +169,18 @@ class Forecast:
             held_by=names,
             held_by_more=more,
             limit=limit,
+        )
+
+    def _reserved(self, gang: Gang, place: Place, held: Held) -> ExpectedStart:
+        """Of a gang for which others leave: it starts once they have, by the deadline."""
+        names = sorted(name for key in held.awaited if (name := self._name(key)))
+        return _placed(
+            gang,
+            place,
+            earliest_ms=self.at_ms,
+            latest_ms=max(held.until_ms, self.at_ms),
+            held_by=names[:NAMED_MAX],
+            held_by_more=max(0, len(names) - NAMED_MAX),
         )
 
     def _none(self, gang: Gang, place: Place, course: Course, ahead: Sequence[Gang]) -> ExpectedStart:

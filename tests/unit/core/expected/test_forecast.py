@@ -6,7 +6,9 @@ import pytest
 from berth.core.expected.expectation import BEHIND_MAX, ExpectedStart, as_of, sentences
 from berth.core.expected.forecast import Forecast
 from berth.core.explain.refusal_text import moment
+from berth.core.state.holdings.held_places import Held
 from berth.schemas.queues.queue import Queue
+from berth.schemas.recovery import Awaited
 from tests.support.cells import a_job
 from tests.support.queue_cells import Shared, limits
 
@@ -198,3 +200,19 @@ def test_a_forecast_changes_nothing_of_the_state() -> None:
     before = cell.seat.state.dump()
     Forecast(cell.seat.state, 3_000).all()
     assert cell.seat.state.dump() == before
+
+
+def test_a_job_for_which_others_leave_starts_by_the_deadline_of_its_place() -> None:
+    cell = a_cell(nodes=1)
+    cell.submitted("victim", "default", run_ms=9 * MINUTE_MS)
+    cell.round(at_ms=1_000)
+    cell.submitted("high", "default", run_ms=MINUTE_MS, priority=9)
+    cell.round(at_ms=2_000)
+    state = cell.seat.state
+    victim = cell.holding("victim")
+    state.fold.held["uid-high"] = Held(
+        "team", "high", "uid-high", 1, victim.placement, [0], 40_000, awaits=[Awaited(*victim.key)], lacks={0: 0xFF},
+        is_reserved=True,
+    )  # fmt: skip
+    found = expected(cell, 3_000)["high"]
+    assert (found.earliest_ms, found.latest_ms, found.held_by) == (3_000, 40_000, ["team/victim"])

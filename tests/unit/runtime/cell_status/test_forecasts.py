@@ -1,6 +1,6 @@
 """Forecasts of a cell that is followed while somebody asks."""
 
-from berth.runtime.forecasts import KEPT_S, Forecasts
+from berth.runtime.cell_status.forecasts import KEPT_S, Forecasts
 from berth.schemas.subjects import StreamName
 from tests.support.programs import Programs, job_file, programs
 
