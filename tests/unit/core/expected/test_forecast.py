@@ -6,6 +6,7 @@ import pytest
 from berth.core.expected.expectation import BEHIND_MAX, ExpectedStart, as_of, sentences
 from berth.core.expected.forecast import Forecast
 from berth.core.explain.refusal_text import moment
+from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
 from berth.schemas.queues.queue import Queue
 from berth.schemas.recovery import Awaited
@@ -216,3 +217,9 @@ def test_a_job_for_which_others_leave_starts_by_the_deadline_of_its_place() -> N
     )  # fmt: skip
     found = expected(cell, 3_000)["high"]
     assert (found.earliest_ms, found.latest_ms, found.held_by) == (3_000, 40_000, ["team/victim"])
+
+
+def test_a_cell_without_nodes_answers_that_there_is_no_room() -> None:
+    forecast = Forecast(State(), 1)
+    assert forecast.all() == []
+    assert forecast.ask(a_job("new", chips=8)).code == "no-room"
