@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from bench import (
+    ask,
     bind,
     commands,
     fault,
@@ -84,6 +85,7 @@ BENCHES: Final = {
     "switch": _bench(switch.run, switch.FULL, switch.SMALL, 28, limit_s=90.0),
     "queues": _bench(queues.run, queues.FULL, queues.SMALL, 4),
     "preempt": _bench(preempt.run, preempt.FULL, preempt.SMALL, 15),
+    "ask": _bench(ask.run, ask.FULL, ask.SMALL, 6),
     "groups": _bench(groups.run, groups.FULL, groups.SMALL, 6),
     "superpod": _bench(superpod.run, superpod.FULL, superpod.SMALL, 9),
     "bind": _bench(bind.run, bind.FULL, bind.SMALL, 2, limit_s=90.0),

@@ -69,7 +69,7 @@ def _chips(count: int) -> dict[str, int]:
     return {_PRODUCT.resource: count * CHIP}
 
 
-class _Cell:
+class Cell:
     """A state and its scheduler.
 
     Args:
@@ -149,7 +149,7 @@ class _Cell:
 
 
 def _rate(size: Size, settings: Settings, queues: list[Queue]) -> float:
-    cell = _Cell(size, settings, queues)
+    cell = Cell(size, settings, queues)
     cell.round()  # sorts the nodes and makes the tree
     begin = time.perf_counter()
     placed = sum(cell.round() for _ in range(size.rounds))
@@ -163,7 +163,7 @@ def _wake_ms(size: Size) -> float:
         RuntimeError: They do not start.
     """
     queues = [Queue(one.name, one.parent, capability=_chips(0)) if one.name.startswith("q") else one for one in tree()]
-    cell = _Cell(size, Settings(queues=2), queues)
+    cell = Cell(size, Settings(queues=2), queues)
     cell.round()
     while cell.scheduler.has_work:
         cell.round()

@@ -21,8 +21,15 @@ class NoApiError(Exception):
     """The service does not answer, or not to this caller."""
 
 
-async def ask(bus: Bus, verb: str, asked: Request, answer: type[_Answer]) -> _Answer:
+async def ask(bus: Bus, verb: str, asked: Request, answer: type[_Answer], *, wait_s: float = _ANSWER_S) -> _Answer:
     """The answer to a request.
+
+    Args:
+        bus: The cell.
+        verb: The operation.
+        asked: The request.
+        answer: Kind of the reply.
+        wait_s: How long to wait for it.
 
     Raises:
         NoApiError: There is none.
@@ -30,7 +37,7 @@ async def ask(bus: Bus, verb: str, asked: Request, answer: type[_Answer]) -> _An
     if access_of(bus_from_environment("")).name:
         raise NoApiError
     try:
-        data = await bus.request(bus.subjects.api(verb), msgspec.json.encode(asked), timeout_s=_ANSWER_S)
+        data = await bus.request(bus.subjects.api(verb), msgspec.json.encode(asked), timeout_s=wait_s)
         if not msgspec.json.decode(data, type=Reply).ok:
             raise NoApiError
         return msgspec.json.decode(data, type=answer)

@@ -47,7 +47,7 @@ class Command(NamedTuple):
 
 GROUPS: Final = {
     "Start": ("up", "demo", "completion"),
-    "Jobs": ("submit", "jobs", "wait", "explain", "cancel", "hold", "release", "priority"),
+    "Jobs": ("submit", "ask", "jobs", "wait", "explain", "cancel", "hold", "release", "priority"),
     "Cluster": ("status", "nodes", "node", "faults", "switches", "superpods", "queues", "drain", "undrain"),
     "History and planning": ("log", "usage", "record", "replay", "page", "simulate", "what-if"),
     "Maintenance": ("backup", "restore", "streams", "dead", "fsck", "repair", "check-config"),
@@ -64,6 +64,11 @@ COMMANDS: Final = (
         "submit",
         "jobs.submit:submit",
         "Send job requests and print the verdicts. Nothing is sent if any of them is invalid.",
+    ),
+    Command(
+        "ask",
+        "jobs.ask:ask_start",
+        "Show when jobs of a file would be expected to start if they were submitted now; nothing is submitted.",
     ),
     Command(
         "jobs",

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from berth.schemas.programs.expected import ExpectedJob, ExpectedStartsReply, ExpectedStartsRequest
 from berth.schemas.programs.lists import (
     PAGE_MAX,
     Drain,
@@ -32,7 +33,9 @@ from berth.schemas.programs.requests import NodesRequest
 from berth.schemas.programs.shape import Reply, Request
 
 _Answer = TypeVar("_Answer", bound=Reply)
-_Paged = TypeVar("_Paged", JobsReply, NodesReply, PlacesReply, FaultsReply, DrainsReply, QueuesReply)
+_Paged = TypeVar(
+    "_Paged", JobsReply, NodesReply, PlacesReply, FaultsReply, DrainsReply, QueuesReply, ExpectedStartsReply
+)
 
 
 class CellLists(ABC):
@@ -50,6 +53,17 @@ class CellLists(ABC):
         """
         request = JobsRequest(namespace=namespace, phase=phase, queue=queue, limit=PAGE_MAX)
         return [job async for reply in self._pages("jobs", request, JobsReply) for job in reply.jobs]
+
+    async def expected_starts(self, *, namespace: str = "*") -> list[ExpectedJob]:
+        """When jobs that wait are expected to start, by namespace and name.
+
+        Jobs of several replies may be of different moments.
+
+        Args:
+            namespace: Only jobs of this namespace; ``*``: of all that the identity may read.
+        """
+        pages = self._pages("expected-starts", ExpectedStartsRequest(namespace=namespace), ExpectedStartsReply)
+        return [job async for reply in pages for job in reply.jobs]
 
     async def nodes(
         self, names: Sequence[str] = (), *, product: str = "", leaf: str = "", superpod: str = "", details: bool = False

@@ -25,6 +25,7 @@ from berth.runtime.identity import new_uid
 from berth.runtime.logs import logger_of
 from berth.schemas.message import json_decoder
 from berth.schemas.programs.events import FINAL, EventsReply
+from berth.schemas.programs.expected import AskReply, ExpectedJob
 from berth.schemas.programs.job_file import JobFile
 from berth.schemas.programs.replies import (
     CancelReply,
@@ -229,6 +230,21 @@ class Client(CellLists):
             uid: Only the job with this uid; empty: the job that has the name.
         """
         return await self._ask("explain", ExplainRequest(name=name, namespace=namespace, uid=uid), ExplainReply)
+
+    async def ask(self, job: JobFile | Mapping[str, Any], *, queue: str = "") -> ExpectedJob:
+        """When a job would be expected to start if it were submitted now. Nothing is stored.
+
+        Args:
+            job: As of :meth:`submit`.
+            queue: Its queue, whatever it names; empty: what it names.
+
+        Raises:
+            RequestError: The request was refused.
+            UnavailableError: No answer came in time.
+        """
+        tree = _tree(job) if isinstance(job, JobFile) else dict(job)
+        reply = await self._ask("ask", {"job": tree, "queue": queue}, AskReply)
+        return reply.expected
 
     async def wait(
         self, name: str, goal: Goal, *, namespace: str = "default", uid: str = "", timeout_s: float | None = None

@@ -16,6 +16,7 @@ from berth.client.client import Goal
 from berth.client.errors import ConnectionLostError
 from berth.client.job_events import StoredEvent
 from berth.runtime.bus.access import Access
+from berth.schemas.programs.expected import ExpectedJob
 from berth.schemas.programs.job_file import JobFile
 from berth.schemas.programs.lists import Drain, FaultGroup, ListedJob, ListedPhase, PlaceUse, QueueEntry, UsageReply
 from berth.schemas.programs.replies import (
@@ -119,6 +120,10 @@ class Client:
         """Why a job is where it is, see :meth:`berth.client.Client.explain`."""
         return self._run(self._client.explain(name, namespace=namespace, uid=uid))
 
+    def ask(self, job: JobFile | Mapping[str, Any], *, queue: str = "") -> ExpectedJob:
+        """When a job would be expected to start, see :meth:`berth.client.Client.ask`."""
+        return self._run(self._client.ask(job, queue=queue))
+
     def submit_many(self, jobs: Sequence[JobFile | Mapping[str, Any]]) -> list[SubmitResult]:
         """Submit jobs, see :meth:`berth.client.Client.submit_many`."""
         return self._run(self._client.submit_many(jobs))
@@ -126,6 +131,10 @@ class Client:
     def jobs(self, *, namespace: str = "*", phase: ListedPhase = "", queue: str = "") -> list[ListedJob]:
         """Jobs with their positions in the queue, see :meth:`berth.client.Client.jobs`."""
         return self._run(self._client.jobs(namespace=namespace, phase=phase, queue=queue))
+
+    def expected_starts(self, *, namespace: str = "*") -> list[ExpectedJob]:
+        """When jobs are expected to start, see :meth:`berth.client.Client.expected_starts`."""
+        return self._run(self._client.expected_starts(namespace=namespace))
 
     def nodes(
         self, names: Sequence[str] = (), *, product: str = "", leaf: str = "", superpod: str = "", details: bool = False

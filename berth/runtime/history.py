@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.expected.forecast import Forecast
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Explanation
 from berth.core.replay.job_history import Life, Look, Point, Trail, View
@@ -56,8 +57,8 @@ async def state_at(bus: Bus, *, ledger_seq: int, facts_seq: int) -> State | None
         if end.ledger_seq <= ledger_seq and end.facts_seq <= facts_seq:
             state = await _loaded(bus, end)
             if state is not None:
-                return await _advanced(bus, state, ledger_seq, facts_seq)
-    return await _advanced(bus, State(), ledger_seq, facts_seq)
+                return await advanced(bus, state, ledger_seq, facts_seq)
+    return await advanced(bus, State(), ledger_seq, facts_seq)
 
 
 class Past(NamedTuple):
@@ -167,10 +168,18 @@ async def state_now(bus: Bus, clock: Clock) -> State:
     return state
 
 
-async def explanation_of(bus: Bus, clock: Clock, status: JobStatus) -> Explanation | None:
+async def explanation_of(
+    bus: Bus, clock: Clock, status: JobStatus, *, expects_start: bool = True
+) -> Explanation | None:
     """Explanation of a job as it is now: from the state of its decision, or of now while it waits.
 
     Where the state of its decision is no longer stored, it is explained from the state of now.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        status: Of the job.
+        expects_start: Whether to say of one that waits when it is expected to start.
 
     Returns:
         The explanation; None before a decision, or if neither is possible.
@@ -185,8 +194,11 @@ async def explanation_of(bus: Bus, clock: Clock, status: JobStatus) -> Explanati
         return None
     if status.phase == "waiting" and (status.refusal is not None or status.is_held):
         verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, None, status.refusal)
-        state = await state_now(bus, clock)
-        return explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=clock.now_ms())
+        state, now_ms = await state_now(bus, clock), clock.now_ms()
+        found = explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=now_ms)
+        if found is not None and expects_start:
+            found.expected_start = Forecast(state, now_ms).of(status.uid)
+        return found
     kept = await _kept(bus, status)
     if kept is not None:
         then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)
@@ -281,8 +293,12 @@ async def _loaded(bus: Bus, end: SnapshotEnd) -> State | None:
     return state
 
 
-async def _advanced(bus: Bus, state: State, ledger_seq: int, facts_seq: int) -> State | None:
-    """Apply records and facts up to the sequences to ``state``; None if some were removed."""
+async def advanced(bus: Bus, state: State, ledger_seq: int, facts_seq: int) -> State | None:
+    """Apply records and facts up to the sequences to ``state``; None if some were removed.
+
+    Raises:
+        TransientError: The bus did not answer. Nothing was applied.
+    """
     records = await _tail(bus, StreamName.LEDGER, state.fold.head + 1, ledger_seq)
     facts = await _tail(bus, StreamName.FACTS, state.facts_seq + 1, facts_seq)
     if records is None or facts is None:

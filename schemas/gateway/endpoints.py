@@ -7,6 +7,7 @@ from berth.schemas.page.hour import Hour
 from berth.schemas.page.view import Change, View
 from berth.schemas.programs.documents import components_of
 from berth.schemas.programs.events import JobEvent
+from berth.schemas.programs.expected import AskReply, AskRequest, ExpectedStartsReply, ExpectedStartsRequest
 from berth.schemas.programs.job_file import JobFile
 from berth.schemas.programs.lists import (
     DrainsReply,
@@ -195,6 +196,30 @@ ENDPOINTS: Final = (
         answer=ExplainReply,
         query=(_UID,),
         errors=_LOOKED_UP,
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/expected-starts",
+        "listExpectedStarts",
+        "read",
+        "When jobs that wait are expected to start, by namespace and name, and what holds their places. Jobs of"
+        " namespaces that the caller may not read are left out, and have no names elsewhere.",
+        answer=ExpectedStartsReply,
+        query=fields_of(ExpectedStartsRequest),
+    ),
+    Endpoint(
+        "post",
+        "/api/v1/ask",
+        "askStart",
+        "submit",
+        "When a job would be expected to start if it were submitted now. Nothing is stored.",
+        answer=AskReply,
+        body=AskRequest,
+        errors=(
+            HTTPStatus.BAD_REQUEST,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        ),
     ),
     Endpoint(
         "get",

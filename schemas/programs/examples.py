@@ -29,6 +29,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "UpdateRequest": {**_ABOUT, "change": {"held": True, "reason": "its data is not there yet"}},
     "StatusRequest": _ABOUT,
     "ExplainRequest": _ABOUT,
+    "ExpectedStartsRequest": {"namespace": "team-a"},
+    "AskRequest": {"job": _FILE, "queue": "research"},
     "JobsRequest": {"phase": "waiting", "limit": 100},
     "NodesRequest": {"leaf": "leaf-05", "details": True},
     "UsageRequest": {},

@@ -3,6 +3,7 @@
 from typing import Final, Literal, NamedTuple
 
 from berth.schemas.programs.events import EventsReply
+from berth.schemas.programs.expected import AskReply, AskRequest, ExpectedStartsReply, ExpectedStartsRequest
 from berth.schemas.programs.lists import (
     DrainsReply,
     DrainsRequest,
@@ -70,6 +71,8 @@ OPERATIONS: Final = (
     Operation("update", UpdateRequest, UpdateReply, "submit"),
     Operation("status", StatusRequest, StatusReply, "read"),
     Operation("explain", ExplainRequest, ExplainReply, "read"),
+    Operation("expected-starts", ExpectedStartsRequest, ExpectedStartsReply, "read"),
+    Operation("ask", AskRequest, AskReply, "submit"),
     Operation("jobs", JobsRequest, JobsReply, "read"),
     Operation("nodes", NodesRequest, NodesReply, "read"),
     Operation("usage", UsageRequest, UsageReply, "read"),

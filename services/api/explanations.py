@@ -1,17 +1,26 @@
-"""Explanations of jobs, computed beside the loop that answers: each reads a part of the history and replays it."""
+"""Explanations of jobs, and forecasts of their starts, computed beside the loop that answers.
+
+An explanation reads a part of the history and replays it; a forecast is made of a state of its own.
+"""
 
 import asyncio
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from berth.core.expected.expectation import as_of
+from berth.core.expected.forecast import Forecast
 from berth.core.explain.model import all_sentences
 from berth.core.explain.restricted import MayRead, restricted
 from berth.runtime.bus.port import Bus
+from berth.runtime.cell_status.forecasts import Forecasts
 from berth.runtime.clock import Clock
 from berth.runtime.history import explanation_of
 from berth.schemas.status import JobStatus
 from berth.services.api.job_states import utc_text
+
+T = TypeVar("T")
 
 
 class Explained(NamedTuple):
@@ -35,6 +44,7 @@ class Explanations:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._forecasts = Forecasts(clock)
         self._outer = asyncio.get_running_loop()
         self._inner: asyncio.Future[tuple[asyncio.AbstractEventLoop, Bus]] = self._outer.create_future()
         self._turn = asyncio.Lock()
@@ -62,13 +72,31 @@ class Explanations:
         """
         async with self._turn:
             loop, bus = await asyncio.shield(self._inner)
-            work = _explained(bus, self._clock, status, is_over=is_over, may_read=may_read)
+            work = self._explained(bus, status, is_over=is_over, may_read=may_read)
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
+    async def forecast(self, use: Callable[[Forecast], T]) -> T:
+        """What is read of the newest forecast of the cell; called on the loop that answers.
 
-async def _explained(bus: Bus, clock: Clock, status: JobStatus, *, is_over: bool, may_read: MayRead) -> Explained:
-    found = await explanation_of(bus, clock, status)
-    if found is None:
-        return Explained([], None)
-    found = restricted(found, may_read)
-    return Explained(all_sentences(found, is_over=is_over, clock=utc_text), msgspec.to_builtins(found))
+        Args:
+            use: Reads it, where it is made; the forecast is not kept.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        loop, bus = await asyncio.shield(self._inner)
+
+        async def work() -> T:
+            return use(await self._forecasts.newest(bus))
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), loop))
+
+    async def _explained(self, bus: Bus, status: JobStatus, *, is_over: bool, may_read: MayRead) -> Explained:
+        found = await explanation_of(bus, self._clock, status, expects_start=False)
+        if found is None:
+            return Explained([], None)
+        if found.outcome == "waiting" and not is_over:
+            expected = (await self._forecasts.newest(bus)).of(status.uid)
+            found.expected_start = None if expected is None else as_of(expected, self._clock.now_ms())
+        found = restricted(found, may_read)
+        return Explained(all_sentences(found, is_over=is_over, clock=utc_text), msgspec.to_builtins(found))

@@ -1,12 +1,17 @@
-"""Operations that programs ask for: decode, check the rights, carry out, reply."""
+"""Operations that programs ask for: decode, check the rights, carry out, reply.
+
+Longer than 400 lines because each operation has its step here.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
 
+from berth.core.expected.forecast import Forecast
 from berth.core.explain.recovery_text import recovery_words
 from berth.core.state.cell import JobKey
 from berth.runtime.bus.fair_queue import FairTurns
@@ -18,6 +23,7 @@ from berth.runtime.logs import LogLimit
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.programs.events import EventsReply, JobEvent
+from berth.schemas.programs.expected import AskReply, ExpectedStartsRequest
 from berth.schemas.programs.operations import OPERATIONS, Operation
 from berth.schemas.programs.replies import (
     CancelReply,
@@ -44,7 +50,9 @@ from berth.schemas.programs.shape import Reply
 from berth.schemas.status import JobStatus, stored_status
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access, identity_of
+from berth.services.api.config import EVERY
 from berth.services.api.event_pages import EventPages
+from berth.services.api.expected_starts import ASK_TOKENS, OpenQuestions, answer_of, page_of, see_acceptable
 from berth.services.api.explanations import Explained, Explanations
 from berth.services.api.job_list import OVER
 from berth.services.api.job_states import SUBMITTED, job_state, utc_text
@@ -53,7 +61,15 @@ from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.rates import Rates
 from berth.services.api.request_errors import RequestError, decoded, reply_of, reply_too_large
-from berth.services.api.submission import Sent, judge, read_submission, read_submissions, see_unused, uid_of
+from berth.services.api.submission import (
+    Sent,
+    judge,
+    read_question,
+    read_submission,
+    read_submissions,
+    see_unused,
+    uid_of,
+)
 from berth.services.api.turns import Turns
 from berth.services.api.updates import wish_of
 
@@ -108,6 +124,7 @@ class Operations:
         self._metrics = instruments.metrics
         self._errors = LogLimit(clock)
         self._turns = Turns()
+        self._questions = OpenQuestions()
         self._reading = FairTurns()
         self._reading_aside = FairTurns()
         self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply | Page]]] = {
@@ -118,6 +135,8 @@ class Operations:
             "update": self._update,
             "status": self._status,
             "explain": self._explain,
+            "expected-starts": self._expected_starts,
+            "ask": self._ask,
             "events": self._events,
             "rights": self._rights,
         }
@@ -312,6 +331,34 @@ class Operations:
             sentences=lines,
             explanation=found.evidence,
         )
+
+    async def _expected_starts(self, data: bytes, identity: str) -> Page:
+        asked = decoded(data, ExpectedStartsRequest)
+        self._access.check(identity, "read", "" if asked.namespace == EVERY else asked.namespace)
+        may_read = partial(self._access.may, identity, "read")
+        with self._question(identity):
+            reply, jobs = await self._explanations.forecast(lambda one: page_of(one, asked, may_read, self._clock))
+        return Page(msgspec.json.encode(reply), jobs // _JOBS_A_TOKEN)
+
+    def _question(self, identity: str) -> AbstractContextManager[None]:
+        """Counts a question while it is open, as far as the caller has bounds."""
+        return self._questions.of(identity) if self._access.is_bounded(identity) else nullcontext()
+
+    async def _ask(self, data: bytes, identity: str) -> AskReply:
+        sent = await self._read(read_question, data, identity)
+        self._access.check(identity, "submit", sent.request.namespace)
+        may_read = partial(self._access.may, identity, "read")
+
+        def answer(forecast: Forecast) -> AskReply:
+            see_acceptable(sent, forecast)
+            return answer_of(forecast, sent, may_read, self._clock)
+
+        with self._question(identity):
+            reply = await self._explanations.forecast(answer)
+        if self._access.is_bounded(identity):
+            self._rates.charge(identity, ASK_TOKENS)
+            self._rates.charge_job(identity, sent.request)
+        return reply
 
     async def _events(self, data: bytes, identity: str) -> EventsReply:
         asked = decoded(data, EventsRequest)

@@ -9,9 +9,11 @@ from msgspec import Meta
 from berth.core.state.admission import Receipt, admit, holder_of, uid_from
 from berth.core.state.cell import State
 from berth.formats.manifests.reader import ManifestError, read_job
+from berth.formats.yaml_tree import is_dns_name
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.programs.events import FINAL
+from berth.schemas.programs.expected import AskRequest
 from berth.schemas.programs.requests import SUBMIT_MAX, SubmitManyRequest, SubmitRequest
 from berth.schemas.refusal import Refusal
 from berth.services.api.request_errors import RefusedError, RequestError, UidInUseError, decoded
@@ -52,6 +54,12 @@ class _Plain(SubmitRequest, frozen=True, kw_only=True):
     job: msgspec.Raw  # type: ignore[assignment]  # decoded later, with errors of its own
 
 
+class _PlainAsk(AskRequest, frozen=True, kw_only=True):
+    """The same of a question."""
+
+    job: msgspec.Raw  # type: ignore[assignment]  # as above
+
+
 class _PlainMany(SubmitManyRequest, frozen=True, kw_only=True):
     """The same of several jobs."""
 
@@ -69,6 +77,23 @@ def read_submission(data: bytes, identity: str) -> Sent:
         RequestError: A field is missing, wrong or unknown.
     """
     return _read(decoded(data, _Plain).job, identity, path="job")
+
+
+def read_question(data: bytes, identity: str) -> Sent:
+    """Job out of a question about its start.
+
+    Args:
+        data: The bytes.
+        identity: Of the caller.
+
+    Raises:
+        RequestError: A field is missing, wrong or unknown.
+    """
+    asked = decoded(data, _PlainAsk)
+    if asked.queue and not is_dns_name(asked.queue):
+        raise RequestError("queue", repr(asked.queue), "the name of a queue")
+    sent = _read(asked.job, identity, path="job")
+    return sent._replace(request=msgspec.structs.replace(sent.request, queue=asked.queue)) if asked.queue else sent
 
 
 def read_submissions(data: bytes, identity: str) -> list[Sent | RequestError]:

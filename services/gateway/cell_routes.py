@@ -26,7 +26,7 @@ from berth.services.gateway.job_routes import converted, fields
 
 CELL: Final = "/api/v1/cell"
 DEAD: Final = "/api/v1/dead"
-_LISTS: Final = ("jobs", "nodes", "usage", "leaves", "superpods", "faults", "drains", "queues")
+_LISTS: Final = ("jobs", "expected-starts", "nodes", "usage", "leaves", "superpods", "faults", "drains", "queues")
 """Operations whose request is a query."""
 _NAMES: Final = "names"
 """Field of a query with several values, separated by commas."""

@@ -53,6 +53,7 @@ class JobRoutes:
         return [
             Route(JOBS, self.submit, methods=["POST"]),
             Route(_BATCH, self.submit_many, methods=["POST"]),
+            Route("/api/v1/ask", self.ask, methods=["POST"]),
             Route(JOB, self.status, methods=["GET"]),
             Route(JOB, self.update, methods=["PATCH"]),
             Route(JOB, self.cancel, methods=["DELETE"]),
@@ -73,6 +74,13 @@ class JobRoutes:
         fields(request)
         identity = identity_of(request)
         reply = await self._cell.ask("submit-many", identity, await self._object_in(request, identity))
+        return Response(reply, media_type=JSON)
+
+    async def ask(self, request: Request) -> Response:
+        """When the job in the body would be expected to start."""
+        fields(request)
+        identity = identity_of(request)
+        reply = await self._cell.ask("ask", identity, await self._object_in(request, identity))
         return Response(reply, media_type=JSON)
 
     async def _object_in(self, request: Request, identity: str) -> bytes:

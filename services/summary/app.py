@@ -1,7 +1,7 @@
 """Wiring of the summary writer: reflect pods, PodGroups, nodes and summaries, read existing summaries, then write."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from berth.formats.ascend.fault_counters import job_key
@@ -16,6 +16,7 @@ from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.expected_starts import ExpectedStarts
 from berth.services.summary.faults.bus_facts import BusFacts
 from berth.services.summary.faults.fault_records import FaultRecords
 from berth.services.summary.faults.objects import FaultObjects, see_no_other_writer
@@ -74,7 +75,8 @@ async def write_on(
     fault_records = faults.records if faults is not None else None
     pods = _pods(summaries, share, fault_records, dirty)
     queues = QueueStatuses(api, bus, clock, config, instruments)
-    groups = _groups_into(summaries, fault_records, queues.groups, dirty)
+    starts = ExpectedStarts(api, bus, clock, config, instruments)
+    groups = _groups_into(summaries, fault_records, [queues.groups, starts], dirty)
     nodes = _nodes_into(summaries, fault_records, dirty)
     reflections = [
         api.reflect("/api/v1/nodes", Node, nodes),
@@ -87,6 +89,7 @@ async def write_on(
         tasks = [group.create_task(item.run(), name="reflect") for item in reflections]
         tasks.append(group.create_task(_groups(api, groups, config, instruments.log), name="reflect PodGroups"))
         tasks.append(group.create_task(queues.run(groups.known), name="write statuses of queues"))
+        tasks.append(group.create_task(starts.run(groups.known), name="write expected starts"))
         if share is not None:
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
@@ -125,26 +128,32 @@ def _pods(
 
 
 def _groups_into(
-    summaries: JobSummaries, fault_records: FaultRecords | None, queues: QueueGroups, dirty: Callable[[], None]
+    summaries: JobSummaries,
+    fault_records: FaultRecords | None,
+    others: Sequence[QueueGroups | ExpectedStarts],
+    dirty: Callable[[], None],
 ) -> "_Handler[PodGroup]":
-    """Puts PodGroups into the summaries, the records of faults, and the groups of queues."""
+    """Puts PodGroups into the summaries, the records of faults, the groups of queues, and the expected starts."""
 
     def put(group: PodGroup) -> None:
         summaries.set_group(group)
-        queues.set_group(group)
+        for one in others:
+            one.set_group(group)
         if fault_records is not None:
             fault_records.set_group(group)
 
     def drop(group: PodGroup) -> None:
         summaries.drop_group((group.metadata.namespace, group.metadata.name))
-        queues.drop_group((group.metadata.namespace, group.metadata.name))
+        for one in others:
+            one.drop_group((group.metadata.namespace, group.metadata.name))
         if fault_records is not None:
             fault_records.drop_group(job_key(group.metadata.namespace, group.metadata.name))
 
     def keep(groups: list[PodGroup]) -> None:
         places = [(group.metadata.namespace, group.metadata.name) for group in groups]
         summaries.keep_groups(places)
-        queues.keep_groups(places)
+        for one in others:
+            one.keep_groups(places)
         if fault_records is not None:
             fault_records.keep_groups(job_key(*place) for place in places)
 

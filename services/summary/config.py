@@ -40,5 +40,7 @@ class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Pause between two looks for PodGroups where the server does not serve them."""
     tor_share_namespace: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?\Z")] = "volcano-system"
     """Namespace of ``tor-share-cm``, which has the leaf switches under policy 2.0; empty: it is not written."""
+    expected_starts_s: Annotated[int, Meta(ge=0, le=86_400)] = 60
+    """Least time between two writes of the expected start of a PodGroup that waits; 0: it is not written."""
     fault_objects: FaultObjectsConfig = FaultObjectsConfig()
     queues: QueueStatusConfig = QueueStatusConfig()

@@ -21,6 +21,9 @@ class SummaryMetrics:
         self.queue_failures = registry.counter(
             "summary_queue_failures_total", "Failed attempts to write the status of a Queue."
         )
+        self.expected_starts = registry.counter(
+            "summary_expected_starts_total", "PodGroups whose expected start was written."
+        )
         self.failures = registry.counter("summary_failures_total", "Failed attempts to write the summary of a job.")
         self.fault_writes = registry.counter("summary_fault_writes_total", "ConfigMaps about faults that were written.")
         self.fault_failures = registry.counter(

@@ -23,7 +23,7 @@ STREAMS = (ROOT / "docs" / "operate" / "streams.md").read_text("utf-8")
 
 KUBERNETES_NAMES = {
     "berth/v1", "berth/step", "berth/made-by", "berth/per-namespace", "berth/simulated",
-    "berth/checkpoint-at", "berth/preempt-notice-s",
+    "berth/checkpoint-at", "berth/preempt-notice-s", "berth/run-for", "berth/expected-start", "berth/queue-position",
 }  # fmt: skip
 """An API version, annotations and a taint, which look like files."""
 NOT_FOR_OPERATORS = {"fault_point"}  # tests of crashes set it

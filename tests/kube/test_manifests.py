@@ -239,7 +239,7 @@ NEEDED: Final[dict[str, Needs]] = {
     "summary": {
         ("", "nodes"): "list watch",
         ("", "pods"): "list watch",
-        ("scheduling.volcano.sh", "podgroups"): "list watch",
+        ("scheduling.volcano.sh", "podgroups"): "list watch patch",
         ("scheduling.volcano.sh", "queues"): "list watch",
         ("scheduling.volcano.sh", "queues/status"): "patch",
         ("coordination.k8s.io", "leases * volcano"): "get",
@@ -299,7 +299,7 @@ REFUSED_OF: Final = {
         Right("create", "", "pods/binding", "default", "p"),
         Right("create", "", "pods/eviction", "default", "p"),
         Right("create", "", "events", "default"),
-        Right("patch", "scheduling.volcano.sh", "podgroups", "default", "g"),
+        Right("patch", "scheduling.volcano.sh", "podgroups/status", "default", "g"),
         Right("patch", "scheduling.volcano.sh", "queues", "", "q"),
         Right("get", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
         Right("update", "coordination.k8s.io", "leases", "volcano-system", "volcano"),

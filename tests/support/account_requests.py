@@ -123,6 +123,9 @@ REQUESTS: Final = {
     "patch the time of the queue of a PodGroup": patch(
         f"{GROUPS}/group", meta(annotations={"huawei.com/schedule_enqueue_time": "5"})
     ),
+    "patch the expected start of a PodGroup": patch(
+        f"{GROUPS}/group", meta(annotations={"berth/expected-start": "no-end"})
+    ),
     "patch another annotation of a PodGroup": patch(f"{GROUPS}/group", meta(annotations={"sp-block": "8"})),
     "remove another annotation of a PodGroup": patch(f"{GROUPS}/group", meta(annotations={"note": None})),
     "patch the minimum of a PodGroup": patch(f"{GROUPS}/group", {"spec": {"minMember": 9}}),

@@ -24,6 +24,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "docs/cli/jobs.md": {
         "berth jobs": _OTHER_CELL + "; tests/bus/test_job_lists.py lists such jobs",
         "berth explain": _OTHER_CELL,
+        "berth ask": _OTHER_CELL + "; docs/howto/expected-start.md asks",
     },
     "docs/cli/cell.md": {
         "berth faults": _OTHER_CELL + "; tests/unit/cli/cluster/test_fault_list.py groups such faults",

@@ -5,6 +5,7 @@ from typing import Final
 
 from berth.cli.jobs.queue_order import JobKey
 from berth.cli.jobs.rows import OVER, ranks_of
+from berth.cli.jobs.starts import Start, short_start
 from berth.cli.output import age, listed
 from berth.cli.tables import Span, Styled, Table
 from berth.core.overview.short_reason import reason_key, short_reason
@@ -27,6 +28,7 @@ _SHARED_MIN: Final = 3
 """So many jobs that wait for the same reason share a row."""
 _WHERE: Final = "WHERE, OR WHY NOT"
 _ONLY_WIDE: Final = ("PRIORITY", "IN PHASE", "ATTEMPT", "QUEUE", "UID")
+_STARTS: Final = ("IN QUEUE", "STARTS")
 
 
 def job_table(
@@ -36,6 +38,7 @@ def job_table(
     *,
     is_wide: bool,
     shares: bool = False,
+    starts: Mapping[JobKey, Start] | None = None,
 ) -> Table:
     """The table.
 
@@ -45,9 +48,11 @@ def job_table(
         now_ms: The time.
         is_wide: Add priority, when the phase began, attempt, queue and uid, and name all nodes with their chips.
         shares: Jobs that wait for the same share a row, at the place of the first.
+        starts: Expected starts, which a wide table shows, too; None: it does not.
     """
     if is_wide:
-        table = Table("JOB", "PHASE", "PODS", "CHIPS", "AGE", "POS", *_ONLY_WIDE, _WHERE)
+        more_columns = _ONLY_WIDE if starts is None else (*_ONLY_WIDE, *_STARTS)
+        table = Table("JOB", "PHASE", "PODS", "CHIPS", "AGE", "POS", *more_columns, _WHERE)
     else:
         table = Table("JOB", "PHASE", "PODS", "CHIPS", "AGE", "POS", _WHERE, short={"JOB": 14, _WHERE: 34})
     for group in _groups(shown, shares=shares):
@@ -69,12 +74,19 @@ def job_table(
                 str(first.attempt or "-"),
                 first.queue or "-",
                 first.uid,
+                *(_start_cells(first, starts, now_ms) if starts is not None else ()),
                 where_or_why(first, names_chips=True),
             ]
         else:
             cells.append(_where_or_why(group))
         table.add_row(*cells)
     return table
+
+
+def _start_cells(status: JobStatus, starts: Mapping[JobKey, Start], now_ms: int) -> tuple[str, str]:
+    """Position in its queue, and expected start."""
+    start = starts.get((status.namespace, status.name)) if status.phase == "waiting" else None
+    return str(start.queue_position or "-") if start is not None else "-", short_start(start, now_ms)
 
 
 def totals_line(known: Iterable[JobStatus], use: PlaceUse | None = None) -> str:

@@ -1,5 +1,6 @@
 """``berth jobs``: list jobs."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from cyclopts import Parameter
@@ -10,8 +11,9 @@ from berth.cli.jobs.filters import conditions_of
 from berth.cli.jobs.finding import Namespace, statuses
 from berth.cli.jobs.job_table import job_table, totals_line
 from berth.cli.jobs.job_view import Output, View, is_drawn, notes_of
-from berth.cli.jobs.queue_order import positions
+from berth.cli.jobs.queue_order import JobKey, positions
 from berth.cli.jobs.rows import row_of
+from berth.cli.jobs.starts import Start, expected_starts
 from berth.cli.output import (
     WRONG_USE,
     CommandError,
@@ -72,10 +74,15 @@ def jobs(
                 await watch_jobs(bus, view, form)
             else:
                 known = await statuses(bus)
+                starts = await expected_starts(bus) if form == "wide" and _waits(known) else None
                 is_cell = form in {"text", "wide"} and not filters and namespace is None
-                _print(view, known, form, await _use(bus) if is_cell else None)
+                _print(view, known, form, await _use(bus) if is_cell else None, starts)
 
     return run(work)
+
+
+def _waits(known: list[JobStatus]) -> bool:
+    return any(status.phase == "waiting" for status in known)
 
 
 async def _use(bus: Bus) -> PlaceUse | None:
@@ -86,7 +93,9 @@ async def _use(bus: Bus) -> PlaceUse | None:
         return None
 
 
-def _print(view: View, known: list[JobStatus], form: Output, use: PlaceUse | None) -> None:
+def _print(
+    view: View, known: list[JobStatus], form: Output, use: PlaceUse | None, starts: Mapping[JobKey, Start] | None
+) -> None:
     shown, hidden = view.of(known)
     places = positions(known)
     if form == "json":
@@ -98,7 +107,7 @@ def _print(view: View, known: list[JobStatus], form: Output, use: PlaceUse | Non
     is_wide = form == "wide"
     shares = not is_wide and is_terminal()
     if shown:
-        print_table(job_table(shown, places, SystemClock().now_ms(), is_wide=is_wide, shares=shares))
+        print_table(job_table(shown, places, SystemClock().now_ms(), is_wide=is_wide, shares=shares, starts=starts))
         print_result(totals_line(shown, use))
     for note in notes_of(shown, hidden, len(known), shares=shares):
         print_progress(note)

@@ -105,7 +105,7 @@ def submit(
         if faults:
             return _refuse(faults, skipped, options)
         async with connected(options, reports_outages=not is_terminal(of_stderr=True)) as bus:
-            faults = await _check(bus, requests)
+            faults = await cell_faults(bus, requests)
             if faults:
                 return _refuse(faults, skipped, options)
             done = await _send(bus, requests, wait=wait, timeout_s=limit_s)
@@ -119,7 +119,7 @@ def submit(
     return run(work)
 
 
-async def _check(bus: Bus, requests: list[Request]) -> list[Fault]:
+async def cell_faults(bus: Bus, requests: list[Request]) -> list[Fault]:
     """Errors under the settings of the cell, which are read only if they matter."""
     # A cell may accept more than the release's settings do, but no less.
     doubtful = [sent for sent in requests if isinstance(validate(sent.request, Settings()), Refusal)]

@@ -84,12 +84,9 @@ class NodeFork(NodeTable):
         else:
             np.bitwise_or.at(self.used, rows, masks)
         sign = -1 if gives_back else 1
-        for index in np.flatnonzero(cpu | memory).tolist():
-            row = rows.item(index)
-            self._cpu_used[row] = self._cpu_used.get(row, 0) + sign * cpu.item(index)
-            self._memory_used[row] = self._memory_used.get(row, 0) + sign * memory.item(index)
-            self.cpu_free[row] = max(self.cpu.item(row) - self._cpu_used[row], _LEAST)
-            self.memory_free[row] = max(self.memory.item(row) - self._memory_used[row], _LEAST)
+        asking = np.flatnonzero(cpu | memory)
+        if len(asking):
+            self._shift_requests(rows[asking], sign * cpu[asking], sign * memory[asking])
         healthy = self.chips[rows] & ~self.unhealthy[rows]
         held = (self.used[rows] | self.releasing[rows]) & healthy
         free = healthy & ~held & ~self.withheld[rows]
@@ -97,6 +94,21 @@ class NodeFork(NodeTable):
         self.idle[rows] = self.allocatable[rows] - np.bitwise_count(held).astype(np.int16) - self.chips_others[rows]
         self.revision += 1
         self.changed[rows] = self.revision
+
+    def _shift_requests(self, rows: Rows, cpu: Rows, memory: Rows) -> None:
+        """Add what pods request to what is used; the columns are parallel."""
+        cpu_used, memory_used = self._cpu_used, self._memory_used
+        for row, own_cpu, own_memory in zip(rows.tolist(), cpu.tolist(), memory.tolist(), strict=True):
+            cpu_used[row] = cpu_used.get(row, 0) + own_cpu
+            memory_used[row] = memory_used.get(row, 0) + own_memory
+        touched = np.unique(rows)
+        names = touched.tolist()
+        for free, has, used in (
+            (self.cpu_free, self.cpu, cpu_used),
+            (self.memory_free, self.memory, memory_used),
+        ):
+            left = has[touched].astype(np.int64) - np.array([used[row] for row in names], np.int64)
+            free[touched] = np.maximum(left, _LEAST)
 
     def heal(self, rows: Iterable[int]) -> None:
         """Let nodes be healthy, ready and schedulable; only for a copy with facts."""

@@ -5,6 +5,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from berth.core.expected.expectation import ExpectedStart
+from berth.core.expected.expectation import sentences as expected_lines
 from berth.core.explain.evidence import (
     Alternative,
     Candidate,
@@ -125,6 +127,8 @@ class Explanation(msgspec.Struct):
     """The place was reserved before, and others have left it."""
     is_held: bool = False
     """Somebody holds the job; ``sentence`` says who, and nothing is said of what else it would wait for."""
+    expected_start: ExpectedStart | None = None
+    """When it is expected to start, while it waits; None if nobody asked."""
 
 
 def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
@@ -175,6 +179,8 @@ def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[l
             )
             if explanation.start_ms or (explanation.ahead and explanation.ahead not in explanation.sentence):
                 answer.append(_ahead_words(explanation, clock))
+            if explanation.expected_start is not None and not is_over and not explanation.is_held:
+                answer += expected_lines(explanation.expected_start, clock, at_ms=explanation.basis.at_ms)
             evidence += _waiting_evidence(explanation, clock)
         case "rejected":
             answer.append(f"It was rejected: {explanation.sentence}.")

@@ -26,7 +26,7 @@ def restricted(explanation: Explanation, may_read: MayRead) -> Explanation:
         explanation: With all names.
         may_read: Whether the reader may read a namespace.
     """
-    found: Explanation = _restricted(explanation, may_read)
+    found: Explanation = without_names(explanation, may_read)
     if is_hidden(explanation.ahead, may_read):
         found.sentence = without_name(explanation.sentence, explanation.ahead)
     return found
@@ -38,9 +38,10 @@ def is_hidden(job: str, may_read: MayRead) -> bool:
     return bool(slash) and not may_read(namespace)
 
 
-def _restricted(value: Any, may_read: MayRead) -> Any:  # noqa: ANN401  # any part of an explanation
+def without_names(value: Any, may_read: MayRead) -> Any:  # noqa: ANN401  # any part of an explanation
+    """A part of an explanation, an expected start or a list of such, without the names of jobs that are hidden."""
     if isinstance(value, list):
-        return [_restricted(one, may_read) for one in value]
+        return [without_names(one, may_read) for one in value]
     if not isinstance(value, msgspec.Struct):
         return value
     changes: dict[str, Any] = {}
@@ -52,7 +53,7 @@ def _restricted(value: Any, may_read: MayRead) -> Any:  # noqa: ANN401  # any pa
         elif name in _LISTS:
             changes[name] = list(dict.fromkeys(HIDDEN_JOB if is_hidden(one, may_read) else one for one in found))
         else:
-            changes[name] = _restricted(found, may_read)
+            changes[name] = without_names(found, may_read)
     if "job" in changes and "uid" in changes:
         changes["uid"] = ""  # of that job
     return msgspec.structs.replace(value, **changes)

@@ -4,7 +4,7 @@ Jobs that end before that moment have released their resources; jobs that start 
 on it by a placement round, so that every affinity policy applies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -115,10 +115,7 @@ class ProjectedState:
         for footprint in ended.values():
             if footprint.share is not None:
                 self._shift(footprint, gives_back=True)
-        plain = [footprint for footprint in ended.values() if footprint.share is None]
-        if plain:
-            columns = zip(*(footprint[:4] for footprint in plain), strict=True)
-            self._table.shift(*map(np.concatenate, columns), gives_back=True)
+        self._shift_plain([footprint for footprint in ended.values() if footprint.share is None], gives_back=True)
         self._changes += ended
         if self._counting:
             self._uncounted += [(key, {}) for key in ended]
@@ -130,6 +127,23 @@ class ProjectedState:
     def start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """Let a gang start: it takes its resources."""
         self._shift(footprint, gives_back=False)
+        self._note_start(gang, placement, footprint)
+
+    def start_all(self, starting: Sequence[tuple[Gang, Placement, ResourceFootprint]]) -> None:
+        """As :meth:`start`, of several gangs."""
+        self._shift_plain([footprint for *_, footprint in starting if footprint.share is None], gives_back=False)
+        for gang, placement, footprint in starting:
+            if footprint.share is not None:
+                self._shift(footprint, gives_back=False)
+            self._note_start(gang, placement, footprint)
+
+    def _shift_plain(self, footprints: Sequence[ResourceFootprint], *, gives_back: bool) -> None:
+        """Release or take what pods hold that share no chips."""
+        if footprints:
+            columns = zip(*(footprint[:4] for footprint in footprints), strict=True)
+            self._table.shift(*map(np.concatenate, columns), gives_back=gives_back)
+
+    def _note_start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         uid, attempt = gang.uid, gang.attempt
         holding = Holding(gang.namespace, gang.name, uid, attempt, placement, ledger_seq=_NOT_YET, at_ms=0)
         self._note(holding, footprint.counted)

@@ -89,6 +89,27 @@ def next_end_ms(state: State, at_ms: int) -> int:
     return min((end_ms for end_ms in ends if at_ms < end_ms < FOREVER_MS), default=0)
 
 
+class Expects:
+    """How long jobs are taken to run: as they declare, else as others of their size, else as a setting says.
+
+    Args:
+        state: The cell.
+        at_ms: The moment.
+    """
+
+    def __init__(self, state: State, at_ms: int) -> None:
+        self._state = state
+        self._at_ms = at_ms
+
+    def run_ms(self, gang: Gang) -> int:
+        """How long a gang is taken to run."""
+        return run_ms_of(self._state, gang.namespace, gang.runs, gang.run_ms)
+
+    def end_ms(self, holding: Holding) -> int:
+        """When a holding is expected to end."""
+        return end_ms_of(self._state, holding, self._at_ms)
+
+
 class AvailabilityProfile:
     """Expected ends of running attempts, and the free resources that follow, while a round goes on.
 
@@ -99,6 +120,7 @@ class AvailabilityProfile:
         silent: Rows that count for nothing.
         footprints: Footprints of holdings, as far as known; missing ones are added, and those out of date replaced.
         steps: Steps of recoveries that the round takes, with their gangs.
+        expects: How long jobs are taken to run; None: as for decisions.
     """
 
     def __init__(
@@ -109,9 +131,11 @@ class AvailabilityProfile:
         silent: Fits | None,
         footprints: Footprints,
         steps: Iterable[tuple[Gang, Recovery]],
+        expects: Expects | None = None,
     ) -> None:
         self._state = state
         self._at_ms = at_ms
+        self._expects = expects or Expects(state, at_ms)
         self._now = ProjectedState(state, scorer, silent)
         after = [self._step(gang, recovery) for gang, recovery in steps]
         moved = {holding.key: holding for holding in after}
@@ -127,6 +151,11 @@ class AvailabilityProfile:
     def ends(self) -> tuple[tuple[int, AttemptKey], ...]:
         """Expected ends, the next first."""
         return tuple((one.end_ms, one.key) for one in self._occupants)
+
+    @property
+    def occupants(self) -> Sequence[Occupant]:
+        """What is held and when it is expected to be given back, the next end first."""
+        return self._occupants
 
     def _step(self, gang: Gang, recovery: Recovery) -> Holding:
         """What an attempt holds after a step, which the projection of now gets too."""
@@ -158,7 +187,7 @@ class AvailabilityProfile:
             return [*(pod for rank, pod in enumerate(owned_by(holding)) if rank not in left), *reserved.values()]
 
         footprint = self._known(footprints, holding.key, holds, staying)
-        yield Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprint)
+        yield Occupant(self._expects.end_ms(holding), holding.key, footprint)
         if not leaving:
             return
 
@@ -189,7 +218,7 @@ class AvailabilityProfile:
 
     def run_ms(self, gang: Gang) -> int:
         """How long a gang is taken to run."""
-        return run_ms_of(self._state, gang.namespace, gang.runs, gang.run_ms)
+        return self._expects.run_ms(gang)
 
     def place(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """A gang starts in this round."""
@@ -220,15 +249,20 @@ class AvailabilityProfile:
             projection.end({one.key: one.footprint for one in self._occupants[:count]})
         return projection
 
-    def reserve(self, gang: Gang, others: Sequence[Reservation]) -> Reservation | None:
-        """The earliest reservation that a gang can have besides those of others; None if there is no such moment.
+    def room(self, gang: Gang, from_ms: int = 0) -> tuple[Sequence[int], dict[int, Reservation]]:
+        """Moments from the first one on at which a gang finds room if nobody has a reservation.
 
         Args:
             gang: The gang.
-            others: Reservations that it must not change.
+            from_ms: It begins no earlier.
+
+        Returns:
+            The moments at which something ends, ascending; empty if it finds room at none. Its reservations at those
+            of them that were tried.
         """
         run_ms = self.run_ms(gang)
-        moments = sorted({self._at_ms, *(one.end_ms for one in self._occupants if one.end_ms < FOREVER_MS)})
+        first_ms = max(self._at_ms, from_ms)
+        moments = sorted({first_ms, *(one.end_ms for one in self._occupants if first_ms < one.end_ms < FOREVER_MS)})
         # Chips are counted first, then the gang is planned, because free chips only grow; other reservations may
         # conflict at any moment.
         moments = moments[bisect.bisect_left(moments, 1, key=lambda moment: self.at(moment).may_fit(gang)) :]
@@ -240,7 +274,17 @@ class AvailabilityProfile:
                 alone[moment] = found
             return found is not None
 
-        moments = moments[bisect.bisect_left(moments, 1, key=is_room) :]
+        return moments[bisect.bisect_left(moments, 1, key=is_room) :], alone
+
+    def reserve(self, gang: Gang, others: Sequence[Reservation]) -> Reservation | None:
+        """The earliest reservation that a gang can have besides those of others; None if there is no such moment.
+
+        Args:
+            gang: The gang.
+            others: Reservations that it must not change.
+        """
+        run_ms = self.run_ms(gang)
+        moments, alone = self.room(gang)
         later = {one.end_ms for one in others if moments and one.end_ms > moments[0]}
         for moment in sorted(later.union(moments)):
             is_alone = not any(other.overlaps(moment, moment + run_ms) for other in others)
@@ -295,8 +339,7 @@ class AvailabilityProfile:
             projection = projection.copy()
         if besides is not None:
             besides(projection)
-        for other in around:
-            projection.start(other.gang, other.placement, other.footprint)
+        projection.start_all([(other.gang, other.placement, other.footprint) for other in around])
         placement = projection.plan(gang)
         if placement is None:
             return None

@@ -23,7 +23,7 @@ from berth.core.state.lost_nodes import LostNode
 from berth.core.state.records.entries import Entries, Folded, GangRecord
 from berth.core.state.records.record_checks import check_round, draft_of
 from berth.core.state.records.round_steps import fold_round
-from berth.core.state.run_times import RunTime
+from berth.core.state.run_times import RunTime, StemTimes
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.chain import FIRST, Link, Position, encode_record, link_of
 from berth.schemas.envelope import DecodeError, body_of
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 """Version of the rules by which records are folded, for the digests of snapshots. It rises when the fold of the same
 records has another result."""
 
@@ -75,6 +75,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     chain: bytes = FIRST
     """Digest of the chain."""
     rules: list[StatedRule] = []
+    stem_times: list[StemTimes] = []
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -293,6 +294,7 @@ class LedgerFold:
             epoch_ms=self.epoch_ms,
             chain=self.chain,
             rules=list(self.rules),
+            stem_times=self.run_times.dump_stems(),
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -306,7 +308,7 @@ class LedgerFold:
             {gang.uid: gang for gang in dump.gangs},
             {held.uid: held for held in dump.held},
         )
-        entries.run_times.load(dump.run_times)
+        entries.run_times.load(dump.run_times, dump.stem_times)
         owners = ChipOwners()
         try:
             owners.install(draft_of(entries))

@@ -298,6 +298,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "ConstraintsDump": {"freed": Kind.NODE, "taken": Kind.NODE, "moved": Special.PODS},
     "RunTime": {"namespace": Kind.NAMESPACE},
+    "StemTimes": {"namespace": Kind.NAMESPACE, "name": Kind.JOB},
     "LostNode": {"name": Kind.NODE, "domain": Kind.DOMAIN},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }

@@ -163,6 +163,7 @@ export class LiveSource {
       isLate: why.reason?.status === 404, // the service behind the gateway may know the job in a moment
       events: (events.value ?? []).filter((event) => !job.uid || event.uid === job.uid),
       why: why.value?.sentences ?? [],
+      expected: why.value?.explanation?.expected_start ?? null, // of a job that waits
     };
   }
 

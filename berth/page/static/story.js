@@ -30,7 +30,7 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
         sinceWords(job, nowMs)),
       job.sentence && element("p", { class: "callout" }, job.sentence),
       job.warning ? element("p", { class: "callout" }, job.warning) : null,
-      requested(cell, job, nowMs),
+      requested(cell, job, nowMs, WAITING.has(job.phase) ? story?.expected : null),
       element("h3", {}, isElapsed(nowMs) ? "What happened" : "What happened (UTC)"),
       story === null ? empty("Reading the events.")
         : story.error ? empty(`The events are not available: ${story.error}.`)
@@ -48,14 +48,24 @@ function sinceWords(job, nowMs) {
   return job.since_ms ? element("span", { class: "muted" }, " for ", span(nowMs - job.since_ms)) : null;
 }
 
-function requested(cell, job, nowMs) {
+// Run times that were learned give a range; the sentences say what holds the place, or why there is no answer.
+function startWords(job, expected, nowMs) {
+  if (expected?.not_before_ms) return ["not before ", moment(expected.not_before_ms, nowMs)];
+  if (!expected?.earliest_ms) return job.expected_start_ms ? moment(job.expected_start_ms, nowMs) : "";
+  const first = expected.earliest_ms <= nowMs ? "now" : moment(expected.earliest_ms, nowMs);
+  if (!expected.latest_ms) return [first, " at the earliest"];
+  return expected.latest_ms > Math.max(expected.earliest_ms, nowMs) ? [first, " to ", moment(expected.latest_ms, nowMs)] : first;
+}
+
+function requested(cell, job, nowMs, expected) {
   const position = cell.positions.get(job.n);
+  const inQueue = expected?.queue_position ? `, ${expected.queue_position} in ${expected.queue}` : "";
   return terms(
     ["Requested", sizeOf(job)],
     ["Queue", job.queue ? `${job.queue}, priority ${job.priority}` : ""],
-    ["Position", position ? `${position} in the queue` : ""],
+    ["Position", position ? `${position} in the queue${inQueue}` : ""],
     ["Submitted", job.submitted_ms ? [moment(job.submitted_ms, nowMs), isOver(job) ? "" : `, ${span(nowMs - job.submitted_ms)} ago`] : ""],
-    ["Expected start", job.expected_start_ms ? moment(job.expected_start_ms, nowMs) : ""],
+    ["Expected start", startWords(job, expected, nowMs)],
     ["Attempt", job.attempt > 1 || job.step > 0 ? `${job.attempt}${job.step ? `, step ${job.step}` : ""}` : ""],
     ["Code", job.code ?? ""],
     ["Scheduler", job.is_foreign ? "another one" : ""],

@@ -45,6 +45,7 @@ OBEYED = re.compile(r"[^\n\x20-\x7e\u00a1-\u061b\u061d-\u1fff\u2010-\u2027\u2030
 """Controls, signs of direction, separators of lines, halves of surrogate pairs and tags."""
 READERS = {
     "jobs": ["jobs", "jobs -o wide", "jobs -o name"],
+    "ask": ["ask -f {manifest}", "ask -f {queues}"],
     "wait": ["wait {job} --for placed --timeout 0", "wait {job} --for finished --timeout 0"],
     "cancel": ["cancel x{mark} --reason {mark}"],
     "nodes": ["nodes", "nodes break {mark} --fault {mark}"],

@@ -94,6 +94,21 @@ async def test_a_job_from_submission_to_its_places() -> None:
         assert (await client.status("train", namespace="team", uid=reply.uid)).phase == "ending"
 
 
+async def test_a_client_asks_when_jobs_start() -> None:
+    async with programs() as told:
+        client = client_of(told)
+        for name in ("one", "two"):
+            file = job_file(name, uid=f"u-{name}")
+            file["spec"] |= {"runFor": "10m", "replicas": 2}
+            await client.submit(file)
+            await told.turns(3)
+        (two,) = await client.expected_starts(namespace="team")
+        assert (two.name, two.held_by) == ("two", ["team/one"])
+        new = await client.ask(TRAIN, queue="research")
+        assert (new.name, new.queue, new.position) == ("train", "research", 2)
+        assert new.earliest_ms == two.earliest_ms + 600_000
+
+
 async def test_the_uid_is_that_of_the_caller_then_that_of_the_file_then_a_new_one() -> None:
     seen: list[str] = []
 

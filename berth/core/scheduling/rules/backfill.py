@@ -187,7 +187,7 @@ class BackfillRound(RuleRound):
 
         for one in self._reservations:
             is_there = self._at_ms + run_ms > one.start_ms
-            if not (is_there and _meets(one, footprint)) and not any(_meets(one, other.footprint) for other in moved):
+            if not (is_there and meets(one, footprint)) and not any(meets(one, other.footprint) for other in moved):
                 left.append(one)
                 continue
             planned = self._guarded(
@@ -359,6 +359,6 @@ def is_start_news(refusal: Refusal, last: Refusal, at_ms: int) -> bool:
     return last.ahead != refusal.ahead or (refusal.code == RESERVED and last.start_ms != refusal.start_ms > at_ms)
 
 
-def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:
+def meets(one: Reservation, footprint: ResourceFootprint) -> bool:
     """Whether a footprint may conflict with a reservation: on its nodes; anywhere if jobs decide what groups take."""
     return topology_of(one.gang.demand).heeds_jobs or footprint.meets(one.footprint)

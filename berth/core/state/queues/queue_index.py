@@ -154,6 +154,17 @@ class QueueIndex:
         if held is not None:
             _count(usage, held, times=times)
 
+    def end(self, usage: Usage, key: tuple[str, int]) -> None:
+        """Take back what an attempt is charged, as if it had ended.
+
+        Args:
+            usage: What queues hold.
+            key: Of the attempt.
+        """
+        charged = self._charge(key)
+        if charged is not None:
+            _count(usage, charged, times=-1)
+
     def follow(self, folded: Folded) -> None:
         """Bring the sums in line with a record that was folded."""
         if self._usage is not None:

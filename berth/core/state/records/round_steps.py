@@ -210,7 +210,7 @@ class _Steps:
         self.folded.given_back.append(holding)
         if release.reason == "succeeded" and not holding.foreign:
             chips = chips_in(holding.placement.runs)
-            self._run_times.note(holding.namespace, chips, self._at_ms - holding.at_ms)
+            self._run_times.note(holding.namespace, holding.name, chips, self._at_ms - holding.at_ms)
         gang = self._gangs.get(release.uid)
         if gang is None or gang.attempt != release.attempt:
             return

@@ -1,7 +1,7 @@
 """What the next job of its like is taken to run."""
 
 from berth.core.state.ledger import LedgerDump, LedgerFold
-from berth.core.state.run_times import LIKES_MAX, RunTime, RunTimes
+from berth.core.state.run_times import LIKES_MAX, TIMES_MAX, Range, RunTime, RunTimes, stem_of
 from berth.schemas.ledger import Epoch, Release, ReleaseReason, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
 
@@ -9,11 +9,11 @@ from berth.schemas.placement import Run, placement_of
 def test_the_estimate_is_the_mean_of_the_last_two_of_one_namespace_and_size() -> None:
     known = RunTimes()
     assert known.estimate_ms("ml", 8) is None
-    known.note("ml", 8, 100)
+    known.note("ml", "job", 8, 100)
     assert known.estimate_ms("ml", 8) == 100
-    known.note("ml", 8, 205)
+    known.note("ml", "job", 8, 205)
     assert known.estimate_ms("ml", 8) == 152
-    known.note("ml", 8, 0)
+    known.note("ml", "job", 8, 0)
     assert known.estimate_ms("ml", 8) == 102
     assert known.estimate_ms("ml", 16) is None
     assert known.estimate_ms("vision", 8) is None
@@ -22,15 +22,15 @@ def test_the_estimate_is_the_mean_of_the_last_two_of_one_namespace_and_size() ->
 def test_the_kind_that_ended_longest_ago_is_forgotten_first() -> None:
     known = RunTimes()
     for chips in range(LIKES_MAX):
-        known.note("ml", chips, chips)
-    known.note("ml", 0, 7)
-    known.note("new", 1, 9)
+        known.note("ml", "job", chips, chips)
+    known.note("ml", "job", 0, 7)
+    known.note("new", "job", 1, 9)
     assert known.estimate_ms("ml", 0) == 3
     assert known.estimate_ms("ml", 1) is None
     assert known.estimate_ms("ml", 2) == 2
     again = RunTimes()
     again.load(known.dump())
-    again.note("newer", 1, 9)
+    again.note("newer", "job", 1, 9)
     assert again.estimate_ms("ml", 2) is None, "what is loaded keeps its age"
     assert len(again.dump()) == LIKES_MAX
 
@@ -64,3 +64,32 @@ def test_estimates_are_part_of_the_folded_ledger_and_may_be_missing_in_an_old_on
     old = LedgerDump(1, 1, "h", Settings(), 0, 0, 0, [], [])
     again.load(old)
     assert again.run_times.dump() == []
+
+
+def test_the_stem_of_a_name_is_without_what_tells_runs_apart() -> None:
+    names = ("train", "train-7", "train-20261130-3", "train-x7k2p", "train.12", "7-8")
+    assert [stem_of(name) for name in names] == ["train", "train", "train", "train", "train", "7"]
+    assert stem_of("llama-7b-large") == "llama-7b-large"
+    assert stem_of("llama-7b") == "llama-7b"
+
+
+def test_a_range_is_of_the_last_jobs_with_the_stem_and_else_of_the_last_two_of_the_size() -> None:
+    known = RunTimes()
+    assert known.range_ms("ml", "train-1", 8) is None
+    for number in range(2 * TIMES_MAX):
+        known.note("ml", f"train-{number}", 8, number)
+    assert known.range_ms("ml", "train-99", 8) == Range(TIMES_MAX + 3, 2 * TIMES_MAX - 4)
+    assert known.range_ms("ml", "train-99", 8, beyond_ms=2 * TIMES_MAX - 2) == Range(31, 31)
+    assert known.range_ms("ml", "train-99", 8, beyond_ms=2 * TIMES_MAX) is None
+    assert known.range_ms("ml", "eval", 8) == Range(30, 31)
+    assert known.range_ms("ml", "eval", 16) is None
+
+
+def test_what_is_learned_of_stems_is_bounded_and_part_of_the_folded_ledger() -> None:
+    known = RunTimes()
+    for chips in range(LIKES_MAX + 1):
+        known.note("ml", "job", chips, 1)
+    assert len(known.dump_stems()) == LIKES_MAX
+    again = LedgerFold()
+    again.load(a_fold("succeeded", ranks=[]).dump())
+    assert again.run_times.range_ms("ml", "job-2", 8) == Range(90_000, 90_000)

@@ -1,0 +1,95 @@
+"""Expected starts for programs: of jobs that wait, and of a job that is not submitted."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from berth.schemas.programs.job_file import JobFile
+from berth.schemas.programs.requests import NameOrAll
+from berth.schemas.programs.shape import Reply, Request, Shape, Text, Whole
+
+EXPECTED_MAX: Final = 1_000
+"""Most jobs in one reply."""
+
+
+class ExpectedStartsRequest(Request, frozen=True, kw_only=True):
+    """Ask when jobs that wait are expected to start, by namespace and name."""
+
+    namespace: NameOrAll = "*"
+    """Only jobs of this namespace; ``*``: of all that the caller may read."""
+    after: Text = ""
+    """Only jobs after this one: ``next`` of the reply before."""
+    limit: Annotated[int, Meta(ge=1, le=EXPECTED_MAX)] = EXPECTED_MAX
+    """Most jobs in the reply."""
+
+
+class AskRequest(Request, frozen=True, kw_only=True):
+    """Ask when a job would be expected to start if it were submitted now. Nothing is stored."""
+
+    job: JobFile
+    """As of ``submit``."""
+    queue: Text = ""
+    """Its queue, whatever it names; empty: what it names."""
+
+
+class ExpectedJob(Shape, frozen=True, kw_only=True):
+    """When a job is expected to start, as if every job ahead of it got its place first, and none were evicted."""
+
+    namespace: str
+    name: str
+    uid: str
+    """Empty for a job that is not submitted."""
+    queue: str
+    position: int = 0
+    """Among all jobs of the cell that wait, from 1 on; those without chips have positions of their own. 0 for a job
+    that is held or pauses."""
+    chips_ahead: int = 0
+    """Chips that the jobs before it wait for."""
+    queue_position: int = 0
+    """Among those of its queue."""
+    queue_chips_ahead: int = 0
+    """Chips that those before it in its queue wait for."""
+    earliest_ms: Whole = 0
+    """Its start if run times that were learned are at their 20th percentile; 0 without an answer."""
+    latest_ms: Whole = 0
+    """Its start if they are at their 80th percentile; 0 if nobody knows."""
+    not_before_ms: Whole = 0
+    """The only answer for a job behind 64 others: it starts no earlier; else 0."""
+    code: str = ""
+    """Why there is no answer: ``not-before``, ``no-end`` (a job whose place it needs declares no end, and none was
+    learned), ``no-room``, ``queue``, ``behind``, ``too-many-tasks``, ``held`` or ``paused``; empty if there is one.
+    More may follow."""
+    ahead: str = ""
+    """Job because of which there is no answer, or no latest start, as ``namespace/name``; empty without one."""
+    held_by: list[str] = []
+    """Jobs whose end gives it the place, the last one first: at most 3."""
+    held_by_more: int = 0
+    """How many more there are."""
+    sentences: list[str] = []
+    """The answer in words."""
+
+
+class ExpectedStartsReply(Reply, frozen=True, kw_only=True):
+    """Expected starts, by namespace and name."""
+
+    jobs: list[ExpectedJob]
+    next: str = ""
+    """There are more: ask again with this as ``after``. Empty at the end."""
+    at_ms: Whole = 0
+    """Moment of the state."""
+    facts_seq: int = 0
+    """Last fact that is in the reply."""
+    ledger_seq: int = 0
+    """Last record of the ledger that is in the reply."""
+
+
+class AskReply(Reply, frozen=True, kw_only=True):
+    """When a job would be expected to start."""
+
+    expected: ExpectedJob
+    at_ms: Whole = 0
+    """Moment of the state."""
+    facts_seq: int = 0
+    """Last fact that is in the reply."""
+    ledger_seq: int = 0
+    """Last record of the ledger that is in the reply."""
