@@ -1,10 +1,9 @@
 """Ledger: the decisions of Berth, append-only and in one total order."""
 
 from itertools import pairwise
-from typing import Annotated, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
-from msgspec import Meta
 
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope, see_version
 from berth.schemas.message import BASELINE, Message, Part
@@ -28,15 +27,15 @@ class Settings(Part, frozen=True):
     """910A: up to 8 chips in one pod, more means 8 a pod."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
-    round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
+    round_gangs_max: int = 256
     """Gangs that one round decides at most."""
-    round_bytes_max: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 400_000
+    round_bytes_max: int = 400_000
     """Bytes of placements in one record; a larger gang has a round of its own."""
-    attempts_max: Annotated[int, Meta(ge=1, le=100)] = 5
+    attempts_max: int = 5
     """Times a gang is placed when its pods cannot be bound; those that fail within a minute count once."""
-    shard_retry_ms: Annotated[int, Meta(ge=10, le=600_000)] = 1_000
+    shard_retry_ms: int = 1_000
     """How long a gang refused while a shard was missing waits for the next try."""
-    tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
+    tombstone_after_ms: int = 600_000
     """How long a job that is over keeps its name in the facts."""
     strict_label_values: bool = True
     """A label with a value that it cannot have is refused; off, it counts as absent."""
@@ -44,14 +43,14 @@ class Settings(Part, frozen=True):
     """A node with chips accepts no work until its health is known. For clusters where ``health`` runs."""
     nslb_version: str = "1.0"
     """Switch affinity on a spine-leaf network. A single layer of leaves (``tor_level``) has a policy of its own."""
-    shared_tor_num: Annotated[int, Meta(ge=1, le=2)] = 2
+    shared_tor_num: int = 2
     """Switch affinity 2.0: most shared leaves that one job uses."""
     strict_product_support: bool = False
     """A job whose product, framework or use of chips its switch affinity does not support is refused instead of placed
     with a warning."""
-    super_pod_size: Annotated[int, Meta(ge=1, le=32_768)] = 48
+    super_pod_size: int = 48
     """Nodes of a physical SuperPoD."""
-    reserve_nodes: Annotated[int, Meta(ge=0, le=32_767)] = 2
+    reserve_nodes: int = 2
     """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere; below
     ``super_pod_size``."""
     resource_levels: str = ""
@@ -59,56 +58,56 @@ class Settings(Part, frozen=True):
     queue_policy: str = "skip"
     """What becomes of gangs behind one that finds no room: they wait, may go before it, or may as long as that delays
     the oldest large gang (``easy``) or the oldest large gangs (``conservative``) by nothing."""
-    reserve_chips: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
+    reserve_chips: int = 64
     """Chips from which on a gang is large and gets a reservation."""
-    reserve_depth: Annotated[int, Meta(ge=1, le=256)] = 16
+    reserve_depth: int = 16
     """Most reservations at a time under ``conservative``."""
-    unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
+    unknown_run_ms: int = 86_400_000
     """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
-    grace_over_ms: Annotated[int, Meta(ge=2_000, le=3_600_000)] = 900_000
+    grace_over_ms: int = 900_000
     """Pods that are evicted for a fault and are still there after so long are deleted at once."""
     plan_before_delete: bool = True
     """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
-    fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    fault_wait_ms: int = 60_000
     """With ``plan_before_delete``: after so long without places those leave all the same that are sub-healthy, a job of
     which no pod is healthy, and what is drained."""
-    escalate_block_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 3_000
+    escalate_block_ms: int = 3_000
     """How long a new pod waits for a place before the block of ranks around it leaves (Atlas 950)."""
-    escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000
+    escalate_superpod_ms: int = 6_000
     """... before the logical SuperPoD, or the group of level 1, around it leaves."""
-    escalate_job_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 12_000
+    escalate_job_ms: int = 12_000
     """... before the whole job restarts; with ``plan_before_delete`` once there are places."""
-    not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
+    not_ready_ms: int = 0
     """How long a node is not ready before its pods are faulty."""
-    restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
+    restarts_at_once: int = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
-    restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20
+    restart_share_percent: int = 20
     """If more than ``restarts_at_once`` jobs would restart for faults of one kind that sources report of nodes, and
     they are more than so many percent of the running jobs, each of them waits for a second source or an approval."""
-    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    hold_places_ms: int = 60_000
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0 frees them at once. Off
     under ``reference_parity``."""
-    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    fault_settle_ms: int = 200
     """Nodes below one leaf switch or in one SuperPoD that are gone or not ready, and several that a source reports as
     unhealthy, make pods faulty once no further one has followed for so long, or none is left; 0: at once."""
-    waiting_jobs_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 25_000
+    waiting_jobs_max: int = 25_000
     """Most jobs that wait in one namespace, and of one program; a request beyond them is refused with ``too-many``."""
-    waiting_pods_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000
+    waiting_pods_max: int = 1_000_000
     """Most pods of jobs that wait in one namespace, and of one program."""
-    queues: Annotated[int, Meta(ge=0, le=2)] = 0
+    queues: int = 0
     """What queues do: 0 nothing, 1 they limit their jobs, 2 they order them too."""
-    queues_max: Annotated[int, Meta(ge=1, le=100_000)] = 4096
+    queues_max: int = 4096
     """Most queues that are valid, beside ``root`` and ``default``: the oldest."""
-    preempt: Annotated[int, Meta(ge=0, le=2)] = 0
+    preempt: int = 0
     """Which gangs end so that another one gets a place: 0 none, 1 those that declare themselves preemptable, 2 all that
     do not declare otherwise."""
-    evictions_per_hour: Annotated[int, Meta(ge=0, le=3_600)] = 4
+    evictions_per_hour: int = 4
     """How often a gang ends for others in an hour at most; 0: no bound."""
-    queue_evictions_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    queue_evictions_per_hour: int = 0
     """How many gangs of a queue end for others in an hour at most; 0: no bound."""
-    preempt_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
+    preempt_min_run_s: int = 0
     """How long a gang runs before it ends for one of its own queue."""
-    reclaim_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
+    reclaim_min_run_s: int = 0
     """How long it runs before it ends for one of another queue."""
 
 

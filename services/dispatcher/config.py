@@ -12,10 +12,43 @@ from berth.schemas.ledger import Settings
 
 
 class DecisionConfig(Settings, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
-    """Settings that decisions depend on, of which some have few values. A change begins a new epoch."""
+    """Settings that decisions depend on, with their bounds. A change begins a new epoch.
+
+    A record has no bounds: a release with other ones reads it too.
+    """
 
     nslb_version: Literal["1.0", "2.0"] = "1.0"
     queue_policy: Literal["fifo", "skip", "easy", "conservative"] = "skip"
+    round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
+    round_bytes_max: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 400_000
+    attempts_max: Annotated[int, Meta(ge=1, le=100)] = 5
+    shard_retry_ms: Annotated[int, Meta(ge=10, le=600_000)] = 1_000
+    tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
+    shared_tor_num: Annotated[int, Meta(ge=1, le=2)] = 2
+    super_pod_size: Annotated[int, Meta(ge=1, le=32_768)] = 48
+    reserve_nodes: Annotated[int, Meta(ge=0, le=32_767)] = 2
+    reserve_chips: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
+    reserve_depth: Annotated[int, Meta(ge=1, le=256)] = 16
+    unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
+    grace_over_ms: Annotated[int, Meta(ge=2_000, le=3_600_000)] = 900_000
+    fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    escalate_block_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 3_000
+    escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000
+    escalate_job_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 12_000
+    not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
+    restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
+    restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20
+    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    waiting_jobs_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 25_000
+    waiting_pods_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000
+    queues: Annotated[int, Meta(ge=0, le=2)] = 0
+    queues_max: Annotated[int, Meta(ge=1, le=100_000)] = 4096
+    preempt: Annotated[int, Meta(ge=0, le=2)] = 0
+    evictions_per_hour: Annotated[int, Meta(ge=0, le=3_600)] = 4
+    queue_evictions_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    preempt_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
+    reclaim_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
 
     def __post_init__(self) -> None:
         """See that settings go together.

@@ -129,7 +129,7 @@ def test_a_limit_that_binds_frees_what_its_own_jobs_give_back() -> None:
         "four": 0,
     }
     assert found["two"].limit is not None
-    assert sentences(found["two"], moment, at_ms=2_000)[-1] == (
+    assert sentences(found["two"], rfc3339, at_ms=2_000)[-1] == (
         "Until then its queue does not let it in: queue a holds 8 of 8 huawei.com/Ascend910; the job asks for 8."
     )
     assert found["four"].code == "queue"
