@@ -5,6 +5,7 @@ from berth.core.gangs import WaitKey
 from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.rules.port import AfterRecord, EpochRules
+from berth.core.scheduling.rules.preemption import FOR_ROOM, LATER_MS
 from berth.core.scheduling.turn import Opening
 from berth.core.scheduling.wake_rules import NEVER, is_helped_by_any_change
 from berth.core.state.cell import State
@@ -120,7 +121,11 @@ def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
     """When the class of a refused gang is tried although nothing got better; 0 for never."""
     if refusal.missing_shards:
         return gang.at_ms + settings.shard_retry_ms
-    return gang.at_ms + RETRY_MS if refusal.code == INTERNAL else refusal.retry_ms
+    if refusal.code == INTERNAL:
+        return gang.at_ms + RETRY_MS
+    if settings.preempt and not refusal.retry_ms and refusal.code in FOR_ROOM:
+        return gang.at_ms + LATER_MS
+    return refusal.retry_ms
 
 
 def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:

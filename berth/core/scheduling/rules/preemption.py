@@ -16,6 +16,7 @@ from berth.core.pod_shares import pods_at
 from berth.core.preemption.footprints import Footprints
 from berth.core.preemption.model import Likeness, NoVictims, Preemptor, RunningGang, Terms, Victim, VictimSet
 from berth.core.preemption.search import Ground, Search
+from berth.core.queues.amounts import number_of
 from berth.core.queues.charges import Holding as Counted
 from berth.core.queues.charges import charge_of_placement
 from berth.core.queues.shares import Shares
@@ -40,6 +41,9 @@ _Key = tuple[str, int]
 """(uid, attempt)."""
 SLACK_MS: Final = 30_000
 """How long a place stays reserved after the others should have left."""
+LATER_MS: Final = 300_000
+"""When a class that found no room is tried again although nothing has changed: by then gangs may end for it that had
+not run for long enough, or had ended for others too often."""
 _HOUR_MS: Final = 3_600_000
 _NOTHING_DECLARED: Final = Declared()
 _PLACES: Final[dict[str, str]] = {
@@ -49,7 +53,7 @@ _PLACES: Final[dict[str, str]] = {
     "rack": "rack",
     "group": "group of nodes",
 }
-_FOR_ROOM: Final[frozenset[Code]] = frozenset(
+FOR_ROOM: Final[frozenset[Code]] = frozenset(
     {"no-room", "no-leaf", "no-rows", "no-leaves", "no-blocks", "over-capability"}
 )
 """Refusals that the end of others may help."""
@@ -126,6 +130,7 @@ class Preemption(Rule):
         )
         if search is None:
             return found
+        self._footprints.keep_only(round_.state.fold.holdings)
         news = {verdict.uid: number for number, verdict in enumerate(found.verdicts)}
         for preemptor in wanting:
 
@@ -196,7 +201,7 @@ def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
         if refusal is not None:
             of_class[gang.wait_key] = refusal
         is_placed = verdict is not None and verdict.placement is not None
-        if is_placed or refusal is None or refusal.code not in _FOR_ROOM or gang.uid in state.fold.held:
+        if is_placed or refusal is None or refusal.code not in FOR_ROOM or gang.uid in state.fold.held:
             continue
         if gang.share is not None:
             continue  # others may take what is left of a chip until all of a place is free
@@ -345,7 +350,8 @@ def _cause(gang: Gang, result: VictimSet, victim: Victim) -> str:
     if not victim.is_reclaimed:
         return f"preempted for a job of priority {gang.priority}, above {victim.priority}, that needs {chips}{where}"
     numbers = [
-        f"{'its queue' if one.queue == gang.queue else 'this one'} has {one.held} of {one.entitled} {one.dimension}"
+        f"{'its queue' if one.queue == gang.queue else 'this one'} has {number_of(one.dimension, one.held)} of"
+        f" {number_of(one.dimension, one.entitled)} {one.dimension}"
         for one in result.standings
         if one.queue in {gang.queue, victim.queue}
     ]

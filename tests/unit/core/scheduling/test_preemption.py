@@ -5,15 +5,18 @@ from collections.abc import Iterable
 import pytest
 
 from berth.core.errors import InvariantError
-from berth.core.scheduling.rules.preemption import SLACK_MS
+from berth.core.scheduling.rules.preemption import LATER_MS, SLACK_MS
 from berth.core.state.invariants import check
 from berth.core.state.kept_places import BACKOFF_MS
 from berth.schemas.columns import pack, pack_names
-from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
+from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
 from berth.schemas.intake import Preemption
 from berth.schemas.ledger import Round, Settings
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import Queue
 from berth.schemas.refusal import RULE
 from tests.support.cells import a_job
+from tests.support.queue_cells import limits
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 
 GRACE_MS = Settings().grace_over_ms
@@ -198,6 +201,38 @@ def test_a_gang_ends_for_others_so_often_in_an_hour_at_most() -> None:
     made(seat, 301)
     seat.job(a_job("next", chips=8, priority=1))
     assert ended(made(seat, 400)) == []
+
+
+def test_a_gang_waits_until_another_has_run_for_long_enough() -> None:
+    seat = Seat("a", preempt=2, preempt_min_run_s=60)
+    seat.job(a_job("low", chips=8))
+    seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, priority=1))
+    assert ended(made(seat, 100)) == []
+    later_ms = 100 + LATER_MS
+    assert seat.scheduler.queue.retry_at_ms == later_ms
+    seat.fact("timer", TimerSeen(later_ms))
+    assert ended(made(seat, later_ms)) == ["low"]
+
+
+def test_a_queue_gets_back_what_it_is_entitled_to_from_one_that_borrows() -> None:
+    """Their jobs have equal priorities."""
+    seat = Seat("a", "b", preempt=2, queues=1)
+    for queue in (Queue("ads"), Queue("research", deserved=limits(8))):
+        seat.fact(f"queue.{queue.name}", QueueSeen(queue))
+    for name in ("one", "two"):
+        seat.job(a_job(name, chips=8, queue="ads"))
+        made(seat, 1)
+    seat.job(a_job("mine", chips=8, queue="research"))
+    record = made(seat, 100)
+    (step,) = record.recoveries
+    assert (step.name, step.kind) == ("one", "Reclaimed")
+    assert step.cause == (
+        "reclaimed for a job of another queue that needs 8 chips in one node:"
+        " its queue has 0 of 8 huawei.com/Ascend910, this one has 16 of 0 huawei.com/Ascend910"
+    )
+    seat.job(a_job("more", chips=8, queue="research"))
+    assert ended(made(seat, 200)) == []
 
 
 def test_a_place_is_reserved_for_a_gang_that_waits_alone() -> None:
