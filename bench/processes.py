@@ -129,7 +129,8 @@ class Process(Program):
         config = folder / f"{name}.toml"
         config.write_text(_toml({"log": {"level": "warning"}, **settings}) + more)
         packages = ("berth.lab", "berth.services", "services")  # the last one is that of old trees
-        package = next(one for one in packages if (code / one.replace(".", "/") / service).exists())
+        places = [one for one in packages if (code / one.replace(".", "/") / service).exists()]
+        package = next(iter(places), "berth.services")
         arguments = ["-m", *([under] if under else []), f"{package}.{service}", "--config", str(config)]
         super().__init__(folder, name, arguments, code=code)
 

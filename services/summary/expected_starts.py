@@ -3,7 +3,7 @@
 The ledger is followed only while PodGroups wait, and a forecast is made at most once in ``expected_starts_s``. A
 PodGroup is written at most as often, and only when something of it has changed by more than a tenth.
 
-Source: docs/howto/expected-start.md.
+Source: docs/howto/expected-start.md, "What the answer means".
 """
 
 import asyncio

@@ -24,7 +24,7 @@ _LOG_EXTRAS: Final = frozenset({"colorama", "greenlet"})
 """What structlog imports where it is there; packages for developers bring it."""
 _JOBS_OWN: Final = (
     "berth.cli.addresses", "berth.cli.api", "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
-    "berth.cli.jobs.job_view", "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link", "berth.cli.selection",
+    "berth.cli.jobs.job_view", "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.jobs.starts", "berth.cli.link", "berth.cli.selection",
     "berth.core.errors",
     "berth.core.overview.short_reason", "berth.core.text", "berth.products.", "berth.core.overview.queue_order", "berth.formats.shortened", "berth.formats.shown", "berth.formats.whole_numbers",
     "berth.runtime.backoff", "berth.runtime.bus.",

@@ -245,8 +245,10 @@ def test_each_index_of_a_folder_lists_its_pages() -> None:
 QUESTIONS: Final = (
     "ring order (HCCS)",
     "EASY reservation",
+    "expected start of a job that waits",
     "sources of queues",
     "victims of preemption and reclaim",
+    "place that is reserved for a preemptor",
     "rules of the queue",
     "shared leaf states",
     "topologies: demands, places, groups, plans",

@@ -55,6 +55,7 @@ WRITERS = {
     "schemas.intake": {"rank_of"},
     "schemas.message": {"json_decoder"},
     "schemas.placement": {"placement_of"},
+    "schemas.units": {"rfc3339"},
     "schemas.programs.documents": {
         "asyncapi",
         "camel",

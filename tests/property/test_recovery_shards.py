@@ -19,7 +19,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 40), st.intege
 
 
 async def ledger_of(steps: list[tuple[str, int, int]], *, shards: int, product: str) -> list[bytes]:
-    cell = await Cell(shards=shards, faults=RecoveringWorld.FAULTS).open()
+    cell = await Cell(shards=shards).open()
     world = RecoveringWorld(cell, product)
     try:
         await world.begin()
