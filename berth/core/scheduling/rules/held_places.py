@@ -20,7 +20,7 @@ class HeldPlaces(Rule):
         for uid, held in sorted(state.fold.held.items()):
             if held.awaits:
                 continue
-            gang = queue.gang(uid) if has_gained or held.is_reserved or uid in uids else None
+            gang = queue.gang(uid) if has_gained or uid in uids else None
             if gang is not None and gang.invalid is None and gang.pods == held.placement.pods():
                 gang = start.terms.applied(gang)
                 found.append(Returning(gang, _pods(state, gang, held)))
