@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.preemption.model import HOUR_MS, Candidate, Preemptor, RunningGang, Terms
+from berth.core.preemption.model import Candidate, Preemptor, RunningGang, Terms
 from berth.core.queues.admission import gangs_within
 from berth.core.queues.charges import Holding
 from berth.core.queues.shares import Shares
@@ -109,7 +109,7 @@ class Eligible:
         """Evictions of a gang, or of its queue, in the last hour, if they are so many that it may not go; else 0."""
         terms = self._terms
         if gang.evicted_ms and terms.evictions_per_hour:
-            own = sum(self._at_ms - HOUR_MS < at_ms <= self._at_ms for at_ms in gang.evicted_ms)
+            own = gang.evictions_at(self._at_ms)
             if own >= terms.evictions_per_hour:
                 return own
         most = terms.queue_evictions_per_hour

@@ -82,6 +82,10 @@ class RunningGang(msgspec.Struct, frozen=True):
     budgets: tuple[str, ...] = ()
     surplus: tuple[int, ...] = ()
 
+    def evictions_at(self, at_ms: int) -> int:
+        """How often it was evicted for others in the hour before a moment."""
+        return sum(at_ms - HOUR_MS < one <= at_ms for one in self.evicted_ms)
+
     @property
     def key(self) -> tuple[str, int]:
         """Identity of its placement: uid and attempt."""

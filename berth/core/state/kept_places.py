@@ -8,7 +8,7 @@ waits no more, when a node of the place fails or takes no new work, when a chip 
 left in time. Then what is free of the place is free for all, and the gang is tried again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from berth.core.changes import JobKey
@@ -22,12 +22,12 @@ from berth.core.state.ledger import LedgerFold
 from berth.core.text import pluralize
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.ledger import Verdict
-from berth.schemas.recovery import DISPLACED, HeldPlaces
+from berth.schemas.recovery import DISPLACED, Awaited, HeldPlaces
 from berth.schemas.refusal import RULE, Refusal
 
-BACKOFF_MS = 300_000
+BACKOFF_MS: Final = 300_000
 """How long a gang waits whose place others have not left in time."""
-PREEMPTION = "preemption"
+PREEMPTION: Final = "preemption"
 """Name of the rule."""
 PLANNED_MS: Final = 60_000
 """How long places are held without the setting, if the job ended because places were reserved for it."""
@@ -146,14 +146,27 @@ def _takes_work(table: NodeTable, row: int, at_ms: int) -> bool:
 
 def _stays(fold: LedgerFold, held: Held, at_ms: int) -> Verdict:
     """Refusal of a gang whose place others have not left in time."""
-    holding = fold.holdings[held.awaited[0]]
-    others = len(held.awaits) - 1
+    words = "{others} did not end in time, so that the place that was reserved for it is given up"
+    refusal = refused_for(fold, held.awaits, words, retry_ms=at_ms + BACKOFF_MS)
+    return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refusal)
+
+
+def refused_for(fold: LedgerFold, awaited: Sequence[Awaited], words: str, *, retry_ms: int = 0) -> Refusal:
+    """Refusal of a gang because of attempts that hold its place.
+
+    Args:
+        fold: The ledger.
+        awaited: The attempts, at least one; the first is named, so far as the reader may know it.
+        words: The sentence, with ``{others}`` in place of them.
+        retry_ms: When the gang is tried again; 0: it is not.
+    """
+    first, others = awaited[0], len(awaited) - 1
+    holding = fold.holdings[first.uid, first.attempt]
     more = f" and {pluralize(others, 'other job')}" if others else ""
-    refusal = Refusal(
+    return Refusal(
         RULE,
         rule=PREEMPTION,
         ahead=f"{holding.namespace}/{holding.name}",
-        template=f"{{ahead}}{more} did not end in time, so that the place that was reserved for it is given up",
-        retry_ms=at_ms + BACKOFF_MS,
+        template=words.replace("{others}", f"{{ahead}}{more}"),
+        retry_ms=retry_ms,
     )
-    return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refusal)

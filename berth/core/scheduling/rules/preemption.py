@@ -20,13 +20,14 @@ from berth.core.queues.amounts import number_of
 from berth.core.queues.charges import Holding as Counted
 from berth.core.queues.charges import charge_of_placement
 from berth.core.queues.shares import Shares
+from berth.core.requests.gangs import priority_of
 from berth.core.scheduling.rules.port import Rule
 from berth.core.scheduling.turn import Opening
 from berth.core.state.cell import State
 from berth.core.state.holdings.holding import Holding, chips_in
 from berth.core.state.holdings.pod_phases import next_step
 from berth.core.state.internal_errors import SetAside
-from berth.core.state.kept_places import PREEMPTION
+from berth.core.state.kept_places import refused_for
 from berth.core.state.ledger import GangRecord
 from berth.core.text import pluralize
 from berth.schemas import rules as schemas
@@ -35,7 +36,7 @@ from berth.schemas.intake import Preemption as Declared
 from berth.schemas.ledger import Reservation, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import PREEMPTED, RECLAIMED, Awaited, Recovery
-from berth.schemas.refusal import RULE, Code, Refusal
+from berth.schemas.refusal import Code, Refusal
 
 _Key = tuple[str, int]
 """(uid, attempt)."""
@@ -44,7 +45,6 @@ SLACK_MS: Final = 30_000
 LATER_MS: Final = 300_000
 """When a class that found no room is tried again although nothing has changed: by then gangs may end for it that had
 not run for long enough, or had ended for others too often."""
-_HOUR_MS: Final = 3_600_000
 _NOTHING_DECLARED: Final = Declared()
 _PLACES: Final[dict[str, str]] = {
     "node": "node",
@@ -97,6 +97,20 @@ class Displaced(NamedTuple):
     set_aside: list[SetAside]
 
 
+class _Changed(NamedTuple):
+    """Attempts that a round changes, or that left before.
+
+    Attributes:
+        leaving: They leave: the round ends them, or one before did.
+        released: The round releases them as a whole.
+        others: It changes them in any other way, too.
+    """
+
+    leaving: set[_Key]
+    released: set[_Key]
+    others: set[_Key]
+
+
 class Preemption(Rule):
     """The rule in an epoch.
 
@@ -124,8 +138,9 @@ class Preemption(Rule):
         wanting = list(self._first(_preemptors(round_)))
         if not wanting:
             return found
+        changed = _changed(round_)
         search = guarded(
-            lambda: Search(_ground(round_, _running(round_)), self._terms, self._footprints),
+            lambda: Search(_ground(round_, _running(round_, changed)), self._terms, self._footprints),
             lambda error: found.set_aside.append(SetAside(wanting[0].gang.namespaced_name, error)),
         )
         if search is None:
@@ -143,7 +158,7 @@ class Preemption(Rule):
             search.accept(preemptor, result)
             if not result.victims:
                 continue  # those that leave already make room, and who is first then gets it
-            reservation = self._reservation(round_, preemptor.gang, result)
+            reservation = _reservation(round_, changed, preemptor.gang, result)
             found.reserved.append(reservation)
             found.recoveries.extend(_ended(round_, preemptor.gang, result, victim) for victim in result.victims)
             verdict = _waits(round_.state, preemptor.gang, reservation)
@@ -161,30 +176,6 @@ class Preemption(Rule):
             if len(seen) > self._terms.preemptors_max:
                 return
             yield one
-
-    def _reservation(self, round_: Displacing, gang: Gang, result: VictimSet) -> Reservation:
-        state, at_ms = round_.state, round_.opening.at_ms
-        keys = {(one.uid, one.attempt) for one in result.victims}
-        nodes = {*result.placement.names()}
-        released, leaving, _ = _changed(round_)
-        keys.update(
-            key
-            for key, holding in state.fold.holdings.items()
-            if (holding.ending or key in leaving)
-            and key not in released
-            and not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
-        )
-        notice_ms = max((_declared(state, *key).notice_s for key in keys), default=0) * 1_000
-        return Reservation(
-            gang.namespace,
-            gang.name,
-            gang.uid,
-            gang.attempt,
-            result.placement,
-            [Awaited(uid, attempt) for uid, attempt in sorted(keys)],
-            at_ms + notice_ms + state.fold.settings.grace_over_ms + SLACK_MS,
-            gang.queue,
-        )
 
 
 def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
@@ -214,31 +205,28 @@ def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
         )
 
 
-def _running(round_: Displacing) -> list[RunningGang]:
-    """Gangs that hold something, by uid and attempt."""
-    state = round_.state
-    shares = state.queues.shares()
-    released, leaving, changed = _changed(round_)
-    gone = released | leaving
-    return [
-        _running_gang(
-            state, holding, shares, is_leaving=bool(holding.ending) or key in gone, may_leave=key not in changed
-        )
-        for key, holding in sorted(state.fold.holdings.items())
-    ]
-
-
-def _changed(round_: Displacing) -> tuple[set[_Key], set[_Key], set[_Key]]:
-    """Attempts that the round releases, those that it ends, and those that it changes otherwise."""
+def _changed(round_: Displacing) -> _Changed:
     must = round_.opening.must
     steps = [*must.recoveries, *round_.recoveries]
     released = {(one.uid, one.attempt) for one in must.releases if not one.ranks}
-    leaving = {(one.uid, one.attempt) for one in must.evictions}
+    leaving = {key for key, holding in round_.state.fold.holdings.items() if holding.ending}
+    leaving.update((one.uid, one.attempt) for one in must.evictions)
     leaving.update((one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"})
-    changed = {(one.uid, one.attempt) for one in steps}
-    changed.update((one.uid, one.attempt) for one in must.releases)
-    changed.update((one.uid, one.attempt) for one in must.corrections)
-    return released, leaving, changed
+    others = {(one.uid, one.attempt) for one in steps}
+    others.update((one.uid, one.attempt) for one in must.releases)
+    others.update((one.uid, one.attempt) for one in must.corrections)
+    return _Changed(leaving, released, others)
+
+
+def _running(round_: Displacing, changed: _Changed) -> list[RunningGang]:
+    """Gangs that hold something, by uid and attempt."""
+    state = round_.state
+    shares = state.queues.shares()
+    gone = changed.leaving | changed.released
+    return [
+        _running_gang(state, holding, shares, is_leaving=key in gone, may_leave=key not in changed.others)
+        for key, holding in sorted(state.fold.holdings.items())
+    ]
 
 
 def _running_gang(
@@ -247,10 +235,7 @@ def _running_gang(
     request = _request(state, holding.namespace, holding.name, holding.uid)
     record = state.fold.gangs.get(holding.uid)
     declared = _declared_of(request)
-    job = state.jobs.get((holding.namespace, holding.name))
-    priority = 0 if request is None else request.priority
-    if job is not None and request is not None and job.priority is not None:
-        priority = job.priority
+    priority = 0 if request is None else priority_of(state.jobs[holding.namespace, holding.name], request)
     seen = state.pods_seen(holding)
     counted = Counted(
         holding.uid,
@@ -293,8 +278,7 @@ def _ground(round_: Displacing, running: Sequence[RunningGang]) -> Ground:
             usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
     evictions: dict[str, int] = {}
     for one in running:
-        recent = sum(at_ms - moment < _HOUR_MS for moment in one.evicted_ms)
-        evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + recent
+        evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
     recovering = {one.holding.uid: one.gang for one in round_.opening.faulty}
     moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
     taken = [*_awaited(round_), *moved, *placed]
@@ -315,8 +299,7 @@ def _awaited(round_: Displacing) -> Iterator[tuple[Gang, Placement]]:
             for rank, mask in zip(ranks, masks, strict=True)
         ]
         names = [shares[rank].node for rank in ranks]
-        share = held.placement.share
-        yield gang, placement_of(names, [*map(ids_of, masks)], runs, resource=held.placement.resource, share=share)
+        yield gang, placement_of(names, [*map(ids_of, masks)], runs, resource=held.placement.resource)
 
 
 def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) -> Recovery:
@@ -358,17 +341,34 @@ def _cause(gang: Gang, result: VictimSet, victim: Victim) -> str:
     return f"reclaimed for a job of another queue that needs {chips}{where}: {', '.join(numbers)}"
 
 
+def _reservation(round_: Displacing, changed: _Changed, gang: Gang, result: VictimSet) -> Reservation:
+    """The place of a gang, and who leaves it: its victims, and those on its nodes that leave anyway."""
+    state, at_ms = round_.state, round_.opening.at_ms
+    nodes = {*result.placement.names()}
+    keys = {
+        key
+        for key in changed.leaving - changed.released
+        if not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
+    }
+    keys.update((one.uid, one.attempt) for one in result.victims)
+    notice_ms = max((_declared(state, *key).notice_s for key in keys), default=0) * 1_000
+    return Reservation(
+        gang.namespace,
+        gang.name,
+        gang.uid,
+        gang.attempt,
+        result.placement,
+        [Awaited(uid, attempt) for uid, attempt in sorted(keys)],
+        at_ms + notice_ms + state.fold.settings.grace_over_ms + SLACK_MS,
+        gang.queue,
+    )
+
+
 def _waits(state: State, gang: Gang, reservation: Reservation) -> Verdict:
     """Refusal of a gang that has a place as soon as others have left."""
-    first, others = reservation.awaits[0], len(reservation.awaits) - 1
-    holding = state.fold.holdings[first.uid, first.attempt]
-    more = f" and {pluralize(others, 'other job')}" if others else ""
-    refusal = Refusal(
-        RULE,
-        rule=PREEMPTION,
-        ahead=f"{holding.namespace}/{holding.name}",
-        template=f"its place is reserved; it starts once {{ahead}}{more} {'have' if others else 'has'} ended",
-    )
+    others = reservation.awaits
+    end = f"{'have' if len(others) > 1 else 'has'} ended"
+    refusal = refused_for(state.fold, others, "its place is reserved; it starts once {others} " + end)
     return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, refusal=refusal)
 
 
