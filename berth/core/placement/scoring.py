@@ -258,7 +258,16 @@ class Scorer:
         if compiled.rule is None:
             reason, score = self._share_one(shape, row, state, base)
             return reason, score - self._deduction(row, score) if shape.share is not None else score
-        chips = ChipRow(
+        chips = self.chip_row(row, state)
+        label = compiled.node_label
+        labelled = label is None or table.labels(row).get(label[0]) == label[1]
+        reason, score = compiled.rule.evaluate_one(chips, labelled=labelled)
+        return reason, score - self._deduction(row, score)
+
+    def chip_row(self, row: int, state: RowState) -> ChipRow:
+        """Chips of a node in some state, as rules for chips see them."""
+        table = self.table
+        return ChipRow(
             state.free,
             table.network.item(row),
             table.network_known.item(row),
@@ -269,10 +278,6 @@ class Scorer:
             table.chips_others.item(row),
             table.unsettled.item(row),
         )
-        label = compiled.node_label
-        labelled = label is None or table.labels(row).get(label[0]) == label[1]
-        reason, score = compiled.rule.evaluate_one(chips, labelled=labelled)
-        return reason, score - self._deduction(row, score)
 
     def _deduction(self, row: int, score: int) -> int:
         """What the score of a sub-healthy node for a pod with chips loses; it does not become negative.

@@ -142,18 +142,7 @@ class Slots:
         return most
 
     def _of_chips(self, rule: ChipRule, row: int, state: RowState) -> int:
-        table = self._scorer.table
-        chips = ChipRow(
-            state.free,
-            table.network.item(row),
-            table.network_known.item(row),
-            table.unhealthy_count.item(row),
-            table.allocatable.item(row),
-            state.idle,
-            table.capacity.item(row),
-            table.chips_others.item(row),
-            table.unsettled.item(row),
-        )
+        chips = self._scorer.chip_row(row, state)
         found = self._by_chips.get((rule, chips))
         if found is None:
             fits = not rule.evaluate_one(chips)[0]
