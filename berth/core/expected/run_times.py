@@ -7,7 +7,7 @@ none has ended, ends in neither.
 """
 
 from berth.core.gangs import Gang
-from berth.core.scheduling.reservations import FOREVER_MS, Expects
+from berth.core.scheduling.reservations import FOREVER_MS, Expects, declared_ms_of
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, chips_in
 from berth.core.state.run_times import Range
@@ -27,8 +27,6 @@ class ExpectedRunTimes(Expects):
 
     def __init__(self, state: State, at_ms: int, *, is_late: bool) -> None:
         super().__init__(state, at_ms)
-        self._cell = state
-        self._now_ms = at_ms
         self._is_late = is_late
         self.has_ranges = False
 
@@ -36,34 +34,30 @@ class ExpectedRunTimes(Expects):
         """How long a gang is taken to run; :data:`FOREVER_MS` if nobody knows."""
         if gang.run_ms > 0:
             return gang.run_ms
-        found = self._cell.fold.run_times.range_ms(gang.namespace, gang.name, chips_in(gang.runs))
+        found = self._state.fold.run_times.range_ms(gang.namespace, gang.name, chips_in(gang.runs))
         return FOREVER_MS if found is None else self._in(found)
 
     def end_ms(self, holding: Holding) -> int:
         """When a holding is expected to end; :data:`FOREVER_MS` if nobody knows."""
         if holding.ending:
-            return self._now_ms
-        declared_ms = self._declared_ms(holding)
+            return self._at_ms
+        declared_ms = declared_ms_of(self._state, holding)
         if declared_ms > 0:
             return self._ends(holding.at_ms + declared_ms)
-        times, chips = self._cell.fold.run_times, chips_in(holding.placement.runs)
-        spent_ms = max(0, self._now_ms - holding.at_ms)
+        times, chips = self._state.fold.run_times, chips_in(holding.placement.runs)
+        spent_ms = max(0, self._at_ms - holding.at_ms)
         found = times.range_ms(holding.namespace, holding.name, chips, beyond_ms=spent_ms)
         if found is not None:
-            return max(self._now_ms, holding.at_ms + self._in(found))
+            return max(self._at_ms, holding.at_ms + self._in(found))
         is_known = times.range_ms(holding.namespace, holding.name, chips) is not None
-        return self._ends(self._now_ms - 1) if is_known else FOREVER_MS
-
-    def _declared_ms(self, holding: Holding) -> int:
-        job = self._cell.jobs.get((holding.namespace, holding.name))
-        return job.request.run_ms if job is not None and job.uid == holding.uid and job.request is not None else 0
+        return self._ends(self._at_ms - 1) if is_known else FOREVER_MS
 
     def _ends(self, end_ms: int) -> int:
         """An end that is known; one that has passed says nothing of when the job really ends."""
-        if end_ms >= self._now_ms:
+        if end_ms >= self._at_ms:
             return end_ms
         self.has_ranges = True
-        return FOREVER_MS if self._is_late else self._now_ms
+        return FOREVER_MS if self._is_late else self._at_ms
 
     def _in(self, found: Range) -> int:
         self.has_ranges |= found.low_ms != found.high_ms

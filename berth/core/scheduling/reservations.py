@@ -72,13 +72,17 @@ def run_ms_of(state: State, namespace: str, runs: Iterable[Run], declared_ms: in
     return state.fold.settings.unknown_run_ms if estimate is None else estimate
 
 
+def declared_ms_of(state: State, holding: Holding) -> int:
+    """Run time that the job of a holding declares; 0 if it declares none, or is not known."""
+    job = state.jobs.get((holding.namespace, holding.name))
+    return job.request.run_ms if job is not None and job.uid == holding.uid and job.request is not None else 0
+
+
 def end_ms_of(state: State, holding: Holding, at_ms: int) -> int:
     """When a holding is expected to end, as seen at a moment."""
     if holding.ending:
         return at_ms
-    job = state.jobs.get((holding.namespace, holding.name))
-    declared_ms = job.request.run_ms if job is not None and job.uid == holding.uid and job.request is not None else 0
-    run_ms = run_ms_of(state, holding.namespace, holding.placement.runs, declared_ms)
+    run_ms = run_ms_of(state, holding.namespace, holding.placement.runs, declared_ms_of(state, holding))
     return max(at_ms, holding.at_ms + run_ms)
 
 
