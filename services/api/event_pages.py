@@ -26,7 +26,7 @@ from berth.services.api.event_mark import EventsLostError, Mark
 from berth.services.api.event_tail import Jobs, Reading, Row, Tail
 from berth.services.api.event_writer import without_ranks
 from berth.services.api.request_errors import RequestError
-from berth.services.api.turns import Turns
+from berth.services.api.turns import Turns, counted
 
 AT_ONCE: Final = 64
 """Most requests of an operation that are carried out at the same time; of ``events`` those of each identity."""
@@ -153,13 +153,8 @@ class EventPages:
                     code="too-many",
                     retry_after_ms=_AGAIN_MS,
                 )
-        self._open[identity] += 1
-        try:
+        with counted(self._open, identity):
             yield
-        finally:
-            self._open[identity] -= 1
-            if not self._open[identity]:
-                del self._open[identity]
 
     async def _open_tail(self) -> Tail:
         """The tail, which is opened when a program asks first and when it is over; all who ask wait for one try.

@@ -22,6 +22,7 @@ from berth.services.api.config import EVERY
 from berth.services.api.job_states import utc_text
 from berth.services.api.request_errors import RefusedError, RequestError
 from berth.services.api.submission import Sent
+from berth.services.api.turns import counted
 
 ASK_TOKENS: Final = 8
 """What a question costs beyond a request: it is planned on the whole cell."""
@@ -51,13 +52,8 @@ class OpenQuestions:
                 "fewer: wait for an answer before the next one",
                 code="too-many",
             )
-        self._open[identity] += 1
-        try:
+        with counted(self._open, identity):
             yield
-        finally:
-            self._open[identity] -= 1
-            if not self._open[identity]:
-                del self._open[identity]
 
 
 def page_of(

@@ -1,8 +1,21 @@
-"""Order of requests that are carried out at the same time."""
+"""Order and number of requests that are carried out at the same time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+
+@contextmanager
+def counted(requests: Counter[str], identity: str) -> Iterator[None]:
+    """Count a request of an identity while the block runs; who has none is not in the table."""
+    requests[identity] += 1
+    try:
+        yield
+    finally:
+        requests[identity] -= 1
+        if not requests[identity]:
+            del requests[identity]
 
 
 class Turns:
