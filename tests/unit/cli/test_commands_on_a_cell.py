@@ -53,11 +53,6 @@ def stored_cell() -> Cell:
     return asyncio.run(a_cell())
 
 
-@pytest.fixture
-def berth(cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> OwnCommand:
-    return OwnCommand(monkeypatch, capsys, cell.server)
-
-
 @pytest.mark.parametrize(
     "words",
     [

@@ -36,11 +36,6 @@ def stored_cell() -> Cell:
     return asyncio.run(a_cell())
 
 
-@pytest.fixture
-def berth(cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> OwnCommand:
-    return OwnCommand(monkeypatch, capsys, cell.server)
-
-
 class Cancelling(FakeBus):
     """A client whose cancellations a dispatcher carries out at once."""
 

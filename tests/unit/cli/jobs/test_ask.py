@@ -38,11 +38,6 @@ def stored_cell() -> Cell:
 
 
 @pytest.fixture
-def berth(cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> OwnCommand:
-    return OwnCommand(monkeypatch, capsys, cell.server)
-
-
-@pytest.fixture
 def job(tmp_path: Path) -> str:
     path = tmp_path / "job.yaml"
     path.write_text(FILE)

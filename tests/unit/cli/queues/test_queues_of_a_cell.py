@@ -66,11 +66,6 @@ def stored_cell() -> Cell:
 
 
 @pytest.fixture
-def berth(cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> OwnCommand:
-    return OwnCommand(monkeypatch, capsys, cell.server)
-
-
-@pytest.fixture
 def empty(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[Cell, OwnCommand]:
     """A cell without queues that applies them."""
 
