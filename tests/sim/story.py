@@ -141,6 +141,9 @@ class Event(msgspec.Struct, frozen=True):
         return Random(f"{self.verb} {self.one} {self.two} {self.for_s}")  # noqa: S311  # a simulation
 
 
+_PREEMPTS: Final = 3
+
+
 class Story(msgspec.Struct, frozen=True):
     """A cluster, the settings of the services, and events in order of time."""
 
@@ -202,6 +205,9 @@ def draw(seed: int) -> Story:
         events += more
         decisions = {**settings.decisions, "queues": level}
         settings = msgspec.structs.replace(settings, decisions=decisions, queues=source == "volcano")
+    if has_preemption(seed):
+        decisions = {**settings.decisions, "preempt": 2, "evictions_per_hour": seed % 3}
+        settings = msgspec.structs.replace(settings, decisions=decisions, gangs={**settings.gangs, "preempt": True})
     events.sort(key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events), source)
 
@@ -285,6 +291,11 @@ def _is_contested(seed: int) -> bool:
 def has_strangers(seed: int) -> bool:
     """Whether the nodes of a seed get pods of another scheduler, and kubelets reject pods."""
     return Random(f"{seed} strangers").random() < STRANGERS and not _is_contested(seed)  # noqa: S311  # a simulation
+
+
+def has_preemption(seed: int) -> bool:
+    """Whether gangs end for others in the story of a seed."""
+    return seed % 5 == _PREEMPTS
 
 
 def has_queues(seed: int) -> bool:
