@@ -231,19 +231,20 @@ class Client(CellLists):
         """
         return await self._ask("explain", ExplainRequest(name=name, namespace=namespace, uid=uid), ExplainReply)
 
-    async def ask(self, job: JobFile | Mapping[str, Any], *, queue: str = "") -> ExpectedJob:
+    async def ask(self, job: JobFile | Mapping[str, Any], *, queue: str = "", victims: bool = False) -> ExpectedJob:
         """When a job would be expected to start if it were submitted now. Nothing is stored.
 
         Args:
             job: As of :meth:`submit`.
             queue: Its queue, whatever it names; empty: what it names.
+            victims: Say which jobs would end for it, too; needs the right to read all namespaces.
 
         Raises:
             RequestError: The request was refused.
             UnavailableError: No answer came in time.
         """
         tree = _tree(job) if isinstance(job, JobFile) else dict(job)
-        reply = await self._ask("ask", {"job": tree, "queue": queue}, AskReply)
+        reply = await self._ask("ask", {"job": tree, "queue": queue, "victims": victims}, AskReply)
         return reply.expected
 
     async def wait(

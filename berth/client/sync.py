@@ -120,9 +120,9 @@ class Client:
         """Why a job is where it is, see :meth:`berth.client.Client.explain`."""
         return self._run(self._client.explain(name, namespace=namespace, uid=uid))
 
-    def ask(self, job: JobFile | Mapping[str, Any], *, queue: str = "") -> ExpectedJob:
+    def ask(self, job: JobFile | Mapping[str, Any], *, queue: str = "", victims: bool = False) -> ExpectedJob:
         """When a job would be expected to start, see :meth:`berth.client.Client.ask`."""
-        return self._run(self._client.ask(job, queue=queue))
+        return self._run(self._client.ask(job, queue=queue, victims=victims))
 
     def submit_many(self, jobs: Sequence[JobFile | Mapping[str, Any]]) -> list[SubmitResult]:
         """Submit jobs, see :meth:`berth.client.Client.submit_many`."""

@@ -1,4 +1,4 @@
-"""Expected starts for programs: of jobs that wait, and of a job that is not submitted."""
+"""Expected starts for programs: of jobs that wait, and of a job that is not submitted, with whom it would displace."""
 
 from typing import Annotated, Final
 
@@ -30,10 +30,46 @@ class AskRequest(Request, frozen=True, kw_only=True):
     """As of ``submit``."""
     queue: Text = ""
     """Its queue, whatever it names; empty: what it names."""
+    victims: bool = False
+    """Say which jobs would end for it, too; needs the right to read all namespaces."""
+
+
+class EndingJob(Shape, frozen=True, kw_only=True):
+    """A job that would end for another one."""
+
+    job: str
+    """``namespace/name``."""
+    queue: str
+    priority: int
+    chips: int
+    """Chips that it gives up."""
+    is_reclaimed: bool
+    """The other one is of another queue, which gets back what it is entitled to."""
+
+
+class Victims(Shape, frozen=True, kw_only=True):
+    """Which jobs would end for one that finds no room, where the cell has preemption."""
+
+    code: str = ""
+    """Why none would: ``not-needed``, ``preempt`` (no set of them makes room), ``evictions-exhausted`` (those that
+    would have ended for others too often in the last hour) or ``never`` (its class ends nobody, or its queue lets
+    nobody in); empty if some would. More may follow."""
+    jobs: list[EndingJob] = []
+    """Those that would end."""
+    place: str = ""
+    """Kind of the place that it would get, or of the smallest that it needs, such as ``leaf``; empty: anywhere."""
+    where: str = ""
+    """Name of the place that it would get; empty for several nodes without a name."""
+    candidates: int = 0
+    """Without jobs: how many may end, or would but for their evictions."""
+    chips: int = 0
+    """Chips that these hold."""
+    times: int = 0
+    """How often they have ended for others in the last hour, with ``evictions-exhausted``."""
 
 
 class ExpectedJob(Shape, frozen=True, kw_only=True):
-    """When a job is expected to start, as if every job ahead of it got its place first, and none were evicted."""
+    """When a job is expected to start, as if every job ahead of it got its place first, and none ended for it."""
 
     namespace: str
     name: str
@@ -65,6 +101,8 @@ class ExpectedJob(Shape, frozen=True, kw_only=True):
     """Jobs whose end gives it the place, the last one first: at most 3."""
     held_by_more: int = 0
     """How many more there are."""
+    victims: Victims | None = None
+    """Which jobs would end for it; only in the reply to ``ask``."""
     sentences: list[str] = []
     """The answer in words."""
 

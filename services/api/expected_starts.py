@@ -96,7 +96,7 @@ def _split(cursor: str) -> tuple[str, str]:
 
 def answer_of(forecast: Forecast, sent: Sent, may_read: MayRead, clock: Clock) -> AskReply:
     """The answer to a question about a job that is not submitted."""
-    expected = forecast.ask(sent.request)
+    expected = forecast.ask(sent.request, with_victims=sent.asks_victims)
     return AskReply(
         expected=job_of(expected, forecast.at_ms, may_read, clock),
         at_ms=forecast.at_ms,
@@ -136,5 +136,6 @@ def job_of(expected: ExpectedStart, at_ms: int, may_read: MayRead, clock: Clock)
         ahead=shown.ahead,
         held_by=shown.held_by,
         held_by_more=shown.held_by_more,
+        victims=shown.victims,
         sentences=sentences(shown, utc_text, at_ms=now_ms),
     )

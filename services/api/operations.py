@@ -347,6 +347,8 @@ class Operations:
     async def _ask(self, data: bytes, identity: str) -> AskReply:
         sent = await self._read(read_question, data, identity)
         self._access.check(identity, "submit", sent.request.namespace)
+        if sent.asks_victims:
+            self._access.check_all(identity)
         may_read = partial(self._access.may, identity, "read")
 
         def answer(forecast: Forecast) -> AskReply:

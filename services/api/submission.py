@@ -28,10 +28,12 @@ class Sent(NamedTuple):
     Attributes:
         request: Its request.
         name_of: Gives a field of the request its path in what is sent.
+        asks_victims: It is asked which jobs would end for it.
     """
 
     request: JobRequest
     name_of: Callable[[str], str]
+    asks_victims: bool = False
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ def read_question(data: bytes, identity: str) -> Sent:
     asked = decoded(data, _PlainAsk)
     if asked.queue and not is_dns_name(asked.queue):
         raise RequestError("queue", repr(asked.queue), "the name of a queue")
-    sent = _read(asked.job, identity, path="job")
+    sent = _read(asked.job, identity, path="job")._replace(asks_victims=asked.victims)
     return sent._replace(request=msgspec.structs.replace(sent.request, queue=asked.queue)) if asked.queue else sent
 
 

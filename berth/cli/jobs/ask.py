@@ -30,6 +30,7 @@ def ask_start(
     *,
     file: Annotated[tuple[str, ...], Parameter(name=["--file", "-f"], negative=(), allow_leading_hyphen=True)],
     queue: str = "",
+    victims: bool = False,
     common: Common | None = None,
 ) -> int:
     """Show when jobs of a file would be expected to start if they were submitted now; nothing is submitted.
@@ -37,6 +38,7 @@ def ask_start(
     Args:
         file: Manifest in YAML, as of berth submit; - for stdin. Each job is answered for itself.
         queue: Queue of all jobs of the file, whatever queue they name.
+        victims: Show which jobs would end for each, in a cell with preemption.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -54,7 +56,9 @@ def ask_start(
             if faults:
                 return _refuse(faults, options)
             forecast = await forecast_now(bus)
-        found = [forecast.ask(sent.request) for sent in requests]
+        found = [forecast.ask(sent.request, with_victims=victims) for sent in requests]
+        if victims and not forecast.settings.preempt:
+            warn(["no job ends for others: setting decisions.preempt of the dispatcher is 0"])
         if options.json:
             emit(Asked([], found, forecast.at_ms, forecast.facts_seq, forecast.ledger_seq))
             return OK

@@ -1,4 +1,4 @@
-"""``berth queues check``: what is wrong with queues, and who may use which."""
+"""``berth queues check``: what is wrong with queues, who may use which, and how many jobs may end for others."""
 
 from typing import Annotated
 
@@ -11,9 +11,25 @@ from berth.cli.queue_files import QueueFile, read_file
 from berth.cli.queues.cell_queues import queues_of
 from berth.core.queues.tree import State, Tree
 from berth.core.queues.validity import warnings_of
+from berth.core.scheduling.rules.search_ground import may_end
+from berth.core.state.cell import State as CellState
 from berth.core.text import pluralize
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
+from berth.schemas.queues.queue import DEFAULT
+
+
+class MayEnd(msgspec.Struct, frozen=True):
+    """Jobs of a queue that may end for others."""
+
+    queue: str
+    jobs: int
+    """With ``decisions.preempt`` = 2."""
+    chips: int
+    """Chips that they hold."""
+    declared_jobs: int
+    """Those of them that declare it: with ``decisions.preempt`` = 1."""
+    declared_chips: int
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -29,6 +45,10 @@ class Checked(msgspec.Struct, frozen=True):
     """Queues that jobs of the namespace may name."""
     closed: list[str] = []
     """Those of them that let no job in now."""
+    preempt: int = 0
+    """``decisions.preempt`` of the cell."""
+    may_end: list[MayEnd] = []
+    """Of the cell, by queue, whatever it is; queues without such jobs are missing. Of a file there are none."""
 
 
 def check_queues(
@@ -40,7 +60,7 @@ def check_queues(
 ) -> int:
     """Check queues of a cell, or of a file: what is wrong with them, and which a namespace may use.
 
-    Nothing is changed.
+    Of a cell it also says how many jobs may end for others, with preemption. Nothing is changed.
 
     Args:
         file: Queues of Volcano or of Berth in YAML or JSON, such as from kubectl get queues -o yaml; - for stdin. One
@@ -51,6 +71,7 @@ def check_queues(
     options = common or Common()
 
     async def work() -> int:
+        preempt, ending = 0, list[MayEnd]()
         if is_file(file):
             found, about = read_file(file), namespace
         elif namespace:
@@ -59,7 +80,10 @@ def check_queues(
                 code=WRONG_USE,
             )
         else:
-            found, about = await _of_cell(options), file
+            async with connected(options) as bus:
+                state = await state_now(bus, SystemClock())
+            found, about = _of_cell(state), file
+            preempt, ending = state.fold.settings.preempt, _may_end(state)
         usable = _usable(found.tree, about) if about else []
         checked = Checked(
             queues=len(found.tree.declared),
@@ -68,6 +92,8 @@ def check_queues(
             namespace=about,
             usable=usable,
             closed=[name for name in usable if found.tree.states[name] is not State.OPEN],
+            preempt=preempt,
+            may_end=ending,
         )
         if options.json:
             emit(checked)
@@ -83,10 +109,24 @@ def is_file(word: str) -> bool:
     return word == "-" or "." in word or "/" in word
 
 
-async def _of_cell(options: Common) -> QueueFile:
-    async with connected(options) as bus:
-        tree = queues_of(await state_now(bus, SystemClock())).tree
+def _of_cell(state: CellState) -> QueueFile:
+    tree = queues_of(state).tree
     return QueueFile(tree, [f"queue {name} is not valid: {reason}" for name, reason in tree.broken.items()], [])
+
+
+def _may_end(state: CellState) -> list[MayEnd]:
+    found: dict[str, MayEnd] = {}
+    for one in may_end(state):
+        queue, is_declared = one.counted.queue or DEFAULT, one.declares_preemptable
+        known = found.get(queue, MayEnd(queue, 0, 0, 0, 0))
+        found[queue] = MayEnd(
+            queue,
+            known.jobs + 1,
+            known.chips + one.chips,
+            known.declared_jobs + is_declared,
+            known.declared_chips + one.chips * is_declared,
+        )
+    return [found[queue] for queue in sorted(found)]
 
 
 def _warnings(tree: Tree, skipped: list[str]) -> list[str]:
@@ -108,3 +148,12 @@ def _show(checked: Checked, tree: Tree) -> None:
     broken = len(tree.declared & tree.broken.keys())
     words = "all are valid" if not broken else f"{broken:,} of them not valid; all others work on"
     print_result(f"{pluralize(checked.queues, 'queue')}, {words}")
+    for one in checked.may_end:
+        print_result(
+            f"queue {one.queue}: {_jobs(one.jobs, one.chips)} may end for others with decisions.preempt = 2,"
+            f" {_jobs(one.declared_jobs, one.declared_chips)} with 1; it is {checked.preempt}"
+        )
+
+
+def _jobs(jobs: int, chips: int) -> str:
+    return f"{pluralize(jobs, 'job')} ({pluralize(chips, 'chip')})"

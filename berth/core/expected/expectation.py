@@ -7,6 +7,7 @@ import msgspec
 
 from berth.core.queues.refusals import text_of
 from berth.core.text import pluralize
+from berth.schemas.programs.expected import Victims
 from berth.schemas.refusal import QueueRefusal
 
 ExpectedCode = Literal["", "not-before", "no-end", "no-room", "queue", "behind", "too-many-tasks", "held", "paused"]
@@ -55,6 +56,8 @@ class ExpectedStart(msgspec.Struct, frozen=True):
     """How many more there are."""
     limit: QueueRefusal | None = None
     """What its queue says of it now; None if it lets it in."""
+    victims: Victims | None = None
+    """Which jobs would end for it; None if nobody asked, or without preemption."""
 
 
 def as_of(expected: ExpectedStart, now_ms: int) -> ExpectedStart:
@@ -84,6 +87,8 @@ def sentences(expected: ExpectedStart, clock: Callable[[int], str], *, at_ms: in
         found.append(f"It gets its place when {names}{more} {'has' if len(expected.held_by) == 1 else 'have'} ended.")
     if expected.limit is not None and expected.code != "queue":
         found.append(f"Until then its queue does not let it in: {text_of(expected.limit)}.")
+    if expected.victims is not None:
+        found.append(_victims_words(expected.victims))
     return found
 
 
@@ -128,3 +133,28 @@ def _place_words(expected: ExpectedStart) -> str:
         words += f", behind {pluralize(queue_jobs, 'job')} that {'waits' if queue_jobs == 1 else 'wait'} for "
         words += pluralize(expected.queue_chips_ahead, "chip")
     return f"{words}."
+
+
+def _victims_words(victims: Victims) -> str:
+    place = f"in one {victims.place}" if victims.place else ""
+    match victims.code:
+        case "not-needed":
+            return "No job has to end for it."
+        case "never":
+            return "No job ends for it: its PriorityClass has preemptionPolicy Never, or its queue lets nobody in."
+        case "evictions-exhausted":
+            times = pluralize(victims.times, "time")
+            return f"The jobs that may end for it have ended for others {times} in the last hour."
+        case "preempt":
+            if not victims.candidates:
+                return "No job may end for it."
+            number = victims.candidates
+            hold = f"{pluralize(number, 'job')} may end for it and {'hold' if number > 1 else 'holds'}"
+            room = f"makes room {place}".rstrip()
+            return f"{hold} {pluralize(victims.chips, 'chip')}, but no set of them {room}."
+        case _:
+            named = [f"{one.job} ({pluralize(one.chips, 'chip')}, priority {one.priority})" for one in victims.jobs]
+            more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
+            where = f"on {victims.place} {victims.where}" if victims.where else "in their place"
+            jobs = ", ".join(named[:NAMED_MAX])
+            return f"By preemption {jobs}{more} would end for it, and it would start {where}."

@@ -1,8 +1,8 @@
 """Expected starts of the jobs that wait, and of a job that is not submitted, as of a state of the cell.
 
 They are made when somebody asks, and nothing is decided by them. The first :data:`BEHIND_MAX` gangs of each lane get
-reservations in both views of the run times; those behind get ``not before`` the last start of these. Preemption is
-never assumed. The state must not change while a forecast is used.
+reservations in both views of the run times; those behind get ``not before`` the last start of these. Starts never
+assume that jobs end for others; who would is said beside them. The state must not change while a forecast is used.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from berth.core.changes import Changes
 from berth.core.expected.course import Course
 from berth.core.expected.expectation import BEHIND_MAX, NAMED_MAX, ExpectedCode, ExpectedStart
 from berth.core.expected.run_times import ExpectedRunTimes
+from berth.core.expected.victims import victims_for
 from berth.core.expected.waiting_order import Place, WaitingOrder
 from berth.core.gangs import Gang
 from berth.core.placement.round_demand import is_heavy
@@ -22,7 +23,7 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobRequest
+from berth.schemas.intake import JobRequest, Preemption
 
 _LAST: Final = 1 << 52
 """Place of a job that is not submitted: behind all of its priority."""
@@ -72,19 +73,23 @@ class Forecast:
         return found + [one for job in jobs if job.uid not in known and (one := self._aside(job)) is not None]
 
     def of(self, uid: str) -> ExpectedStart | None:
-        """Of a job; None if it does not wait."""
+        """Of a job, with those that would end for it; None if it does not wait."""
         place = self._order.places.get(uid)
         gang = self._scheduler.queue.gang(uid)
         if place is not None and gang is not None:
-            return self._of(gang, place.position - 1)
+            expected = self._of(gang, place.position - 1)
+            found = victims_for(self._scheduler, self._terms.applied(gang), self.at_ms)
+            is_news = found is not None and found.code != "not-needed"
+            return msgspec.structs.replace(expected, victims=found) if is_news else expected
         job = self._state.jobs.get(self._state.name_of.get(uid, ("", "")))
         return None if job is None or job.uid != uid else self._aside(job)
 
-    def ask(self, request: JobRequest) -> ExpectedStart:
+    def ask(self, request: JobRequest, *, with_victims: bool = False) -> ExpectedStart:
         """Of a job that is not submitted, as if it were now: behind all others of its priority.
 
         Args:
             request: The job, which the settings of the cell accept.
+            with_victims: Say who would end for it, too.
         """
         job = JobSeen(request.namespace, request.name, _ASKED, "accepted", _LAST, _LAST, self.at_ms, request=request)
         gang = self._scheduler.gang(job, request, 1)
@@ -99,7 +104,11 @@ class Forecast:
             early = views.early.behind(applied, ahead)
             late = early if views.late is views.early else views.late.behind(applied, ahead)
             expected = self._expected(gang, place, views, (early, late), ahead)
-        return msgspec.structs.replace(expected, uid="")
+        victims = None
+        if with_victims:
+            declared = request.preemption or Preemption()
+            victims = victims_for(self._scheduler, self._terms.applied(gang), self.at_ms, declared)
+        return msgspec.structs.replace(expected, uid="", victims=victims)
 
     def _differs(self, gang: Gang) -> bool:
         """Whether the run time of a gang differs between the views."""

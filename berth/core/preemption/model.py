@@ -13,6 +13,14 @@ from berth.schemas.placement import Placement
 from berth.schemas.queues.queue import Amounts
 
 HOUR_MS: Final = 3_600_000
+PLACES: Final[dict[str, str]] = {
+    "node": "node",
+    "leaf": "leaf",
+    "superpod": "SuperPoD",
+    "rack": "rack",
+    "group": "group of nodes",
+}
+"""What kinds of places are called; all nodes have no name."""
 
 Level = tuple[int, int]
 """Priority of a queue, and of a gang in it; what is lost at a higher one is dearer."""

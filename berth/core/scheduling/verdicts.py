@@ -19,7 +19,8 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.recoveries import released, take_steps
 from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.rules.port import NO_EPOCH_RULES, EpochRules, RoundStart
-from berth.core.scheduling.rules.preemption import Displacing, Preemption
+from berth.core.scheduling.rules.preemption import Preemption
+from berth.core.scheduling.rules.search_ground import Displacing
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.due import Due

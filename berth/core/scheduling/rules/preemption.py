@@ -4,81 +4,38 @@ The rule is asked after the gangs of a round have their verdicts, about those th
 queue. The place is reserved by the same record that ends the others; see :mod:`berth.core.state.kept_places`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from berth.core.chips.picking import ids_of
-from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
 from berth.core.gangs import Gang, WaitKey, chips_of
-from berth.core.placement.scoring import Scorer
-from berth.core.pod_shares import pods_at
 from berth.core.preemption.footprints import Footprints
-from berth.core.preemption.model import Likeness, NoVictims, Preemptor, RunningGang, Terms, Victim, VictimSet
-from berth.core.preemption.search import Ground, Search
+from berth.core.preemption.model import PLACES, Likeness, NoVictims, Preemptor, Terms, Victim, VictimSet
+from berth.core.preemption.search import Search
 from berth.core.queues.amounts import number_of
-from berth.core.queues.charges import Holding as Counted
-from berth.core.queues.charges import charge_of_placement
-from berth.core.queues.shares import Shares
-from berth.core.requests.gangs import priority_of
 from berth.core.scheduling.rules.port import Rule
-from berth.core.scheduling.turn import Opening
+from berth.core.scheduling.rules.search_ground import Changed, Displacing, changed_by, declared_by, ground_of
 from berth.core.state.cell import State
-from berth.core.state.holdings.holding import Holding, chips_in
 from berth.core.state.holdings.pod_phases import next_step
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.kept_places import refused_for
 from berth.core.state.ledger import GangRecord
 from berth.core.text import pluralize
 from berth.schemas import rules as schemas
-from berth.schemas.intake import JobRequest
 from berth.schemas.intake import Preemption as Declared
 from berth.schemas.ledger import Reservation, Verdict
-from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import PREEMPTED, RECLAIMED, Awaited, Recovery
 from berth.schemas.refusal import Code, Refusal
 
-_Key = tuple[str, int]
-"""(uid, attempt)."""
 SLACK_MS: Final = 30_000
 """How long a place stays reserved after the others should have left."""
 LATER_MS: Final = 300_000
 """When a class that found no room is tried again although nothing has changed: by then gangs may end for it that had
 not run for long enough, or had ended for others too often."""
-_NOTHING_DECLARED: Final = Declared()
-_PLACES: Final[dict[str, str]] = {
-    "node": "node",
-    "leaf": "leaf",
-    "superpod": "SuperPoD",
-    "rack": "rack",
-    "group": "group of nodes",
-}
 FOR_ROOM: Final[frozenset[Code]] = frozenset(
     {"no-room", "no-leaf", "no-rows", "no-leaves", "no-blocks", "over-capability"}
 )
 """Refusals that the end of others may help."""
-
-
-class Displacing(NamedTuple):
-    """A round whose gangs have their verdicts.
-
-    Attributes:
-        state: The cell before it.
-        scorer: Its scoring.
-        opening: The turn.
-        silent: Rows of shards that did not answer, shape (rows,); None for no such row.
-        verdicts: Verdicts on its gangs.
-        recoveries: Steps that it takes.
-        waiting: Gang that waits, by uid.
-    """
-
-    state: State
-    scorer: Scorer
-    opening: Opening
-    silent: Fits | None
-    verdicts: Sequence[Verdict]
-    recoveries: Sequence[Recovery]
-    waiting: Callable[[str], Gang | None]
 
 
 class Displaced(NamedTuple):
@@ -95,20 +52,6 @@ class Displaced(NamedTuple):
     recoveries: list[Recovery]
     reserved: list[Reservation]
     set_aside: list[SetAside]
-
-
-class _Changed(NamedTuple):
-    """Attempts that a round changes, or that left before.
-
-    Attributes:
-        leaving: They leave: the round ends them, or one before did.
-        released: The round releases them as a whole.
-        others: It changes them in any other way, too.
-    """
-
-    leaving: set[_Key]
-    released: set[_Key]
-    others: set[_Key]
 
 
 class Preemption(Rule):
@@ -138,9 +81,9 @@ class Preemption(Rule):
         wanting = list(self._first(_preemptors(round_)))
         if not wanting:
             return found
-        changed = _changed(round_)
+        changed = changed_by(round_)
         search = guarded(
-            lambda: Search(_ground(round_, _running(round_, changed)), self._terms, self._footprints),
+            lambda: Search(ground_of(round_, changed), self._terms, self._footprints),
             lambda error: found.set_aside.append(SetAside(wanting[0].gang.namespaced_name, error)),
         )
         if search is None:
@@ -167,6 +110,17 @@ class Preemption(Rule):
             else:
                 found.verdicts.append(verdict)
         return found
+
+    def found_for(self, gang: Gang, round_: Displacing, declared: Declared | None = None) -> VictimSet | NoVictims:
+        """Which gangs would end for one that finds no room, and the place that it would get.
+
+        Args:
+            gang: The gang.
+            round_: What is seen of the cell.
+            declared: What it declares, if the cell does not know the job.
+        """
+        search = Search(ground_of(round_, changed_by(round_)), self._terms, self._footprints)
+        return search.find(_preemptor(round_.state, gang, declared))
 
     def _first(self, preemptors: Iterable[Preemptor]) -> Iterator[Preemptor]:
         """The first preemptors; those that are like others before them take hardly more time."""
@@ -196,110 +150,19 @@ def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
             continue
         if gang.share is not None:
             continue  # others may take what is left of a chip until all of a place is free
-        declared = _declared_of(_request(state, gang.namespace, gang.name, gang.uid))
-        yield Preemptor(
-            gang,
-            is_never=declared.never,
-            is_critical=declared.critical,
-            was_reclaimed=record is not None and record.is_reclaimed,
-        )
+        yield _preemptor(state, gang)
 
 
-def _changed(round_: Displacing) -> _Changed:
-    must = round_.opening.must
-    steps = [*must.recoveries, *round_.recoveries]
-    released = {(one.uid, one.attempt) for one in must.releases if not one.ranks}
-    leaving = {key for key, holding in round_.state.fold.holdings.items() if holding.ending}
-    leaving.update((one.uid, one.attempt) for one in must.evictions)
-    leaving.update((one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"})
-    others = {(one.uid, one.attempt) for one in steps}
-    others.update((one.uid, one.attempt) for one in must.releases)
-    others.update((one.uid, one.attempt) for one in must.corrections)
-    return _Changed(leaving, released, others)
-
-
-def _running(round_: Displacing, changed: _Changed) -> list[RunningGang]:
-    """Gangs that hold something, by uid and attempt."""
-    state = round_.state
-    shares = state.queues.shares()
-    gone = changed.leaving | changed.released
-    return [
-        _running_gang(state, holding, shares, is_leaving=key in gone, may_leave=key not in changed.others)
-        for key, holding in sorted(state.fold.holdings.items())
-    ]
-
-
-def _running_gang(
-    state: State, holding: Holding, shares: Shares | None, *, is_leaving: bool, may_leave: bool
-) -> RunningGang:
-    request = _request(state, holding.namespace, holding.name, holding.uid)
-    record = state.fold.gangs.get(holding.uid)
-    declared = _declared_of(request)
-    priority = 0 if request is None else priority_of(state.jobs[holding.namespace, holding.name], request)
-    seen = state.pods_seen(holding)
-    counted = Counted(
-        holding.uid,
-        holding.queue,
-        charge_of_placement(holding.placement, holding.gone) if shares is not None else {},
-        namespace=holding.namespace,
-        priority=priority,
-        start=holding.at_ms,
-        is_leaving=is_leaving,
-        is_preemptable=may_leave
-        and declared.preemptable
-        and request is not None
-        and not holding.foreign
-        and holding.placement.share is None,
+def _preemptor(state: State, gang: Gang, declared: Declared | None = None) -> Preemptor:
+    if declared is None:
+        declared = declared_by(state, gang.namespace, gang.name, gang.uid)
+    record = state.fold.gangs.get(gang.uid)
+    return Preemptor(
+        gang,
+        is_never=declared.never,
         is_critical=declared.critical,
+        was_reclaimed=record is not None and record.is_reclaimed,
     )
-    return RunningGang(
-        counted,
-        holding.attempt,
-        chips_in(holding.placement.runs),
-        holding.at_ms,
-        checkpoint_ms=seen.checkpoint_ms if seen is not None else 0,
-        cooldown_until_ms=holding.at_ms + declared.cooldown_s * 1_000 if declared.cooldown_s else 0,
-        declares_preemptable=declared.is_declared,
-        evicted_ms=tuple(record.displaced_ms) if record is not None else (),
-        restarts=record.restarts if record is not None else 0,
-    )
-
-
-def _ground(round_: Displacing, running: Sequence[RunningGang]) -> Ground:
-    state, at_ms = round_.state, round_.opening.at_ms
-    gangs = {gang.uid: gang for gang in round_.opening.gangs}
-    gangs |= {one.gang.uid: one.gang for one in round_.opening.returning}
-    placed = [(gangs[one.uid], one.placement) for one in round_.verdicts if one.placement and one.uid in gangs]
-    shares = state.queues.shares()
-    usage = None
-    if shares is not None:
-        usage = state.queues.usage(shares.tree).fork()
-        for gang, _ in placed:
-            usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
-    evictions: dict[str, int] = {}
-    for one in running:
-        evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
-    recovering = {one.holding.uid: one.gang for one in round_.opening.faulty}
-    moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
-    taken = [*_awaited(round_), *moved, *placed]
-    return Ground(state, round_.scorer, running, at_ms, round_.silent, taken, shares, usage, evictions)
-
-
-def _awaited(round_: Displacing) -> Iterator[tuple[Gang, Placement]]:
-    """What reserved places lack: it is taken, although others still have it."""
-    for uid, held in sorted(round_.state.fold.held.items()):
-        gang = round_.waiting(uid) if held.lacks else None
-        if gang is None:
-            continue
-        shares = pods_at(held.placement, held.lacks)
-        ranks = sorted(shares)
-        masks = [held.lacks[rank] for rank in ranks]
-        runs = [
-            Run(1, mask.bit_count(), shares[rank].cpu_milli, shares[rank].memory_mib)
-            for rank, mask in zip(ranks, masks, strict=True)
-        ]
-        names = [shares[rank].node for rank in ranks]
-        yield gang, placement_of(names, [*map(ids_of, masks)], runs, resource=held.placement.resource)
 
 
 def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) -> Recovery:
@@ -307,7 +170,7 @@ def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) ->
     state, at_ms = round_.state, round_.opening.at_ms
     holding = state.fold.holdings[victim.uid, victim.attempt]
     gone = set(holding.gone)
-    notice_s = _declared(state, victim.uid, victim.attempt).notice_s
+    notice_s = _notice_s(state, victim.uid, victim.attempt)
     return Recovery(
         namespace=holding.namespace,
         name=holding.name,
@@ -329,7 +192,7 @@ def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) ->
 def _cause(gang: Gang, result: VictimSet, victim: Victim) -> str:
     """Why a gang ends, in words without names: the record has the place of the other gang."""
     chips = pluralize(chips_of(gang.request_class), "chip")
-    where = "" if result.place.kind == "cell" else f" in one {_PLACES[result.place.kind]}"
+    where = "" if result.place.kind == "cell" else f" in one {PLACES[result.place.kind]}"
     if not victim.is_reclaimed:
         return f"preempted for a job of priority {gang.priority}, above {victim.priority}, that needs {chips}{where}"
     numbers = [
@@ -341,7 +204,7 @@ def _cause(gang: Gang, result: VictimSet, victim: Victim) -> str:
     return f"reclaimed for a job of another queue that needs {chips}{where}: {', '.join(numbers)}"
 
 
-def _reservation(round_: Displacing, changed: _Changed, gang: Gang, result: VictimSet) -> Reservation:
+def _reservation(round_: Displacing, changed: Changed, gang: Gang, result: VictimSet) -> Reservation:
     """The place of a gang, and who leaves it: its victims, and those on its nodes that leave anyway."""
     state, at_ms = round_.state, round_.opening.at_ms
     nodes = {*result.placement.names()}
@@ -351,7 +214,7 @@ def _reservation(round_: Displacing, changed: _Changed, gang: Gang, result: Vict
         if not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
     }
     keys.update((one.uid, one.attempt) for one in result.victims)
-    notice_ms = max((_declared(state, *key).notice_s for key in keys), default=0) * 1_000
+    notice_ms = max((_notice_s(state, *key) for key in keys), default=0) * 1_000
     return Reservation(
         gang.namespace,
         gang.name,
@@ -372,15 +235,7 @@ def _waits(state: State, gang: Gang, reservation: Reservation) -> Verdict:
     return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, refusal=refusal)
 
 
-def _request(state: State, namespace: str, name: str, uid: str) -> JobRequest | None:
-    job = state.jobs.get((namespace, name))
-    return job.request if job is not None and job.uid == uid else None
-
-
-def _declared_of(request: JobRequest | None) -> Declared:
-    return _NOTHING_DECLARED if request is None or request.preemption is None else request.preemption
-
-
-def _declared(state: State, uid: str, attempt: int) -> Declared:
+def _notice_s(state: State, uid: str, attempt: int) -> int:
+    """How long before its end an attempt is told of it (s)."""
     holding = state.fold.holdings[uid, attempt]
-    return _declared_of(_request(state, holding.namespace, holding.name, uid))
+    return declared_by(state, holding.namespace, holding.name, uid).notice_s

@@ -21,9 +21,9 @@ spec: {product: module910bx8, replicas: 2, chips: 8, runFor: 10m}
 """
 
 
-async def a_cell() -> Cell:
+async def a_cell(preempt: int = 0) -> Cell:
     """Two nodes, a job of 100 years on both (the clock of the commands is another one), and two that wait."""
-    cell = await Cell().open()
+    cell = await Cell(preempt=preempt).open()
     await cell.nodes([a_node(name, leaf="leaf0") for name in ("a", "b")])
     await placed(cell, a_job("runs", chips=8, replicas=2, run_ms=3_155_760_000_000))
     await cell.submit(*(a_job(name, chips=8, replicas=2, run_ms=600_000) for name in ("first", "second")))
@@ -59,6 +59,28 @@ def test_a_file_is_answered_and_nothing_is_sent(berth: OwnCommand, cell: Cell, j
     assert (expected["queue"], expected["position"], answer["faults"]) == ("default", 3, [])
     assert expected["earliest_ms"] == expected["latest_ms"] > 0
     assert answer["ledger_seq"] > 0
+
+
+def test_the_jobs_that_would_end_are_shown_on_demand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.replace("spec: {", "spec: {priority: 7, "))
+    berth = OwnCommand(monkeypatch, capsys, asyncio.run(a_cell(preempt=2)).server)
+    code, out, err = berth("ask", "-f", str(path), "--victims")
+    assert code == 0, err
+    assert out.splitlines()[-1] == (
+        "  By preemption default/runs (16 chips, priority 0) would end for it, and it would start on leaf leaf0."
+    )
+    assert "By preemption" not in berth("ask", "-f", str(path))[1]
+    (found,) = json.loads(berth("ask", "-f", str(path), "--victims", "--json")[1])["jobs"]
+    assert [job["job"] for job in found["victims"]["jobs"]] == ["default/runs"]
+
+
+def test_without_preemption_it_is_said_that_no_job_ends_for_others(berth: OwnCommand, job: str) -> None:
+    code, _, err = berth("ask", "-f", job, "--victims")
+    assert code == 0
+    assert "no job ends for others: setting decisions.preempt of the dispatcher is 0" in err
 
 
 def test_a_wrong_file_is_refused_as_by_submit(berth: OwnCommand, tmp_path: Path) -> None:

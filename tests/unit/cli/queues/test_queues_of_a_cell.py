@@ -293,7 +293,15 @@ def test_a_queue_that_is_not_valid_is_told(berth: OwnCommand, cell: Cell) -> Non
 def test_the_queues_of_a_namespace_of_a_cell(berth: OwnCommand) -> None:
     code, out, err = berth("queues", "check", "nlp")
     assert (code, err) == (0, "")
-    assert out == "jobs of namespace nlp may use: default, llm\n2 queues, all are valid\n"
+    assert out.splitlines()[:2] == ["jobs of namespace nlp may use: default, llm", "2 queues, all are valid"]
+
+
+def test_the_jobs_that_may_end_for_others_are_counted_before_preemption_is_switched_on(berth: OwnCommand) -> None:
+    line = "queue llm: 1 job (8 chips) may end for others with decisions.preempt = 2, 0 jobs (0 chips) with 1; it is 0"
+    assert berth("queues", "check")[1].splitlines()[-1] == line
+    assert json.loads(berth("queues", "check", "--json")[1])["may_end"] == [
+        {"queue": "llm", "jobs": 1, "chips": 8, "declared_jobs": 0, "declared_chips": 0}
+    ]
 
 
 def test_two_namespaces_are_wrong_use(berth: OwnCommand) -> None:

@@ -106,6 +106,25 @@ async def test_jobs_of_other_namespaces_have_no_names_in_an_answer() -> None:
         assert "team" not in str(reply)
 
 
+async def test_who_would_end_is_told_only_to_those_who_may_read_all_namespaces() -> None:
+    operator = Grant(identity="operator", role="submit", namespaces=["*"])
+    config = ApiConfig(access="grants", grants=[*GRANTS.grants, operator])
+    async with programs(is_started=False, preempt=2) as told:
+        await told.start(config)
+        await crowded(told, "alice")
+        high = a_file("four")
+        high["spec"] |= {"priority": 7}
+        asked = {"job": high, "victims": True}
+        reply = await told.ask("ask", asked, identity="alice")
+        assert (reply["code"], reply["error"]) == (
+            "denied",
+            "identity is 'alice', expected one that may read all namespaces",
+        )
+        victims = (await told.ask("ask", asked, identity="operator"))["expected"]["victims"]
+        assert [job["job"] for job in victims["jobs"]] == ["team/one"]
+        assert (await told.ask("ask", {"job": high}, identity="operator"))["expected"]["victims"] is None
+
+
 def test_an_identity_has_few_questions_open_at_the_same_time() -> None:
     questions = OpenQuestions()
     with questions.of("a"), questions.of("a"), questions.of("a"), questions.of("a"):

@@ -1,0 +1,200 @@
+"""What a search for victims sees: the gangs that run, what a round changes of them, and the places that are taken.
+
+For the rule it is the state before a round, with what the round does; for an explanation the state as it is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from berth.core.chips.picking import ids_of
+from berth.core.cluster.bitmaps import Fits
+from berth.core.gangs import Gang
+from berth.core.placement.scoring import Scorer
+from berth.core.pod_shares import pods_at
+from berth.core.preemption.model import RunningGang
+from berth.core.preemption.search import Ground
+from berth.core.queues.charges import Holding as Counted
+from berth.core.queues.charges import charge_of_placement
+from berth.core.queues.shares import Shares
+from berth.core.requests.gangs import priority_of
+from berth.core.scheduling.turn import Opening
+from berth.core.state.cell import State
+from berth.core.state.due import Due
+from berth.core.state.holdings.holding import Holding, chips_in
+from berth.schemas.intake import JobRequest
+from berth.schemas.intake import Preemption as Declared
+from berth.schemas.ledger import Verdict
+from berth.schemas.placement import Placement, Run, placement_of
+from berth.schemas.recovery import Recovery
+
+_Key = tuple[str, int]
+"""(uid, attempt)."""
+_NOTHING_DECLARED: Final = Declared()
+
+
+class Displacing(NamedTuple):
+    """A round whose gangs have their verdicts.
+
+    Attributes:
+        state: The cell before it.
+        scorer: Its scoring.
+        opening: The turn.
+        silent: Rows of shards that did not answer, shape (rows,); None for no such row.
+        verdicts: Verdicts on its gangs.
+        recoveries: Steps that it takes.
+        waiting: Gang that waits, by uid.
+    """
+
+    state: State
+    scorer: Scorer
+    opening: Opening
+    silent: Fits | None
+    verdicts: Sequence[Verdict]
+    recoveries: Sequence[Recovery]
+    waiting: Callable[[str], Gang | None]
+
+
+def nothing_changes(state: State, scorer: Scorer, at_ms: int, waiting: Callable[[str], Gang | None]) -> Displacing:
+    """A round that changes nothing: what a search sees of the state as it is.
+
+    Args:
+        state: The cell.
+        scorer: Its scoring.
+        at_ms: The moment.
+        waiting: Gang that waits, by uid.
+    """
+    return Displacing(state, scorer, Opening(0, at_ms, (), Due(), {}), None, (), (), waiting)
+
+
+class Changed(NamedTuple):
+    """Attempts that a round changes, or that left before.
+
+    Attributes:
+        leaving: They leave: the round ends them, or one before did.
+        released: The round releases them as a whole.
+        others: It changes them in any other way, too.
+    """
+
+    leaving: set[_Key]
+    released: set[_Key]
+    others: set[_Key]
+
+
+def changed_by(round_: Displacing) -> Changed:
+    """Which attempts a round changes."""
+    must = round_.opening.must
+    steps = [*must.recoveries, *round_.recoveries]
+    released = {(one.uid, one.attempt) for one in must.releases if not one.ranks}
+    leaving = {key for key, holding in round_.state.fold.holdings.items() if holding.ending}
+    leaving.update((one.uid, one.attempt) for one in must.evictions)
+    leaving.update((one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"})
+    others = {(one.uid, one.attempt) for one in steps}
+    others.update((one.uid, one.attempt) for one in must.releases)
+    others.update((one.uid, one.attempt) for one in must.corrections)
+    return Changed(leaving, released, others)
+
+
+def running_gangs(state: State, changed: Changed) -> list[RunningGang]:
+    """Gangs that hold something, by uid and attempt."""
+    shares = state.queues.shares()
+    gone = changed.leaving | changed.released
+    return [
+        _running_gang(state, holding, shares, is_leaving=key in gone, may_leave=key not in changed.others)
+        for key, holding in sorted(state.fold.holdings.items())
+    ]
+
+
+def _running_gang(
+    state: State, holding: Holding, shares: Shares | None, *, is_leaving: bool, may_leave: bool
+) -> RunningGang:
+    request = _request_of(state, holding.namespace, holding.name, holding.uid)
+    record = state.fold.gangs.get(holding.uid)
+    declared = _declared_of(request)
+    priority = 0 if request is None else priority_of(state.jobs[holding.namespace, holding.name], request)
+    seen = state.pods_seen(holding)
+    counted = Counted(
+        holding.uid,
+        holding.queue,
+        charge_of_placement(holding.placement, holding.gone) if shares is not None else {},
+        namespace=holding.namespace,
+        priority=priority,
+        start=holding.at_ms,
+        is_leaving=is_leaving,
+        is_preemptable=may_leave
+        and declared.preemptable
+        and request is not None
+        and not holding.foreign
+        and holding.placement.share is None,
+        is_critical=declared.critical,
+    )
+    return RunningGang(
+        counted,
+        holding.attempt,
+        chips_in(holding.placement.runs),
+        holding.at_ms,
+        checkpoint_ms=seen.checkpoint_ms if seen is not None else 0,
+        cooldown_until_ms=holding.at_ms + declared.cooldown_s * 1_000 if declared.cooldown_s else 0,
+        declares_preemptable=declared.is_declared,
+        evicted_ms=tuple(record.displaced_ms) if record is not None else (),
+        restarts=record.restarts if record is not None else 0,
+    )
+
+
+def ground_of(round_: Displacing, changed: Changed) -> Ground:
+    """What a search sees of a round."""
+    state, at_ms = round_.state, round_.opening.at_ms
+    running = running_gangs(state, changed)
+    gangs = {gang.uid: gang for gang in round_.opening.gangs}
+    gangs |= {one.gang.uid: one.gang for one in round_.opening.returning}
+    placed = [(gangs[one.uid], one.placement) for one in round_.verdicts if one.placement and one.uid in gangs]
+    shares = state.queues.shares()
+    usage = None
+    if shares is not None:
+        usage = state.queues.usage(shares.tree).fork()
+        for gang, _ in placed:
+            usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
+    evictions: dict[str, int] = {}
+    for one in running:
+        evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
+    recovering = {one.holding.uid: one.gang for one in round_.opening.faulty}
+    moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
+    taken = [*_awaited(round_), *moved, *placed]
+    return Ground(state, round_.scorer, running, at_ms, round_.silent, taken, shares, usage, evictions)
+
+
+def _awaited(round_: Displacing) -> Iterator[tuple[Gang, Placement]]:
+    """What reserved places lack: it is taken, although others still have it."""
+    for uid, held in sorted(round_.state.fold.held.items()):
+        gang = round_.waiting(uid) if held.lacks else None
+        if gang is None:
+            continue
+        shares = pods_at(held.placement, held.lacks)
+        ranks = sorted(shares)
+        masks = [held.lacks[rank] for rank in ranks]
+        runs = [
+            Run(1, mask.bit_count(), shares[rank].cpu_milli, shares[rank].memory_mib)
+            for rank, mask in zip(ranks, masks, strict=True)
+        ]
+        names = [shares[rank].node for rank in ranks]
+        yield gang, placement_of(names, [*map(ids_of, masks)], runs, resource=held.placement.resource)
+
+
+def _request_of(state: State, namespace: str, name: str, uid: str) -> JobRequest | None:
+    job = state.jobs.get((namespace, name))
+    return job.request if job is not None and job.uid == uid else None
+
+
+def _declared_of(request: JobRequest | None) -> Declared:
+    return _NOTHING_DECLARED if request is None or request.preemption is None else request.preemption
+
+
+def declared_by(state: State, namespace: str, name: str, uid: str) -> Declared:
+    """What a job declares about preemption; of one without a request, nothing."""
+    return _declared_of(_request_of(state, namespace, name, uid))
+
+
+def may_end(state: State) -> list[RunningGang]:
+    """Gangs that may end for others where preemption is on, by uid: which ones do, priorities and queues decide."""
+    leaving = {key for key, holding in state.fold.holdings.items() if holding.ending}
+    found = (one for one in running_gangs(state, Changed(leaving, set(), set())) if not one.counted.is_leaving)
+    return [one for one in found if one.counted.is_preemptable and not one.counted.is_critical]
