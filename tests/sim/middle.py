@@ -180,7 +180,7 @@ def see_refused(observer: Observer) -> None:
                 raise Failure("a gang waits for none that is before it", f"{name}: {refusal}, after {line}"[:2000])
         elif refusal.code == "behind" and refusal.ahead in _later(state, waits[index:]):
             raise Failure("a gang waits for one that is not before it", f"{name}: {refusal}, after {line}"[:2000])
-        elif _is_tried_again(queue, state.jobs[request.namespace, request.name].uid):
+        elif _is_tried_again(state, queue, state.jobs[request.namespace, request.name].uid):
             planner.count["not judged: a scorer is missing"] += 1
         else:
             # The one ahead may have left, after a gang like this one was refused: then there is no room for this one.
@@ -202,7 +202,7 @@ def see_answered(observer: Observer) -> None:
     """
     queue, nodes = observer.scheduler.queue, len(observer.state.table)
     light = [gang for gang in queue.gangs() if not is_heavy(gang.request_class, nodes)]
-    waits = [gang.name for gang in light if _is_tried_again(queue, gang.uid)]
+    waits = [gang.name for gang in light if _is_tried_again(observer.state, queue, gang.uid)]
     observer.count["gangs that wait for no scorer"] += len(light)
     if waits:
         raise Failure("a gang waits for a scorer, and all of them are there", f"{waits}")
@@ -246,13 +246,20 @@ def _of_now(queue: Queue, uid: str, refusal: Refusal) -> Refusal:
     return msgspec.structs.replace(refusal, code="no-room") if is_old else refusal
 
 
-def _is_tried_again(queue: Queue, uid: str) -> bool:
+def _is_tried_again(state: State, queue: Queue, uid: str) -> bool:
     """Whether the class of a gang sleeps until a time: a scorer did not answer when its first gang was tried last.
 
-    The gangs after the first one are not tried then, so that what they were refused for is from before.
+    The gangs after the first one are not tried then, so that what they were refused for is from before. With
+    preemption a class without room sleeps until a time, too: then its newest refusal says whether a scorer is missing.
     """
     key = queue.class_of(uid)
-    return key is not None and queue.sleep_of(key).retry_at_ms > 0
+    if key is None or not queue.sleep_of(key).retry_at_ms:
+        return False
+    records = (state.fold.gangs[gang.uid] for gang in queue.of_class(key) if gang.uid in state.fold.gangs)
+    newest = max(records, key=lambda one: one.ledger_seq, default=None)
+    if not state.fold.settings.preempt or newest is None or newest.refusal is None:
+        return True
+    return bool(newest.refusal.missing_shards)
 
 
 def _name(request: JobRequest) -> str:
