@@ -17,6 +17,8 @@ _DAYS: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)d(.*)", re.ASCII)
 _DAY_MS: Final = 86_400_000
 _MTBF_MIN_MS: Final = 600_000
 """Shorter times between failures only make a simulation long."""
+_NEVER: Final = "never"
+"""Value of ``mtbf``: nothing breaks, and the other keys say what it costs that jobs end for others."""
 _EXPECTED: Final = "a duration such as 154d, 4h, 30s or 1d12h"
 _SEED_MAX: Final = (1 << 63) - 1
 _PLAIN: Final = "exponential"
@@ -37,6 +39,9 @@ def faults_of(text: str, cluster: ClusterPlan) -> FaultPlan:
         CommandError: A pair has another form, its key is unknown or there twice, or its value is invalid.
     """
     words = _pairs(text)
+    breaks = words.get("mtbf") != _NEVER
+    if not breaks:
+        del words["mtbf"]
     replica = {"has_replica": _is_on("replica", words.pop("replica"))} if "replica" in words else {}
     shaped = {"weibull": _shape(words.pop("shape"))} if "shape" in words else {}
     values = {_FIELDS.get(key, key): _READERS[key](key, value) for key, value in words.items()}
@@ -45,7 +50,7 @@ def faults_of(text: str, cluster: ClusterPlan) -> FaultPlan:
             f"--faults: mtbf is {words['mtbf']!r}, expected {duration_text(_MTBF_MIN_MS)} or more", code=WRONG_USE
         )
     of_model = {field: values.pop(field) for field in list(values) if field in FailureModel.__struct_fields__}
-    nodes = [BreakableNode(node.name, node.chips, node.leaf) for node in cluster.nodes]
+    nodes = [BreakableNode(node.name, node.chips, node.leaf) for node in cluster.nodes] if breaks else []
     try:
         return FaultPlan(model=FailureModel(**of_model, **shaped), nodes=nodes, **replica, **values)  # type: ignore[arg-type]  # by name
     except ValueError as error:
@@ -56,10 +61,13 @@ def faults_text(plan: FaultPlan) -> dict[str, str]:
     """Failures in words, with all defaults."""
     model = plan.model
     shape = _PLAIN if model.weibull == 1 else f"{_SHAPED}{model.weibull:g}"
+    breaks = (
+        f"mtbf={duration_text(model.mtbf_ms)} of a node, chip={model.chip:g}, node={model.node:g},"
+        f" leaf={model.leaf:g}, shape={shape}, repair={duration_text(model.repair_ms)}, seed={model.seed}"
+    )
     return {
-        "failures": f"mtbf={duration_text(model.mtbf_ms)} of a node, chip={model.chip:g}, node={model.node:g},"
-        f" leaf={model.leaf:g}, shape={shape}, repair={duration_text(model.repair_ms)}, seed={model.seed}",
-        "cost of a failure": ", ".join(
+        "failures": breaks if plan.nodes else "none",
+        "cost of a failure" if plan.nodes else "cost of an end for another job": ", ".join(
             f"{name}={duration_text(getattr(plan, f'{name}_ms'))}"
             for name in ("checkpoint", "grace", "recreate", "restart", "rejoin")
         )

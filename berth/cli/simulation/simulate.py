@@ -173,7 +173,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
             raise CommandError(f"no cluster fits {trace}: {error}; name one with --cluster", code=WRONG_USE) from error
         why = "fits the trace; --cluster names another"
     facts = [*_facts(plan), *queues]
-    faults = _faults(wanted, plan)
+    faults = _faults(wanted, plan, settings)
     chips = sum(node.whole_chips for node in plan.nodes)
     words = {"recording" if is_log else "trace": f"{trace.name}, {pluralize(len(workload.jobs), 'job')}"}
     if not is_log:
@@ -214,7 +214,7 @@ def simulated(
         words["nodes chosen"] = f"{column.baseline}" if column.baseline else "Berth"
         if column.baseline is not None:
             words["seed"] = str(wanted.seed)
-        if column.faults is not None:
+        if column.faults is not None and column.faults.nodes:
             words["recovery"] = column.faults.strategy
         plan = SimulationPlan(
             workload=setup.workload,
@@ -271,7 +271,7 @@ def _columns(setup: Setup, wanted: Wanted) -> list[_Column]:
         if reserve is not None:
             settings = msgspec.structs.replace(settings, reserve_nodes=reserve)
             parts.append(f"reserve {reserve}")
-        if faults is not None:
+        if faults is not None and faults.nodes:
             parts.append(f"recovery by {faults.strategy}")
         columns.append(_Column(", ".join(parts), settings, None, faults))
     if wanted.baselines:
@@ -296,8 +296,8 @@ def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
             )
 
 
-def _faults(wanted: Wanted, plan: ClusterPlan) -> FaultPlan | None:
-    """Failures that are asked for.
+def _faults(wanted: Wanted, plan: ClusterPlan, settings: Settings) -> FaultPlan | None:
+    """Failures that are asked for; where jobs may end for others, what that costs.
 
     Raises:
         CommandError: They are invalid, or options contradict one another.
@@ -305,10 +305,12 @@ def _faults(wanted: Wanted, plan: ClusterPlan) -> FaultPlan | None:
     if not wanted.faults:
         if wanted.recovery:
             raise CommandError(f"--recovery is {wanted.recovery[0]}, expected --faults beside it", code=WRONG_USE)
-        return None
+        if not settings.preempt:
+            return None
     if wanted.baselines:
-        raise CommandError("--baselines is given, expected it without --faults", code=WRONG_USE)
-    return faults_of(wanted.faults, plan)
+        why = "--faults" if wanted.faults else "preempt"
+        raise CommandError(f"--baselines is given, expected it without {why}", code=WRONG_USE)
+    return faults_of(wanted.faults, plan) if wanted.faults else FaultPlan()
 
 
 def _facts(plan: ClusterPlan) -> list[TimedFact]:

@@ -230,6 +230,8 @@ def _failures(faults: FaultFigures | None, parts: Iterable[str]) -> Iterator[_Li
     yield _Line(section, "lost", "chip h", lost_h if is_known else None)
     yield _Line(section, "lost: redone since a checkpoint", "chip h", shown.redone_chip_h if is_known else None)
     yield _Line(section, "lost: stopped", "chip h", shown.stopped_chip_h if is_known else None)
+    yield _Line(section, "lost by ends for other jobs", "chip h", shown.ends_chip_h if shown.ends is not None else None)
+    yield _Line(section, "ends for other jobs", "", shown.ends)
     for part in parts:
         yield _Line(section, f"failures: {part}", "", shown.failures.get(part, 0) if is_known else None)
     yield _Line(section, "jobs stopped", "", shown.interruptions if is_known else None)

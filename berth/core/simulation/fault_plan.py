@@ -19,10 +19,11 @@ LIMITS: Final[dict[Strategy, dict[str, str]]] = {"pods-only": {RECOVER_POLICY: "
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures of a simulation, and what they cost. Times are in milliseconds."""
+    """Failures of a simulation, and what they and ends for other jobs cost. Times are in milliseconds."""
 
-    model: FailureModel
-    nodes: list[BreakableNode]
+    model: FailureModel = FailureModel()
+    nodes: list[BreakableNode] = []
+    """Nodes that break; without any nothing does."""
     strategy: Strategy = "pods"
     checkpoint_ms: int = 3_600_000
     """Training between two checkpoints."""

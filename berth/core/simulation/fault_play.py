@@ -1,4 +1,4 @@
-"""What happens around the core of a simulated cell when parts of the cluster break.
+"""What happens around the core of a simulated cell when parts of the cluster break, or jobs end for others.
 
 It plays health reports, processes that stop, the binder, and the controllers that make new pods. What leaves, when and
 where to, the ledger says.
@@ -10,6 +10,8 @@ where to, the ledger says.
 - Once all pods of a job run on sound chips it trains again after ``rejoin_ms``, or ``restart_ms`` if all of it was
   placed anew.
 - A job about which nothing is decided waits for the repair, and trains again ``restart_ms`` after it.
+- A job that ends for another one stops training at once, and its pods are gone after ``grace_ms``: a notice before it
+  is not played.
 - With ``has_replica`` the work since the last checkpoint is lost only if all of a job was placed anew, or waited for
   the repair.
 """
@@ -26,7 +28,7 @@ from berth.core.simulation.failures import Failure, failures
 from berth.core.simulation.fault_plan import LIMITS, STRATEGIES, FaultPlan
 from berth.core.simulation.job_facts import BoundPod, outcome_fact, pods_fact
 from berth.core.simulation.planned_cluster import SOURCE
-from berth.core.simulation.timeline import FaultHistory, Interruption, JobTraining
+from berth.core.simulation.timeline import FAILURE, FaultHistory, Interruption, JobTraining
 from berth.core.simulation.training import Training
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
@@ -34,6 +36,7 @@ from berth.schemas.columns import pack
 from berth.schemas.facts import OutcomeState
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
+from berth.schemas.recovery import DISPLACED
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import PlannedJob
 
@@ -156,7 +159,8 @@ class FaultPlay:
             job, stops = self._lives[uid].training.finished(at_ms)
             jobs.append(job)
             interruptions += stops
-        return FaultHistory(dict(sorted(self._counts.items())), jobs, interruptions, self._pods)
+        has_preemption = bool(self._state.fold.settings.preempt)
+        return FaultHistory(dict(sorted(self._counts.items())), jobs, interruptions, self._pods, has_preemption)
 
     def _break(self, failure: Failure) -> None:
         self._counts[failure.part] = self._counts.get(failure.part, 0) + 1
@@ -218,8 +222,9 @@ class FaultPlay:
         life.pods = {
             rank: BoundPod(share.node, share.mask, 0) for rank, share in enumerate(self._state.owned(holding.key))
         }
+        if self._state.follows_pods or life.training.was_stopped:
+            self._say(life)  # also, a job counts on its leaves only once it runs
         if life.training.was_stopped:
-            self._say(life)
             self._get_ready(life, self._plan.recreate_ms + self._plan.restart_ms, is_anew=True)
         else:
             self._train(life)
@@ -240,7 +245,8 @@ class FaultPlay:
         holding = life.holding
         record = self._state.fold.gangs[holding.uid]
         if life.training.trains:  # pods leave although nothing of them is broken
-            life.training.stop(self._now_ms)
+            kind = record.recovery.kind if record.recovery is not None else ""
+            life.training.stop(self._now_ms, kind if kind in DISPLACED else FAILURE)
             life.turn += 1
         life.starts = False
         if record.recovery is not None and life.training.was_stopped:

@@ -8,7 +8,7 @@ first round; rounds repeat until nothing is left to decide. Events of one moment
 known: cluster facts, arrivals, cancellations, then the consequences of decisions.
 
 A job ends ``run_ms`` after its placement. Its pods are bound and start at once. Its name is free again after its end.
-With failures (:mod:`berth.core.simulation.fault_play`) it ends once it has trained for ``run_ms``.
+With failures or preemption (:mod:`berth.core.simulation.fault_play`) it ends once it has trained for ``run_ms``.
 
 Longer than 400 lines because the events of a moment, and the order in which they apply, are all here.
 """
@@ -120,8 +120,10 @@ class Simulation:
         self._facts_left = len(plan.facts)
         self._arrivals_left = len(plan.workload.jobs)
         self._play: FaultPlay | None = None
-        if plan.faults is not None:
-            self._play = FaultPlay(plan.faults, Stage(state, self._subjects, self._fact, self._push, self._end))
+        if plan.faults is not None or plan.settings.preempt:
+            self._play = FaultPlay(
+                plan.faults or FaultPlan(), Stage(state, self._subjects, self._fact, self._push, self._end)
+            )
         self._too_large: dict[str, Refusal] = {}
         for fact in plan.facts:
             self._push(fact.at_ms, functools.partial(self._cluster_fact, fact))

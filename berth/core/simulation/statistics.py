@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.simulation.timeline import SCOPES, FaultHistory, JobTimeline, Moment, Timeline
+from berth.core.simulation.timeline import FAILURE, SCOPES, FaultHistory, JobTimeline, Moment, Timeline
 
 _Value = TypeVar("_Value", int, float)
 
@@ -131,6 +131,10 @@ class FaultFigures(msgspec.Struct, frozen=True):
     """From failures until training goes on: pods end, wait for places, are made, bound and started."""
     restart: Times
     """From a failure to training; without jobs that were cancelled before."""
+    ends: int | None = None
+    """How often jobs ended for others, each of which is an interruption; None where none may."""
+    ends_chip_h: float = 0.0
+    """What that cost: the work that was lost, and the time until training went on."""
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -247,6 +251,10 @@ def _faults(history: FaultHistory, end_ms: int) -> FaultFigures:
     stops = history.interruptions
     scopes = [*SCOPES, ""]
     by_scope = {scope or "none": sum(one.scope == scope for one in stops) for scope in scopes}
+    ends = [one for one in stops if one.cause != FAILURE]
+    lost = sum(
+        one.chips * (one.redone_ms + (one.trains_ms if one.trains_ms >= 0 else end_ms) - one.at_ms) for one in ends
+    )
     return FaultFigures(
         failures=history.failures,
         interruptions=len(stops),
@@ -257,6 +265,8 @@ def _faults(history: FaultHistory, end_ms: int) -> FaultFigures:
         redone_chip_h=redone / _HOUR_MS,
         stopped_chip_h=(whole - productive - redone) / _HOUR_MS,
         restart=_times(((one.at_ms, one.trains_ms) for one in stops if not one.is_cancelled), end_ms),
+        ends=len(ends) if history.has_preemption else None,
+        ends_chip_h=lost / _HOUR_MS,
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from berth.schemas.recovery import Scope
 
+FAILURE: Final = "failure"
 SCOPES: Final[tuple[Scope, ...]] = ("pod", "rank-block", "superpod", "level", "job")
 """Scopes of recoveries, the widest last."""
 
@@ -70,13 +71,13 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Interruption(msgspec.Struct, frozen=True, gc=False):
-    """A time in which a job does not train, from a failure on."""
+    """A time in which a job does not train, from a failure on, or from its end for another job."""
 
     namespace: str
     name: str
     chips: int
     at_ms: int
-    """Time of the failure that stopped it."""
+    """When it was stopped."""
     trains_ms: int
     """When it trained again; -1 if it never did."""
     scope: str
@@ -85,6 +86,8 @@ class Interruption(msgspec.Struct, frozen=True, gc=False):
     """Work since its last checkpoint, which is lost."""
     is_cancelled: bool
     """The job was cancelled before it trained again."""
+    cause: str = FAILURE
+    """What stopped it: ``failure``, or that it ended for another job: ``Preempted``, ``Reclaimed``."""
 
 
 class JobTraining(msgspec.Struct, frozen=True, gc=False):
@@ -104,7 +107,7 @@ class JobTraining(msgspec.Struct, frozen=True, gc=False):
 
 
 class FaultHistory(msgspec.Struct, frozen=True):
-    """What failures did to the jobs of a simulation."""
+    """What failures, and ends for others, did to the jobs of a simulation."""
 
     failures: dict[str, int]
     """Failures by kind of part, those that met no job included."""
@@ -113,7 +116,9 @@ class FaultHistory(msgspec.Struct, frozen=True):
     interruptions: list[Interruption]
     """By their end, then by name."""
     pods: int
-    """Pods that were deleted because of failures."""
+    """Pods that were deleted."""
+    has_preemption: bool = False
+    """Jobs may end for others."""
 
 
 class Timeline(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Training of simulated jobs under failures: work that is saved, work that is lost, and times without training.
+"""Training of simulated jobs under failures and preemption: work that is saved or lost, and times without training.
 
 A job trains while all of its pods run on sound chips. It saves its work after every ``checkpoint_ms`` of training, at
 no cost. When a pod breaks, the whole job stops, and the work since its last checkpoint is lost, unless pods that stay
@@ -7,7 +7,7 @@ hold a replica of it.
 
 from typing import Final
 
-from berth.core.simulation.timeline import SCOPES, Interruption, JobTraining
+from berth.core.simulation.timeline import FAILURE, SCOPES, Interruption, JobTraining
 from berth.schemas.recovery import Scope
 
 FRUITLESS_MAX: Final = 1_000
@@ -42,6 +42,7 @@ class Training:
         """Work that the open interruption has cost."""
         self._redone_ms = 0
         self._scope: Scope | None = None
+        self._cause = FAILURE
         self._fruitless = 0
         self._interruptions: list[Interruption] = []
 
@@ -80,8 +81,12 @@ class Training:
             self._stopped_ms, self._lost_ms, self._scope = -1, 0, None
         self._since_ms = at_ms
 
-    def stop(self, at_ms: int) -> None:
-        """A failure stops it, or its way back to training.
+    def stop(self, at_ms: int, cause: str = FAILURE) -> None:
+        """A failure stops it, or its way back to training; or it ends for another job.
+
+        Args:
+            at_ms: Now.
+            cause: What stops it, see :class:`~berth.core.simulation.timeline.Interruption`.
 
         Raises:
             NoProgressError: It never gets to a checkpoint.
@@ -91,14 +96,14 @@ class Training:
         self._fruitless = 0 if kept_ms > self._saved_ms else self._fruitless + 1
         if self._fruitless > FRUITLESS_MAX:
             raise NoProgressError(
-                f"failures stopped job {self._namespace}/{self._name} {FRUITLESS_MAX} times in a row before it had trained"
+                f"job {self._namespace}/{self._name} was stopped {FRUITLESS_MAX} times in a row before it had trained"
                 f" for the {self._checkpoint_ms / 1000:g} s between two checkpoints"
             )
         if not self.trains:
             return
         self._lost_ms = done_ms - kept_ms
         self._redone_ms += self._lost_ms
-        self._saved_ms, self._since_ms, self._stopped_ms = kept_ms, -1, at_ms
+        self._saved_ms, self._since_ms, self._stopped_ms, self._cause = kept_ms, -1, at_ms, cause
 
     def widen(self, scope: Scope) -> None:
         """A step of its recovery has this scope."""
@@ -135,4 +140,5 @@ class Training:
             scope=self._scope or "",
             redone_ms=self._lost_ms,
             is_cancelled=is_cancelled,
+            cause=self._cause,
         )

@@ -249,7 +249,9 @@ def test_work_that_is_kept_is_neither_lost_nor_done_twice() -> None:
 
 def test_a_job_that_never_reaches_a_checkpoint_ends_the_simulation_with_its_name() -> None:
     faults = fault_plan("nodes=1", strategy="pods", mtbf_ms=60_000, chip=0, node=1, leaf=0, repair_ms=1, **COSTS)
-    with pytest.raises(NoProgressError, match="job team/j 1000 times in a row before it had trained for the 3600 s"):
+    with pytest.raises(
+        NoProgressError, match="job team/j was stopped 1000 times in a row before it had trained for the 3600 s"
+    ):
         figures_of(planned("j", 0, DAY_S, 8), "nodes=1", faults)
 
 
