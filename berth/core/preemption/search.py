@@ -67,6 +67,7 @@ class Ground(NamedTuple):
         shares: Limits and entitlements; None where queues do nothing: then all gangs are in one queue.
         usage: What queues hold, those of ``taken`` included; None without shares.
         queue_evictions: Evictions of gangs of each queue in the last hour, for a bound of a queue.
+        has_more_room: There may be more room than the round saw.
     """
 
     state: State
@@ -78,6 +79,7 @@ class Ground(NamedTuple):
     shares: Shares | None = None
     usage: Usage | None = None
     queue_evictions: Mapping[str, int] = {}
+    has_more_room: bool = False
 
 
 class Search:
@@ -98,8 +100,8 @@ class Search:
         self._queue_evictions = dict(ground.queue_evictions)
         self._taken = [_counted(gang, ground.at_ms) for gang, _ in ground.taken]
         self._base = ProjectedState(ground.state, ground.scorer, ground.silent)
-        self._has_more_room = False
-        """Gangs are leaving, so that there may be more room than the round saw."""
+        self._has_more_room = ground.has_more_room
+        """Or gangs are leaving: there may be more room than the round saw."""
         self._whole: dict[_Key, Held] = {}
         """What gangs hold that may be victims as far as nodes are concerned."""
         self._parts: dict[tuple[_Key, tuple[int, ...]], Held] = {}

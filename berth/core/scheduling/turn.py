@@ -20,7 +20,7 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.topologies.leaving import LeavingPods
 from berth.schemas.ledger import Release, Reservation, Round, Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import HeldPlaces, Recovery
 
 ASKS_MAX: Final = 20
 """Times that offers are asked for in one turn."""
@@ -95,6 +95,8 @@ class Choice(NamedTuple):
     """Gangs for whose ranks without a pod no places were found."""
     reserved: Sequence[Reservation] = ()
     """Places of gangs for which others leave."""
+    unheld: Sequence[HeldPlaces] = ()
+    """Reserved places that their gangs lose to one of higher priority."""
 
     @property
     def is_empty(self) -> bool:

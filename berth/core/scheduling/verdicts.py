@@ -28,7 +28,7 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.kept_places import PREEMPTION
 from berth.schemas.ledger import Reservation, Round, Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import INTERNAL, Refusal
 
 
@@ -41,6 +41,8 @@ class Decided(NamedTuple):
     """Errors, each with the gang that was set aside for it."""
     unplaced: Sequence[Unplaced] = ()
     reserved: Sequence[Reservation] = ()
+    unheld: Sequence[HeldPlaces] = ()
+    """Reserved places that end for one of ``reserved``, or for who is tried next."""
 
 
 class Decisions:
@@ -129,7 +131,7 @@ class Decisions:
         )
         recoveries = [*steps.recoveries, *made.recoveries]
         errors = [*set_aside, *made.set_aside]
-        return decided._replace(verdicts=made.verdicts, recoveries=recoveries, reserved=made.reserved, set_aside=errors)
+        return Decided(made.verdicts, recoveries, errors, steps.unplaced, made.reserved, made.unheld)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.
@@ -235,7 +237,7 @@ def round_of(state: State, choice: Choice) -> Round:
         missing=list(missing_shards.missing),
         shards=missing_shards.shards if missing_shards.missing else 0,
         recoveries=[*opening.must.recoveries, *choice.recoveries],
-        held=opening.must.held,
+        held=[*opening.must.held, *choice.unheld],
         reserved=list(choice.reserved),
         corrections=opening.must.corrections,
         work_max=opening.work_max,

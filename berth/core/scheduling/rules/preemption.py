@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from berth.core.errors import guarded
 from berth.core.gangs import Gang, WaitKey, chips_of
+from berth.core.placement.scoring import Scorer
 from berth.core.preemption.footprints import Footprints
 from berth.core.preemption.model import PLACES, Likeness, NoVictims, Preemptor, Terms, Victim, VictimSet
 from berth.core.preemption.search import Search
@@ -16,6 +17,8 @@ from berth.core.queues.amounts import number_of
 from berth.core.scheduling.rules.port import Rule
 from berth.core.scheduling.rules.search_ground import Changed, Displacing, changed_by, declared_by, ground_of
 from berth.core.state.cell import State
+from berth.core.state.cell_fork import CellFork
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import next_step
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.kept_places import refused_for
@@ -24,7 +27,7 @@ from berth.core.text import pluralize
 from berth.schemas import rules as schemas
 from berth.schemas.intake import Preemption as Declared
 from berth.schemas.ledger import Reservation, Verdict
-from berth.schemas.recovery import PREEMPTED, RECLAIMED, Awaited, Recovery
+from berth.schemas.recovery import PREEMPTED, RECLAIMED, Awaited, HeldPlaces, Recovery
 from berth.schemas.refusal import Code, Refusal
 
 SLACK_MS: Final = 30_000
@@ -46,12 +49,14 @@ class Displaced(NamedTuple):
         recoveries: Steps that end gangs.
         reserved: Places.
         set_aside: Gangs for which the search ended with an error; they wait without a place.
+        unheld: Gangs whose reserved place is for one of higher priority now.
     """
 
     verdicts: list[Verdict]
     recoveries: list[Recovery]
     reserved: list[Reservation]
     set_aside: list[SetAside]
+    unheld: list[HeldPlaces]
 
 
 class Preemption(Rule):
@@ -77,39 +82,75 @@ class Preemption(Rule):
 
     def displaced(self, round_: Displacing) -> Displaced:
         """Which gangs end for those of a round that found no room, and which places these get."""
-        found = Displaced(list(round_.verdicts), [], [], [])
+        found = Displaced([], [], [], [], [])
+        self._displace(round_, found)
+        news = {verdict.uid: verdict for verdict in found.verdicts}
+        verdicts = [news.pop(verdict.uid, verdict) for verdict in round_.verdicts]
+        return found._replace(verdicts=[*verdicts, *news.values()])
+
+    def _displace(self, round_: Displacing, found: Displaced) -> None:
+        """Find out for whom gangs end; verdicts are those of gangs that get a place reserved."""
         wanting = list(self._first(_preemptors(round_)))
         if not wanting:
-            return found
+            return
         changed = changed_by(round_)
         search = guarded(
             lambda: Search(ground_of(round_, changed), self._terms, self._footprints),
             lambda error: found.set_aside.append(SetAside(wanting[0].gang.namespaced_name, error)),
         )
         if search is None:
-            return found
+            return
         self._footprints.keep_only(round_.state.fold.holdings)
-        news = {verdict.uid: number for number, verdict in enumerate(found.verdicts)}
+        tried: set[Likeness] = set()
         for preemptor in wanting:
 
             def left_out(error: Exception, gang: Gang = preemptor.gang) -> None:
                 found.set_aside.append(SetAside(gang.namespaced_name, error))
 
             result = guarded(lambda preemptor=preemptor: search.find(preemptor), left_out)  # type: ignore[misc]  # the default binds it
-            if result is None or isinstance(result, NoVictims):
+            if result is None:
+                continue
+            if isinstance(result, NoVictims):
+                is_new = preemptor.likeness not in tried
+                tried.add(preemptor.likeness)
+                if is_new and guarded(lambda one=preemptor: self._take_over(round_, changed, one, found), left_out):  # type: ignore[misc]
+                    return  # the search knows nothing of it; the others are asked about in the next round
                 continue
             search.accept(preemptor, result)
             if not result.victims:
                 continue  # those that leave already make room, and who is first then gets it
-            reservation = _reservation(round_, changed, preemptor.gang, result)
-            found.reserved.append(reservation)
-            found.recoveries.extend(_ended(round_, preemptor.gang, result, victim) for victim in result.victims)
-            verdict = _waits(round_.state, preemptor.gang, reservation)
-            if preemptor.gang.uid in news:
-                found.verdicts[news[preemptor.gang.uid]] = verdict
-            else:
-                found.verdicts.append(verdict)
-        return found
+            _reserve(round_, changed, preemptor.gang, result, found)
+
+    def _take_over(self, round_: Displacing, changed: Changed, preemptor: Preemptor, found: Displaced) -> bool:
+        """Give a gang a place that is reserved for others of lower priority, which wait anew.
+
+        The search of the round does not see that, so nothing is taken over in a round that has reserved places.
+
+        Args:
+            round_: The round.
+            changed: What it changes.
+            preemptor: The gang, for which nobody may end that would make room.
+            found: What the rule adds to the round; changed if the gang gets a place.
+
+        Returns:
+            Whether it does.
+        """
+        weaker = [] if found.reserved else _weaker(round_, preemptor.gang)
+        if not weaker:
+            return False
+        fork = CellFork(round_.state)
+        for held in weaker:
+            fork.lift(held)
+        scorer = Scorer(fork.table, fork.shares, fork.fold.settings)
+        ground = ground_of(round_._replace(state=fork, scorer=scorer), changed)
+        result = Search(ground._replace(has_more_room=True), self._terms, self._footprints).find(preemptor)
+        if isinstance(result, NoVictims):
+            return False
+        nodes = {*result.placement.names()}
+        lost = [held for held in weaker if not nodes.isdisjoint(held.placement.names())]
+        found.unheld.extend(HeldPlaces(one.namespace, one.name, one.uid, one.attempt) for one in lost)
+        _reserve(round_, changed, preemptor.gang, result, found)
+        return True
 
     def found_for(self, gang: Gang, round_: Displacing, declared: Declared | None = None) -> VictimSet | NoVictims:
         """Which gangs would end for one that finds no room, and the place that it would get.
@@ -153,6 +194,19 @@ def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
         yield _preemptor(state, gang)
 
 
+def _weaker(round_: Displacing, gang: Gang) -> list[Held]:
+    """Places that are reserved for gangs of lower priority, by uid: as far as priorities count."""
+    shares = round_.state.queues.shares()
+    ends = {one.uid for one in round_.opening.must.held}
+    ends.update(one.uid for one in round_.verdicts if one.placement is not None)
+    found: list[Held] = []
+    for uid, held in sorted(round_.state.fold.held.items()):
+        other = round_.waiting(uid) if held.is_reserved and uid not in ends else None
+        if other is not None and other.priority < gang.priority and (shares is None or other.queue == gang.queue):
+            found.append(held)
+    return found
+
+
 def _preemptor(state: State, gang: Gang, declared: Declared | None = None) -> Preemptor:
     if declared is None:
         declared = declared_by(state, gang.namespace, gang.name, gang.uid)
@@ -163,6 +217,16 @@ def _preemptor(state: State, gang: Gang, declared: Declared | None = None) -> Pr
         is_critical=declared.critical,
         was_reclaimed=record is not None and record.is_reclaimed,
     )
+
+
+def _reserve(round_: Displacing, changed: Changed, gang: Gang, result: VictimSet, found: Displaced) -> None:
+    """End the victims of a gang, and reserve its place, unless nobody has to leave it."""
+    reservation = _reservation(round_, changed, gang, result)
+    if not reservation.awaits:
+        return
+    found.reserved.append(reservation)
+    found.recoveries.extend(_ended(round_, gang, result, victim) for victim in result.victims)
+    found.verdicts.append(_waits(round_.state, gang, reservation))
 
 
 def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) -> Recovery:

@@ -135,6 +135,58 @@ def test_chips_that_are_left_one_after_another_are_kept_for_the_gang() -> None:
     assert placed(made(seat, 301)) == {"high": ["a"]}
 
 
+def test_a_gang_of_higher_priority_takes_the_place_that_is_reserved_for_another_one() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1))
+    made(seat, 100)
+    seat.job(a_job("higher", chips=8, priority=2))
+    record = made(seat, 200)
+    assert [(one.name, one.ranks) for one in record.held] == [("high", [])]
+    (reserved,) = record.reserved
+    assert (reserved.name, [one.uid for one in reserved.awaits], ended(record)) == ("higher", ["uid-low"], [])
+    made(seat, 201)
+    gone(seat, "low")
+    made(seat, 300)
+    assert placed(made(seat, 301)) == {"higher": ["a"]}
+    seat.ended("higher")
+    made(seat, 400)
+    assert placed(made(seat, 401)) == {"high": ["a"]}
+    assert seat.state.fold.held == {}
+
+
+def test_what_others_have_left_already_goes_along_with_the_place() -> None:
+    seat = seat_of("a", low=("one", "two"), chips=4)
+    seat.job(a_job("high", chips=8, priority=1))
+    made(seat, 100)
+    gone(seat, "one")
+    made(seat, 200)
+    seat.job(a_job("higher", chips=8, priority=2))
+    (reserved,) = made(seat, 300).reserved
+    assert (reserved.name, [one.uid for one in reserved.awaits]) == ("higher", ["uid-two"])
+    gone(seat, "two")
+    made(seat, 400)
+    assert placed(made(seat, 401)) == {"higher": ["a"]}
+
+
+def test_a_gang_of_equal_priority_does_not_take_a_reserved_place() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("high", chips=8, priority=1))
+    made(seat, 100)
+    seat.job(a_job("equal", chips=8, priority=1))
+    record = made(seat, 200)
+    assert (record.held, record.reserved) == ([], [])
+
+
+def test_where_others_may_end_a_reserved_place_is_left_alone() -> None:
+    seat = seat_of("a", "b", low=("one", "two"))
+    seat.job(a_job("high", chips=8, priority=1))
+    made(seat, 100)
+    seat.job(a_job("higher", chips=8, priority=2))
+    record = made(seat, 200)
+    assert (record.held, [one.name for one in record.reserved]) == ([], ["higher"])
+    assert len(ended(record)) == 1
+
+
 def test_what_is_free_of_the_place_is_kept_at_once() -> None:
     seat = seat_of("a", low=("low",), chips=4)
     seat.job(a_job("high", chips=8, priority=1))
