@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from tests.kube.test_contract_details import CLASSES, GANGS
+from tests.kube.test_superpod_jobs import in_blocks
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_volcano_job
 
@@ -26,6 +27,12 @@ apiVersion: berth/v1
 kind: Cluster
 nodes:
   - {product: module910bx8, count: 4, name: "a2-{index}", leaf: {size: 2}}
+"""
+_SUPERPODS: Final = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: superpod910a3x16, count: 6, name: "a3-{index}", superpod: {size: 3}}
 """
 
 
@@ -106,4 +113,36 @@ async def test_a_job_gets_a_leaf_by_the_end_of_the_job_on_one(target_of: TargetO
     assert {homes["high-worker-0"], homes["high-worker-1"]} in ({"a2-0", "a2-1"}, {"a2-2", "a2-3"})
     left = [on_node[node] for node in ("a2-1", "a2-3")]
     await target.until_running(*(f"{name}-worker-0" for name in left))  # one of them on the free node of the other leaf
+    await target.cell.stop()
+
+
+async def test_a_job_gets_a_block_in_one_superpod_by_the_end_of_one_job(target_of: TargetOf) -> None:
+    """One node of each SuperPoD is free: as many as the block needs, and no SuperPoD has both."""
+    decisions = {"preempt": 2, "super_pod_size": 3}
+    target = target_of(_SUPERPODS, {**_SETTINGS, "dispatcher": {"decisions": decisions}})
+    await urgent(target)
+    await target.cell.start()
+    names = [f"low{number}" for number in range(6)]
+    for name in names:
+        await target.api.post(f"{_JOBS}/{target.namespace}/jobs", in_blocks(name, 1, 1))
+        await target.until_running(f"{name}-worker-0")
+    pods = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
+    on_node = {pod["spec"]["nodeName"]: pod["metadata"]["name"].removesuffix("-worker-0") for pod in pods}
+    for node in ("a3-0", "a3-3"):
+        await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/{on_node.pop(node)}")
+    before = {name: await uid_of(target, f"{name}-worker-0") for name in on_node.values()}
+    body = in_blocks("high", 2, 2)
+    body["spec"]["priorityClassName"] = "urgent"
+    await target.api.post(f"{_JOBS}/{target.namespace}/jobs", body)
+    await target.until_running("high-worker-0", "high-worker-1")
+    found = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
+    homes = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in found}
+    superpods = {int(homes[f"high-worker-{rank}"].removeprefix("a3-")) // 3 for rank in (0, 1)}
+    assert len(superpods) == 1
+    await target.until_running(
+        *(f"{name}-worker-0" for name in before)
+    )  # one of them on the other SuperPoD's free node
+    after = {name: await uid_of(target, f"{name}-worker-0") for name in before}
+    assert sum(after[name] != before[name] for name in before) == 1
+    assert await target.cell.check_chips(target.namespace) == 6 * 16
     await target.cell.stop()
