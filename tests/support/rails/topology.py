@@ -9,6 +9,7 @@ import numpy.typing as npt
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
+from berth.core.topologies.annotations import register_writer
 from berth.core.topologies.layouts import Layouts, Seat
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.planning import Ground, Index, Lack, Planned, Replaced, TopologyRound
@@ -110,9 +111,16 @@ class Rails(Topology[RailIndex]):
         return (f" on {seat.leaf}", "rail plan") if seat.leaf.startswith("rail ") else None
 
 
+def rail_annotations(placement: Placement) -> list[dict[str, str]]:
+    """The rail of each rank on one."""
+    part = next(part for part in placement.groups if part.topology == RAILS)
+    return [{RAIL: part.names[at - 1]} if at else {} for at in unpack(part.name_index, 2)]
+
+
 def groups_of(rail: int, pods: Sequence[bool]) -> Groups:
     """The rail in a placement; ``pods`` says which ranks are on it."""
     return Groups(RAILS, names=[str(rail)], name_index=pack([int(is_planned) for is_planned in pods], 2))
 
 
 register(Rails())
+register_writer(RAILS, rail_annotations)
