@@ -1,6 +1,6 @@
 """What is asked of a topology. Each answers for itself in a folder of its own; ``registry`` has them all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -96,12 +96,29 @@ class Topology(Generic[AnyIndex]):
         """What is wrong with its settings; empty for nothing."""
         return ""
 
-    def for_some(self, annotations: Mapping[str, str], pods: int) -> dict[str, str]:  # noqa: ARG002
+    def for_some(self, annotations: Mapping[str, str], chips: Sequence[int]) -> dict[str, str]:  # noqa: ARG002
         """Annotations that differ for some pods of a gang whose pods come in turn: sizes that are parts of its own.
 
         Args:
             annotations: Those of the gang.
-            pods: How many pods with chips wait at the same time, at least one.
+            chips: Of the pods with chips that wait at the same time, of each; at least one.
+        """
+        return {}
+
+    def summary(
+        self,
+        index: AnyIndex,  # noqa: ARG002  # topologies have it
+        facts: Mapping[str, TopologySeen],  # noqa: ARG002  # as above
+        settings: Settings,  # noqa: ARG002  # as above
+        jobs_on: Callable[[str], list[str]],  # noqa: ARG002  # as above
+    ) -> dict[str, str]:
+        """What it tells other programs in the ConfigMap of topologies, by key; none without keys.
+
+        Args:
+            index: What it keeps of the nodes.
+            facts: Newest facts about topologies, by kind.
+            settings: Settings of the epoch.
+            jobs_on: Names of the jobs on a node, sorted.
         """
         return {}
 
