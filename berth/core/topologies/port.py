@@ -10,6 +10,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
+from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Areas, Ground, Index, TopologyRound
 from berth.products.model import Form
 from berth.schemas.facts import PodsSeen, TopologySeen
@@ -198,6 +199,15 @@ class Topology(Generic[AnyIndex]):
     def adopted(self, found: FoundPods) -> Groups | None:  # noqa: ARG002
         """Groups of pods that another scheduler placed, by their annotations; None without any."""
         return None
+
+    def maps(self, index: AnyIndex, cell: DrawnCell) -> Maps:  # noqa: ARG002  # topologies have it
+        """What is drawn of it.
+
+        Args:
+            index: What it keeps of the nodes.
+            cell: What it sees of the cell.
+        """
+        return Maps()
 
     def check_fact(self, fact: TopologySeen) -> None:
         """See that a fact about its nodes is valid.

@@ -6,6 +6,7 @@ from typing import Any, Final
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Seat
 from berth.core.topologies.levels.topology import Levels
+from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Ground, Index, TopologyRound
 from berth.core.topologies.port import Topology
 from berth.core.topologies.racks.topology import Racks
@@ -93,6 +94,20 @@ def summary_of(
     found: dict[str, str] = {}
     for topology in TOPOLOGIES:
         found |= topology.summary(indexes[topology.index_name], facts, settings, jobs_on)
+    return found
+
+
+def maps_of(indexes: Mapping[str, Index], cell: DrawnCell) -> Maps:
+    """What is drawn of topologies.
+
+    Args:
+        indexes: What they keep of the nodes, by name of the index.
+        cell: What they see of the cell.
+    """
+    found = Maps()
+    for topology in TOPOLOGIES:
+        own = topology.maps(indexes[topology.index_name], cell)
+        found = Maps(found.switches or own.switches, found.superpods or own.superpods)
     return found
 
 

@@ -1,6 +1,6 @@
 """Rails as a topology: what a job says of them, its plan, and how it is told."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from berth.core.topologies.port import Asked, Topology
 from berth.core.topologies.registry import register
 from berth.products.model import Form
 from berth.schemas.columns import pack, unpack
+from berth.schemas.facts import TopologySeen
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Groups, Placement
@@ -45,7 +46,8 @@ class RailIndex(Index):
         """Rail of each row, shape (rows,); -1 for none."""
         table = self._table
         of_class = [int(dict(key.labels).get(RAIL, _NONE)) for key in table.classes]
-        found: Rows = np.array(of_class, np.int64)[table.node_class[table.view()]]
+        # A node that is known by name only has class -1.
+        found: Rows = np.array([*of_class, _NONE], np.int64)[table.node_class[table.view()]]
         return found
 
 
@@ -99,6 +101,16 @@ class Rails(Topology[RailIndex]):
 
     def index(self, table: NodeTable) -> RailIndex:
         return RailIndex(table)
+
+    def summary(
+        self,
+        index: RailIndex,
+        facts: Mapping[str, TopologySeen],  # noqa: ARG002  # the port has it
+        settings: Settings,  # noqa: ARG002  # as above
+        jobs_on: Callable[[str], list[str]],  # noqa: ARG002  # as above
+    ) -> dict[str, str]:
+        rails = sorted({rail for rail in index.rails().tolist() if rail >= 0})
+        return {"rails": ",".join(map(str, rails))} if rails else {}
 
     def begin(self, ground: Ground, index: RailIndex) -> RailRound:
         return RailRound(ground, index)

@@ -1,5 +1,5 @@
 """A topology in a folder of its own, ``tests.support.rails``: it places, refuses, explains, replaces,
-and annotates pods."""
+annotates pods, and tells other programs."""
 
 from collections import Counter
 
@@ -8,8 +8,9 @@ import pytest
 from berth.core.explain.explainer import explain_now
 from berth.core.explain.model import Explanation, sentences
 from berth.core.explain.refusal_text import sentence
+from berth.core.state.cell import State
 from berth.core.topologies.annotations import annotations_of, register_writer
-from berth.core.topologies.registry import register
+from berth.core.topologies.registry import register, summary_of
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Verdict
@@ -68,6 +69,12 @@ def test_the_pods_of_a_gang_are_annotated_with_their_rail() -> None:
     cell = on_rails(2, 3)
     cell.place(on_one_rail("j", 2))
     assert annotations_of(holding_of(cell.state, "j").placement) == [{RAIL: "0"}, {RAIL: "0"}]
+
+
+def test_other_programs_are_told_the_rails() -> None:
+    state = on_rails(1, 1).state
+    assert summary_of(state.indexes, state.topologies, state.fold.settings, lambda _node: []) == {"rails": "0,1"}
+    assert summary_of(State().indexes, {}, state.fold.settings, lambda _node: []) == {}
 
 
 def test_an_explanation_says_the_rail_of_each_pod() -> None:
