@@ -32,11 +32,11 @@ _JobKey: TypeAlias = tuple[str, str]
 
 
 class _Asked(NamedTuple):
-    """Newest request of a job that waits in line, its ticket, and whether its uid was never stored before."""
+    """Newest message of a job in line that comes behind its pods, its ticket, and whether it is its first request."""
 
     ticket: int
-    request: JobRequest
-    is_new: bool
+    message: JobRequest | ReplacementsSeen
+    is_new: bool = False
 
 
 class OutboundMessages:
@@ -81,8 +81,8 @@ class OutboundMessages:
                 self._ask(message, is_new=is_new)
             case MembersSeen():
                 self._say_members(message)
-            case _:
-                self._put(message)
+            case ReplacementsSeen():
+                self._asked[message.namespace, message.job] = _Asked(self._put(message), message)
         self._look(message.namespace)
 
     def _put(self, message: Outbound) -> int:
@@ -92,9 +92,9 @@ class OutboundMessages:
         """Add a request; one of the same uid that is not stored yet becomes this one."""
         key = (request.namespace, request.name)
         asked = self._asked.get(key)
-        if asked is not None and asked.is_new and asked.request.uid == request.uid:
+        if asked is not None and asked.is_new and asked.message.uid == request.uid:
             self._waiting.replace(request.namespace, asked.ticket, request)
-            self._asked[key] = asked._replace(request=request)
+            self._asked[key] = asked._replace(message=request)
         else:
             self._asked[key] = _Asked(self._put(request), request, is_new)
 
@@ -102,14 +102,14 @@ class OutboundMessages:
         """Take out the new request that is cancelled, if it waits; nobody else has heard of it."""
         key = (cancel.namespace, cancel.name)
         asked = self._asked.get(key)
-        if asked is None or not asked.is_new or asked.request.uid != cancel.uid:
+        if asked is None or not asked.is_new or asked.message.uid != cancel.uid:
             return False
         self._waiting.discard(cancel.namespace, asked.ticket)
         del self._asked[key]
         return True
 
     def _say_members(self, seen: MembersSeen) -> None:
-        """Add a fact in place of the one before it, unless a request waits between them: pods come before requests."""
+        """Add a fact in place of the one before it, unless a message waits between them that comes behind pods."""
         key = (seen.namespace, seen.job)
         before, _ = self._members.get(key, (0, seen))
         if before and (key not in self._asked or self._asked[key].ticket < before):
@@ -144,14 +144,17 @@ class OutboundMessages:
 
     def _forget(self, message: Outbound) -> None:
         """Note that a message waits in line no more."""
-        if isinstance(message, MembersSeen):
-            said = self._members.get((message.namespace, message.job))
-            if said is not None and said[1] is message:
-                del self._members[message.namespace, message.job]
-        elif isinstance(message, JobRequest):
-            asked = self._asked.get((message.namespace, message.name))
-            if asked is not None and asked.request is message:
-                del self._asked[message.namespace, message.name]
+        match message:
+            case MembersSeen():
+                said = self._members.get((message.namespace, message.job))
+                if said is not None and said[1] is message:
+                    del self._members[message.namespace, message.job]
+            case JobRequest() | ReplacementsSeen():
+                key = (message.namespace, message.name if isinstance(message, JobRequest) else message.job)
+                if key in self._asked and self._asked[key].message is message:
+                    del self._asked[key]
+            case JobCancel():
+                pass
 
     def note_settled(self, sequences: Sequence[int]) -> None:
         """Note that the first chosen messages are stored under these sequences; 0 for one that is refused forever."""

@@ -1,6 +1,7 @@
 """Messages in line: namespaces take turns, and each has few requests on INTAKE that are not judged."""
 
 from berth.schemas.facts import MembersSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.services.inventory.publishing.outbound_messages import (
     STILL_MS,
@@ -263,6 +264,21 @@ def test_of_facts_about_the_same_pods_the_newest_is_stored_and_pods_come_before_
         line.append(one)
     line.choose(START_MS)
     assert list(line.chosen) == [facts[1], job, facts[4]]
+
+
+def test_pods_come_before_the_replacements_that_name_them() -> None:
+    line = OutboundMessages()
+    facts = [MembersSeen("default", "job", "u", at_ms=number) for number in range(3)]
+    replacements = ReplacementsSeen("default", "job", "u", at_ms=1)
+    for one in (facts[0], replacements, facts[1], facts[2]):
+        line.append(one)
+    line.choose(START_MS)
+    assert list(line.chosen) == [facts[0], replacements, facts[2]]
+    for one in (facts[0], facts[1]):
+        line.append(one)
+    line.note_settled([1, 2, 3])
+    line.choose(START_MS)
+    assert list(line.chosen) == [facts[1]], "what is stored is between them no more"
 
 
 def test_pods_that_are_gone_before_the_dispatcher_heard_of_them_leave_one_fact_each() -> None:
