@@ -55,7 +55,7 @@ BlockKey = tuple[str, int]
 
 def shown_of(state: State) -> SuperpodsShown:
     """All SuperPoDs in their order."""
-    return drawn_maps(state).superpods or SuperpodsShown()
+    return drawn_maps(state, "superpods").superpods or SuperpodsShown()
 
 
 def letters_of(superpod: SuperpodRow) -> dict[BlockKey, str]:

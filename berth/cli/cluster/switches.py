@@ -46,7 +46,7 @@ _JOBS_SHOWN: Final = 4
 
 def switches_of(state: State) -> SwitchesShown:
     """All leaves in the order of their source."""
-    return drawn_maps(state).switches or SwitchesShown()
+    return drawn_maps(state, "switches").switches or SwitchesShown()
 
 
 def drawing(leaf: LeafRow, glyphs: dict[PlaceKind, str]) -> list[Span]:

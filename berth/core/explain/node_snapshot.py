@@ -148,9 +148,10 @@ def jobs_of(state: State, more: Iterable[JobPods] = ()) -> list[JobPods]:
     return sorted([*held, *more], key=lambda taken: taken.job)
 
 
-def drawn_maps(state: State) -> Maps:
-    """What is drawn of topologies."""
-    return maps_of(state.indexes, DrawnCell(state.table, state.fold.settings, state.topologies, jobs_of(state)))
+def drawn_maps(state: State, topology: str) -> Maps:
+    """What is drawn of the topology with a name; nothing without it."""
+    cell = DrawnCell(state.table, state.fold.settings, state.topologies, jobs_of(state))
+    return maps_of(topology, state.indexes, cell)
 
 
 class ShapeEvaluation:

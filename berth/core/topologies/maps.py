@@ -105,7 +105,7 @@ class SuperpodsShown(msgspec.Struct, frozen=True):
 
 
 class Maps(NamedTuple):
-    """What is drawn of topologies; each may have none of a kind.
+    """What is drawn of a topology, in one of the forms that commands draw.
 
     Attributes:
         switches: Leaf switches.

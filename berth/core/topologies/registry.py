@@ -97,18 +97,16 @@ def summary_of(
     return found
 
 
-def maps_of(indexes: Mapping[str, Index], cell: DrawnCell) -> Maps:
-    """What is drawn of topologies.
+def maps_of(name: str, indexes: Mapping[str, Index], cell: DrawnCell) -> Maps:
+    """What is drawn of the topology with a name; nothing without it.
 
     Args:
-        indexes: What they keep of the nodes, by name of the index.
-        cell: What they see of the cell.
+        name: The name.
+        indexes: What topologies keep of the nodes, by name of the index.
+        cell: What it sees of the cell.
     """
-    found = Maps()
-    for topology in TOPOLOGIES:
-        own = topology.maps(indexes[topology.index_name], cell)
-        found = Maps(found.switches or own.switches, found.superpods or own.superpods)
-    return found
+    topology = _BY_NAME.get(name, _NONE)
+    return topology.maps(indexes.get(topology.index_name), cell)
 
 
 def begun(demand: Demand, ground: Ground, indexes: Mapping[str, Index]) -> TopologyRound:

@@ -7,9 +7,11 @@ import pytest
 
 from berth.core.explain.explainer import explain_now
 from berth.core.explain.model import Explanation, sentences
+from berth.core.explain.node_snapshot import drawn_maps
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import State
 from berth.core.topologies.annotations import annotations_of, register_writer
+from berth.core.topologies.maps import Maps
 from berth.core.topologies.registry import register, summary_of
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
@@ -75,6 +77,11 @@ def test_other_programs_are_told_the_rails() -> None:
     state = on_rails(1, 1).state
     assert summary_of(state.indexes, state.topologies, state.fold.settings, lambda _node: []) == {"rails": "0,1"}
     assert summary_of(State().indexes, {}, state.fold.settings, lambda _node: []) == {}
+
+
+def test_nothing_is_drawn_of_a_topology_without_a_form_or_of_none() -> None:
+    state = on_rails(1).state
+    assert drawn_maps(state, RAILS) == drawn_maps(state, "none") == Maps()
 
 
 def test_an_explanation_says_the_rail_of_each_pod() -> None:
