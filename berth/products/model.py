@@ -25,6 +25,16 @@ SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
 """Annotation that allows pods without chips; its value is ``enabled``."""
 ANNOTATION_POLICY: Final = "huawei.com/schedule_policy"
 """Annotation of a job that names the product form."""
+SUPER_POD_ID: Final = "super-pod-id"
+"""Annotation of a placed pod: the physical SuperPoD of its node."""
+SUPER_POD_RANK: Final = "super-pod-rank"
+"""Annotation of a placed pod: the number of its block (the logical SuperPoD) in the job."""
+IS_SHARED: Final = "isSharedTor"
+"""Annotation of a placed pod, of the leaf switch above its node: 0 free, 1 shared, 2 exclusive."""
+IS_HEALTHY: Final = "isHealthy"
+"""As above: 0 healthy, 1 unhealthy."""
+SHARED_IP: Final = "sharedTorIp"
+"""As above: name of the leaf; only if it is shared."""
 
 Rule = Literal["count", "group", "pairs", "mesh", "duo", "share"]
 """How the chips of a pod must be linked.

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from berth.core.text import pluralize
+from berth.core.topologies.annotations import annotations_of
 from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.clock import Clock
@@ -35,7 +36,6 @@ from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.recoveries.graceful_exit import GracefulExit
 from berth.services.binder.remade_pods import RemadePods
-from berth.services.binder.topology_annotations import block_annotations_of, leaf_annotations_of
 from berth.services.binder.volumes.claim_binding import ClaimBinding
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
@@ -229,11 +229,7 @@ class KubeCluster(EvictionPort):
         found = self._progress.get(gang.key)
         if found is None or found.is_outdated(gang):
             placement = gang.placement
-            notes = [
-                leaf | block
-                for leaf, block in zip(leaf_annotations_of(placement), block_annotations_of(placement), strict=True)
-            ]
-            places = (placement.names(), placement.chips_by_rank(), notes)
+            places = (placement.names(), placement.chips_by_rank(), annotations_of(placement))
             if found is None:
                 found = self._progress[gang.key] = Progress(self._clock.monotonic_s(), gang, *places)
                 found.unclear |= self._recovery.take_bound(gang.key)

@@ -88,9 +88,9 @@ class EffectOutlet:
                 if not seen.rank:
                     self.policies.warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(seen)
-            case effects.PublishRequest(request, warnings):
+            case effects.PublishRequest(request, warnings, is_new):
                 self.policies.judge(request, warnings)
-                self._outbound.append(request)
+                self._outbound.append(request, is_new=is_new)
             case effects.PublishCancel(cancel):
                 self._outbound.append(cancel)
             case effects.ReadOwner(key):

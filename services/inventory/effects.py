@@ -24,10 +24,12 @@ class PublishRequest:
     Attributes:
         request: The request.
         warnings: What is to be said of it, as sentences by reason of the Event; empty ones count as none.
+        is_new: None of its uid was published before, by an earlier process neither.
     """
 
     request: JobRequest
     warnings: Mapping[str, str]
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)

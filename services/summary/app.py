@@ -21,10 +21,10 @@ from berth.services.summary.faults.bus_facts import BusFacts
 from berth.services.summary.faults.fault_records import FaultRecords
 from berth.services.summary.faults.objects import FaultObjects, see_no_other_writer
 from berth.services.summary.job_summaries import JobSummaries
-from berth.services.summary.leaf_map import NodeJobs
 from berth.services.summary.leaf_share import LeafShare
 from berth.services.summary.loop import Loop
 from berth.services.summary.metrics import SummaryMetrics
+from berth.services.summary.node_jobs import NodeJobs
 from berth.services.summary.queue_state import QueueGroups
 from berth.services.summary.queue_statuses import QueueStatuses
 from berth.services.summary.store import Store

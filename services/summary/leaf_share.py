@@ -11,6 +11,7 @@ import msgspec
 
 from berth.core.errors import CoreError
 from berth.core.state.cell import State
+from berth.core.topologies.registry import summary_of
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.backoff import Backoff
@@ -23,11 +24,10 @@ from berth.runtime.kube.port import Api, Change, Reflection, RefusedError
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError
 from berth.services.summary.config import SummaryConfig
-from berth.services.summary.leaf_map import NodeJobs, leaf_map
 from berth.services.summary.metrics import SummaryMetrics
+from berth.services.summary.node_jobs import NodeJobs
 
 NAME: Final = "tor-share-cm"
-KEY: Final = "global-tor-info"
 MANAGED: Final = ("app.kubernetes.io/managed-by", "berth")
 """Label of the ConfigMap written by Berth; any other is overwritten, but never deleted."""
 _PAUSE_S: Final = 1.0
@@ -120,11 +120,12 @@ class LeafShare:
             feeds.apply_facts()
             feeds.apply_records()
             feeds.dead.clear()  # the dispatcher publishes dead letters
-            text, reason = leaf_map(feeds.state, self.jobs), ""
-            if text is not None and len(text) > _BYTES_MAX:
-                text, reason = "", f"{len(text)} bytes are more than a ConfigMap holds: {_BYTES_MAX} at most"
+            data, reason = self._data(feeds.state), ""
+            size = sum(map(len, (data or {}).values()))
+            if size > _BYTES_MAX:
+                data, reason = {}, f"{size} bytes are more than a ConfigMap holds: {_BYTES_MAX} at most"
             try:
-                is_written = text is not None and await self._settle(text)
+                is_written = data is not None and await self._settle(data)
             except ShellError as error:
                 self._note(str(error))
                 tries += 1
@@ -136,22 +137,28 @@ class LeafShare:
             await asyncio.sleep(_PAUSE_S if is_written else self._config.settle_s)
             await self._dirty.wait()
 
-    async def _settle(self, text: str) -> bool:
+    def _data(self, state: State) -> dict[str, str] | None:
+        """Content of the ConfigMap; empty when it should not exist, None before the first epoch."""
+        if not state.fold.epoch:
+            return None
+        return summary_of(state.indexes, state.topologies, state.fold.settings, self.jobs.on)
+
+    async def _settle(self, data: dict[str, str]) -> bool:
         """Reconcile the ConfigMap; returns whether it was written or deleted.
 
         Args:
-            text: Its content; empty when it should not exist.
+            data: Its content; empty when it should not exist.
 
         Raises:
             TransientError: The server did not answer.
             RefusedError: The server refuses it.
         """
         existing = self._existing
-        if not text:
+        if not data:
             return await self._remove(existing)
-        if existing is not None and _is_ours(existing) and existing.data == {KEY: text}:
+        if existing is not None and _is_ours(existing) and existing.data == data:
             return False
-        await self._write(text, existing)
+        await self._write(data, existing)
         return True
 
     async def _remove(self, existing: ConfigMap | None) -> bool:
@@ -163,7 +170,7 @@ class LeafShare:
         self._log.info("leaf switch facts withdrawn", name=NAME)
         return True
 
-    async def _write(self, text: str, existing: ConfigMap | None) -> None:
+    async def _write(self, data: dict[str, str], existing: ConfigMap | None) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -172,7 +179,7 @@ class LeafShare:
                 "name": NAME,
                 "labels": {MANAGED[0]: MANAGED[1]},
             },
-            "data": {KEY: text},
+            "data": data,
         }
         path, heard = sub_path(self._folder, NAME), self._heard
         try:
@@ -185,7 +192,7 @@ class LeafShare:
             else:
                 raise
         self._answered(heard, msgspec.json.decode(answer, type=ConfigMap))
-        self._log.info("leaf switch facts written", name=NAME, bytes=len(text))
+        self._log.info("leaf switch facts written", name=NAME, bytes=sum(map(len, data.values())))
 
     def _answered(self, heard: int, found: ConfigMap | None) -> None:
         """Take what a write has made, unless the watch has shown a change since: others may have written after it."""

@@ -16,12 +16,11 @@ from berth.formats.ascend.pod_annotations import (
     configuration_key,
 )
 from berth.formats.ascend.rank_table import Configuration, read_configuration
-from berth.formats.ascend.switch_annotations import IS_SHARED, SHARED_IP
 from berth.formats.kubernetes.objects import ConfigMap, Pod, PodGroup
 from berth.formats.kubernetes.pod_spec import Container
 from berth.formats.quantities import QuantityError, quantity
 from berth.formats.whole_numbers import whole_number
-from berth.products.model import ANNOTATION_POLICY, MIN_AVAILABLE
+from berth.products.model import ANNOTATION_POLICY, IS_SHARED, MIN_AVAILABLE, SHARED_IP
 from berth.products.resources import is_npu
 
 LABEL: Final = "outside-job-info"

@@ -12,12 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from berth.cli.cluster.node_rows import NodeRow
-from berth.cli.cluster.superpods import SuperpodRow
-from berth.cli.cluster.switches import LeafRow
 from berth.cli.jobs.requests import Fault
 from berth.cli.jobs.rows import JobRow
 from berth.cli.jobs.submit import Submitted
 from berth.core.explain.model import Explanation
+from berth.core.topologies.maps import LeafRow, SuperpodRow
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.config import PREFIX, ServiceConfig
 from berth.runtime.kube.config import KubeConfig

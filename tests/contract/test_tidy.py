@@ -249,9 +249,13 @@ PLANTED = [
     (
         "berth/core/faults",
         "import berth.core.topologies.levels.model",
-        "a topology is a folder and its lines in the registry",
+        "a topology is a folder and its lines in the registries",
     ),
-    ("berth/core/state", "import berth.core.topologies.switches.model", "who draws and writes leaf switches"),
+    (
+        "berth/core/state",
+        "import berth.core.topologies.switches.model",
+        "a topology is a folder and its lines in the registries",
+    ),
     ("berth/core", "import msgspec", "order of the packages in the core"),
     (
         "berth/formats/ascend",

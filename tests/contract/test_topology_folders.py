@@ -1,4 +1,4 @@
-"""A topology is a folder and its lines in the registry: without them everything else of the core imports."""
+"""A topology is a folder and its lines in the registries: without them everything else of the core imports."""
 
 import shutil
 import subprocess
@@ -31,10 +31,10 @@ def test_the_core_imports_without_a_topology(name: str, others: str, tmp_path: P
     shutil.copytree(BERTH, tmp_path / "berth", ignore=shutil.ignore_patterns("__pycache__"))
     topologies = tmp_path / "berth" / "core" / "topologies"
     shutil.rmtree(topologies / name)
-    registry = topologies / "registry.py"
-    gone = (f"from berth.core.topologies.{name}.", f"    {name.capitalize()}(),")
-    lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
-    registry.write_text("".join(line for line in lines if not line.startswith(gone)), encoding="utf-8")
+    gone = (f"from berth.core.topologies.{name}.", f"    {name.capitalize()}(),", f'    "{name}": ')
+    for registry in (topologies / "registry.py", topologies / "annotations.py"):
+        lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
+        registry.write_text("".join(line for line in lines if not line.startswith(gone)), encoding="utf-8")
     found = subprocess.run(  # noqa: S603  # our own program
         [sys.executable, "-B", "-c", IMPORT_ALL], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )

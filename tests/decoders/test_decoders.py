@@ -33,10 +33,8 @@ SLOW = {
 """Fewer, where one takes many milliseconds."""
 WRITERS = {
     "formats.ascend.fault_counters": {"job_key", "group_name", "nodes_text"},
-    "formats.ascend.block_annotations": {"block_annotations"},
     "formats.ascend.fault_marks": {"steering_labels", "steering_annotations", "pod_marks"},
     "formats.ascend.reset_config": {"name_of"},
-    "formats.ascend.switch_annotations": {"switch_annotations"},
     "formats.kubernetes.bound_pods": {"other_number"},
     "formats.kubernetes.events": {"events_path", "event_name", "new_event", "repeated"},
     "formats.kubernetes.owners": {"paths"},

@@ -6,11 +6,13 @@ from typing import Any, Final, NamedTuple
 
 from berth.core.parity import REFERENCE
 from berth.core.placement.replacements import NoPlaces
+from berth.core.topologies.switches.annotations import switch_annotations
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.core.topologies.switches.planner import Demand, Plan, is_annotated
 from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial
-from berth.formats.ascend.switch_annotations import IS_SHARED, state_of, switch_annotations
+from berth.formats.ascend.switch_annotations import state_of
+from berth.products.model import IS_SHARED
 from berth.schemas.ledger import Settings
 from tests.golden.harness import DECISIONS, Answer, Differences, Line, differ
 from tests.golden.leaf_invariants import (

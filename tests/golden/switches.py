@@ -8,6 +8,7 @@ import numpy as np
 
 from berth.core.parity import REFERENCE, differs
 from berth.core.requests.job_validation import validate
+from berth.core.topologies.switches.annotations import switch_annotations
 from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.occupancy.leaf_bits import STATE, UNHEALTHY
 from berth.core.topologies.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
@@ -24,7 +25,7 @@ from berth.core.topologies.switches.planner import (
     switch_decisions,
     switch_rules,
 )
-from berth.formats.ascend.switch_annotations import state_of, switch_annotations
+from berth.formats.ascend.switch_annotations import state_of
 from berth.products.model import ANNOTATION_POLICY
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task

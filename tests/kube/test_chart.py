@@ -304,6 +304,7 @@ async def test_a_server_takes_the_chart_with_other_values(
     policies = [one for one in made if one["kind"] == "ValidatingAdmissionPolicy"]
     texts = " ".join(str(one["spec"]) for one in policies)
     assert f"'system:serviceaccount:{namespace}:binder'" in texts
+    assert "['system:serviceaccount:kube-system:plug-in']" in texts
     assert NAMESPACE not in texts
     tokens = next(one for one in specs["gateway"]["containers"][0]["env"] if one["name"] == "BERTH_TOKENS")
     assert tokens["valueFrom"]["secretKeyRef"]["name"] == "digests"

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import pytest
 
+from berth.core.topologies.switches.summary import KEY
 from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.envelope import encode
 from berth.services.binder.cluster import Gang
-from berth.services.summary.leaf_share import KEY, MANAGED, NAME
+from berth.services.summary.leaf_share import MANAGED, NAME
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_binder import a_pod, members_of

@@ -2,14 +2,12 @@
 
 import string
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
-import numpy as np
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.cluster.switches import kind_of
 from berth.cli.output import (
     CommandError,
     emit,
@@ -20,27 +18,24 @@ from berth.cli.output import (
     print_table,
 )
 from berth.cli.tables import Drawing, Span, Styled, Table, shows_unicode
-from berth.core.explain.node_snapshot import jobs_of
+from berth.core.explain.node_snapshot import drawn_maps
 from berth.core.state.cell import State
 from berth.core.text import pluralize
-from berth.core.topologies.blocks.explanation import seats_of, superpods_of, users
-from berth.core.topologies.blocks.model import CandidatePool
-from berth.core.topologies.blocks.superpod_map import SuperpodMap
-from berth.core.topologies.layouts import JobPods, SuperpodUser
+from berth.core.topologies.layouts import SuperpodUser
+from berth.core.topologies.maps import NodeKind, NodeRow, SuperpodRow, SuperpodsShown
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 
-Kind = Literal["free", "reserved", "part", "used", "unusable"]
-_PLAIN: Final[dict[Kind, str]] = {"free": ".", "reserved": ":", "part": "+", "used": "#", "unusable": "x"}
-_DRAWN: Final[dict[Kind, str]] = _PLAIN | {"free": "□", "reserved": "◇", "part": "◧", "used": "■"}
-_STYLES: Final[dict[Kind, str]] = {
+_PLAIN: Final[dict[NodeKind, str]] = {"free": ".", "reserved": ":", "part": "+", "used": "#", "unusable": "x"}
+_DRAWN: Final[dict[NodeKind, str]] = _PLAIN | {"free": "□", "reserved": "◇", "part": "◧", "used": "■"}
+_STYLES: Final[dict[NodeKind, str]] = {
     "free": "green",
     "reserved": "yellow",
     "part": "cyan",
     "used": "white",
     "unusable": "red",
 }
-_WORDS: Final[dict[Kind, str]] = {
+_WORDS: Final[dict[NodeKind, str]] = {
     "free": "all chips free",
     "reserved": "all chips free, in reserve",
     "part": "some chips free",
@@ -58,108 +53,9 @@ BlockKey = tuple[str, int]
 """Job and block."""
 
 
-class NodeRow(msgspec.Struct, frozen=True):
-    """A node of a SuperPoD."""
-
-    node: str
-    rack: str
-    """Empty if it is unknown."""
-    kind: Kind
-    job: str = ""
-    """Job with SuperPoD affinity on this node, as ``namespace/name``; empty if there is none."""
-    block: int = -1
-    """Its block; -1 if there is none."""
-
-
-class SuperpodRow(msgspec.Struct, frozen=True):
-    """A physical SuperPoD as ``--json`` prints it."""
-
-    id: str
-    free: int
-    """Nodes that accept new work and whose chips are all free."""
-    nodes: int
-    """Known nodes."""
-    above: int
-    """Free nodes above the reserve."""
-    used: int
-    """Nodes with chips in use."""
-    warning: str
-    """Why its numbers are unreliable; empty if they are reliable."""
-    jobs: list[SuperpodUser]
-    places: list[NodeRow]
-    """Its nodes by rack, leaf, position and name; in a rack, sub-healthy ones last."""
-
-
-class SuperpodsShown(msgspec.Struct, frozen=True):
-    """Result of ``berth superpods --json``."""
-
-    super_pod_size: int
-    reserve_nodes: int
-    total: int
-    """Known SuperPoDs, whether shown or not."""
-    superpods: list[SuperpodRow]
-
-
 def shown_of(state: State) -> SuperpodsShown:
     """All SuperPoDs in their order."""
-    settings = state.fold.settings
-    superpods = SuperpodMap(state.table)
-    pool = superpods.pool(np.ones(len(state.table), np.bool_))
-    held = jobs_of(state)
-    jobs = users(state.table, superpods_of(state.table, superpods), held)
-    blocks = _blocks(held)
-    return SuperpodsShown(
-        super_pod_size=settings.super_pod_size,
-        reserve_nodes=settings.reserve_nodes,
-        total=len(pool.ids),
-        superpods=[_superpod(state, pool, at, jobs.get(at, []), blocks) for at in range(len(pool.ids))],
-    )
-
-
-def _blocks(jobs: Iterable[JobPods]) -> dict[str, BlockKey]:
-    """Job and block on each node with a block; of several jobs the first by name."""
-    found: dict[str, BlockKey] = {}
-    for taken in jobs:
-        for pod, seat in zip(taken.owned, seats_of(taken.placement), strict=True):
-            if pod.mask and seat is not None:
-                found.setdefault(pod.node, (taken.job, seat.block))
-    return found
-
-
-def _superpod(
-    state: State, pool: CandidatePool, at: int, jobs: list[SuperpodUser], blocks: Mapping[str, BlockKey]
-) -> SuperpodRow:
-    table, settings = state.table, state.fold.settings
-    rows = pool.rows[pool.starts[at] : pool.starts[at + 1]].tolist()
-    kinds = {row: _kind(state, row) for row in rows}
-    free = [row for row in rows if kinds[row] == "free"]
-    above = max(len(free) - settings.reserve_nodes, 0)
-    kinds |= dict.fromkeys(free[above:], "reserved")  # nodes are selected in this order: the last ones are the reserve
-    racks = pool.racks[pool.starts[at] : pool.starts[at + 1]]
-    warning = f"it has {pluralize(len(rows), 'node')}, more than the {settings.super_pod_size} of super_pod_size"
-    return SuperpodRow(
-        id=pool.ids[at],
-        free=len(free),
-        nodes=len(rows),
-        above=above,
-        used=int(np.count_nonzero(table.used[rows] | table.releasing[rows])),
-        warning=warning if len(rows) > settings.super_pod_size else "",
-        jobs=jobs,
-        places=[
-            NodeRow(
-                table.names[row],
-                table.racks[table.rack[row]] if table.rack[row] >= 0 else "",
-                kinds[row],
-                *blocks.get(table.names[row], ("", -1)),
-            )
-            for row in (rows[place] for place in np.argsort(racks, kind="stable").tolist())
-        ],
-    )
-
-
-def _kind(state: State, row: int) -> Kind:
-    kind = kind_of(state, state.table.names[row])
-    return "unusable" if kind == "none" else kind
+    return drawn_maps(state, "superpods").superpods or SuperpodsShown()
 
 
 def letters_of(superpod: SuperpodRow) -> dict[BlockKey, str]:
@@ -168,7 +64,7 @@ def letters_of(superpod: SuperpodRow) -> dict[BlockKey, str]:
     return {key: _LETTERS[at % len(_LETTERS)] for at, key in enumerate(keys)}
 
 
-def drawing(superpod: SuperpodRow, glyphs: Mapping[Kind, str]) -> list[list[Span]]:
+def drawing(superpod: SuperpodRow, glyphs: Mapping[NodeKind, str]) -> list[list[Span]]:
     """One glyph per node, a space between racks; lines end with a rack if possible."""
     letters = letters_of(superpod)
     lines: list[list[Span]] = [[]]
@@ -195,7 +91,7 @@ def _racks(places: Iterable[NodeRow]) -> list[list[NodeRow]]:
     return racks
 
 
-def _sign(place: NodeRow, letters: Mapping[BlockKey, str], glyphs: Mapping[Kind, str]) -> Span:
+def _sign(place: NodeRow, letters: Mapping[BlockKey, str], glyphs: Mapping[NodeKind, str]) -> Span:
     sign, style = glyphs[place.kind], _STYLES[place.kind]
     if place.kind == "used" and place.job:
         sign = letters[place.job, place.block]
@@ -203,7 +99,7 @@ def _sign(place: NodeRow, letters: Mapping[BlockKey, str], glyphs: Mapping[Kind,
     return Span(sign, style)
 
 
-def table_of(shown: SuperpodsShown, glyphs: Mapping[Kind, str]) -> Table:
+def table_of(shown: SuperpodsShown, glyphs: Mapping[NodeKind, str]) -> Table:
     """The SuperPoDs as a table with their nodes drawn."""
     table = Table("SUPERPOD", "NODES", "FREE", "ABOVE RESERVE", "USED", "JOBS")
     for superpod in shown.superpods:

@@ -1,6 +1,6 @@
 """``berth switches``: the leaf switches (ToR), with their nodes drawn, their state, and the jobs below them."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
@@ -16,26 +16,25 @@ from berth.cli.output import (
     print_table,
 )
 from berth.cli.tables import Span, Table, shows_unicode
-from berth.core.cluster.node_packing import SWITCHES
-from berth.core.explain.node_snapshot import jobs_of
+from berth.core.explain.node_snapshot import drawn_maps
 from berth.core.state.cell import State
 from berth.core.text import pluralize
-from berth.core.topologies.layouts import LeafUser
-from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, NOT_NORMAL, STATE, UNHEALTHY
-from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
-from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
-from berth.core.topologies.switches.planner import switch_rules
-from berth.core.topologies.switches.rounds.explanation import leaf_users
-from berth.core.topologies.switches.text import STATES, UNKNOWN, bits_words
+from berth.core.topologies.maps import LeafRow, PlaceKind, SwitchesShown
+from berth.core.topologies.registry import lack_words
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from berth.schemas.facts import NodeHealth
+from berth.schemas.refusal import Refusal
 
-Kind = Literal["free", "part", "used", "unusable", "none"]
-_PLAIN: Final[dict[Kind, str]] = {"free": ".", "part": "+", "used": "#", "unusable": "x", "none": "_"}
-_DRAWN: Final[dict[Kind, str]] = _PLAIN | {"free": "□", "part": "◧", "used": "■", "none": "·"}
-_STYLES: Final[dict[Kind, str]] = {"free": "green", "part": "cyan", "used": "blue", "unusable": "red", "none": "dim"}
-_WORDS: Final[dict[Kind, str]] = {
+_PLAIN: Final[dict[PlaceKind, str]] = {"free": ".", "part": "+", "used": "#", "unusable": "x", "none": "_"}
+_DRAWN: Final[dict[PlaceKind, str]] = _PLAIN | {"free": "□", "part": "◧", "used": "■", "none": "·"}
+_STYLES: Final[dict[PlaceKind, str]] = {
+    "free": "green",
+    "part": "cyan",
+    "used": "blue",
+    "unusable": "red",
+    "none": "dim",
+}
+_WORDS: Final[dict[PlaceKind, str]] = {
     "free": "all chips free",
     "part": "some chips free",
     "used": "no chip free",
@@ -45,119 +44,17 @@ _WORDS: Final[dict[Kind, str]] = {
 _JOBS_SHOWN: Final = 4
 
 
-class PlaceRow(msgspec.Struct, frozen=True):
-    """A place below a leaf, in the order of its list."""
-
-    node: str
-    """Empty if no node is known."""
-    position: int
-    kind: Kind
-
-
-class LeafRow(msgspec.Struct, frozen=True):
-    """A leaf switch as ``--json`` prints it."""
-
-    name: str
-    free: int
-    """Nodes that accept new work and whose chips are all free."""
-    nodes: int
-    """Known nodes."""
-    state: str
-    """2.0: ``free``, ``shared`` or ``exclusive``; empty if the policy has no states."""
-    healthy: bool
-    cross: bool
-    """A job is on this leaf and on another one."""
-    only_common: bool
-    """All jobs on this leaf are common jobs."""
-    words: str
-    """State of the leaf for the policy, as text."""
-    jobs: list[LeafUser]
-    places: list[PlaceRow]
-
-
-class SwitchesShown(msgspec.Struct, frozen=True):
-    """Result of ``berth switches --json``."""
-
-    policy: str
-    """``1.0``, ``2.0`` or ``single-layer``."""
-    shared_max: int
-    """2.0: maximum number of shared leaves of a job; otherwise 0."""
-    places: int
-    """Nodes below a whole leaf."""
-    total: int
-    """Known leaves, whether shown or not."""
-    reason: str
-    """Why the newest topology is not in force; empty if it is."""
-    leaves: list[LeafRow]
-
-
 def switches_of(state: State) -> SwitchesShown:
     """All leaves in the order of their source."""
-    index = leaf_index_of(state.indexes)
-    leaves = index.leaves
-    rules = switch_rules(state.fold.settings, is_single_layer=leaves.is_single_layer)
-    users = leaf_users(leaves, jobs_of(state))
-    topology = state.topologies.get(SWITCHES)
-    bits = index.occupancy.bits().tolist()
-    return SwitchesShown(
-        policy=rules.policy,
-        shared_max=rules.shared_max if rules.policy == "2.0" else 0,
-        places=leaves.places,
-        total=len(leaves),
-        reason=topology.reason if topology is not None else "",
-        leaves=[
-            _leaf(state, leaves, leaf, bits[leaf], users.get(leaf, []), rules.policy) for leaf in range(len(leaves))
-        ],
-    )
+    return drawn_maps(state, "switches").switches or SwitchesShown()
 
 
-def _leaf(state: State, leaves: LeafTable, leaf: int, bits: int, jobs: list[LeafUser], policy: str) -> LeafRow:
-    at = leaf * leaves.width
-    places = [
-        PlaceRow(
-            leaves.node_names[at + place],
-            int(leaves.slices[leaf, place]),
-            kind_of(state, leaves.node_names[at + place]),
-        )
-        for place in range(leaves.width)
-        if leaves.listed[leaf, place]
-    ]
-    has_states = policy == "2.0"
-    return LeafRow(
-        name=leaves.names[leaf],
-        free=sum(place.kind == "free" for place in places),
-        nodes=sum(place.kind != "none" for place in places),
-        state=STATES[bits & STATE] if has_states else "",
-        healthy=not (has_states and bits & UNHEALTHY),
-        cross=bool(bits & CROSS),
-        only_common=not bits & NOT_NORMAL,
-        words=bits_words(bits, policy),
-        jobs=jobs,
-        places=places,
-    )
-
-
-def kind_of(state: State, node: str) -> Kind:
-    """Kind of a place: the state of its node, or none."""
-    table = state.table
-    row = table.row_of.get(node, -1) if node else -1
-    if row < 0 or not table.present[row]:
-        return "none"
-    key = table.classes[int(table.node_class[row])]
-    if not key.ready or key.cordoned or table.level[row] >= NodeHealth.NO_NEW_WORK:
-        return "unusable"
-    free = int(table.free[row])
-    if not free:
-        return "used"
-    return "free" if free == int(table.chips[row]) else "part"
-
-
-def drawing(leaf: LeafRow, glyphs: dict[Kind, str]) -> list[Span]:
+def drawing(leaf: LeafRow, glyphs: dict[PlaceKind, str]) -> list[Span]:
     """One glyph per place."""
     return [Span(glyphs[place.kind], _STYLES[place.kind]) for place in leaf.places]
 
 
-def table_of(shown: SwitchesShown, glyphs: dict[Kind, str]) -> Table:
+def table_of(shown: SwitchesShown, glyphs: dict[PlaceKind, str]) -> Table:
     """The leaves as a table with their nodes drawn."""
     table = Table("LEAF", "NODES", "FREE", "KNOWN", "STATE", "JOBS")
     for leaf in shown.leaves:
@@ -182,7 +79,7 @@ def heading(shown: SwitchesShown) -> str:
 def show(shown: SwitchesShown) -> None:
     """Print the leaves and the legend."""
     if not shown.total:
-        print_result(f"no leaf is known: {shown.reason}" if shown.reason else UNKNOWN)
+        print_result(f"no leaf is known: {shown.reason}" if shown.reason else lack_words(Refusal(code="no-topology")))
         return
     print_result(heading(shown))
     if shown.reason:

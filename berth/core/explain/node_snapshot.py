@@ -17,8 +17,9 @@ from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.topologies.layouts import JobPods
+from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Ground, PlacedGang, TopologyRound
-from berth.core.topologies.registry import begun
+from berth.core.topologies.registry import begun, maps_of
 from berth.schemas.ledger import Settings, Verdict
 from berth.schemas.offers import Demand, Shape
 from berth.schemas.placement import Placement, Share
@@ -145,6 +146,12 @@ def jobs_of(state: State, more: Iterable[JobPods] = ()) -> list[JobPods]:
         for key, one in state.fold.holdings.items()
     )
     return sorted([*held, *more], key=lambda taken: taken.job)
+
+
+def drawn_maps(state: State, topology: str) -> Maps:
+    """What is drawn of the topology with a name; nothing without it."""
+    cell = DrawnCell(state.table, state.fold.settings, state.topologies, jobs_of(state))
+    return maps_of(topology, state.indexes, cell)
 
 
 class ShapeEvaluation:

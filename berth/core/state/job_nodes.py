@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from berth.core.changes import JobKey
 from berth.core.pod_shares import PodShare
 from berth.core.state.ledger import LedgerFold
-from berth.core.topologies.blocks.placed import service_of
 from berth.core.topologies.planning import Colocation
 from berth.schemas.facts import JobSeen
+from berth.schemas.placement import Placement
 
 AttemptKey = tuple[str, int]
 
@@ -30,12 +30,11 @@ class JobNodes:
 
     def colocation(self) -> Colocation:
         """These nodes, for topologies and for pods without chips."""
-        return Colocation(self.of_service, self.of_labels, self.of_job)
+        return Colocation(self.of_placed, self.of_labels, self.of_job)
 
-    def of_service(self, service: str) -> list[str]:
-        """Nodes of the jobs of an inference service, by name."""
-        held = self._fold.holdings.items()
-        return self._nodes_of(key for key, one in held if service_of(one.placement) == service)
+    def of_placed(self, is_such: Callable[[Placement], bool]) -> list[str]:
+        """Nodes of the jobs whose placements are such, by name."""
+        return self._nodes_of(key for key, one in self._fold.holdings.items() if is_such(one.placement))
 
     def of_labels(self, labels: Mapping[str, str]) -> list[str]:
         """Nodes of the jobs that carry all of some labels, by name."""

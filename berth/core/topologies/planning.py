@@ -95,12 +95,12 @@ class Colocation(NamedTuple):
     """Nodes of jobs near which other jobs may be placed.
 
     Attributes:
-        of_service: Nodes of the jobs of an inference service.
+        of_placed: Nodes of the jobs whose placements are such.
         of_labels: Nodes of the jobs that have all of some labels.
         of_job: Nodes of the job with a namespace and a name.
     """
 
-    of_service: Callable[[str], list[str]] = lambda _service: []
+    of_placed: Callable[[Callable[[Placement], bool]], list[str]] = lambda _is_such: []
     of_labels: Callable[[Mapping[str, str]], list[str]] = lambda _labels: []
     of_job: Callable[[str, str], list[str]] = lambda _namespace, _name: []
 

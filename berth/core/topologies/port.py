@@ -1,6 +1,6 @@
 """What is asked of a topology. Each answers for itself in a folder of its own; ``registry`` has them all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -10,6 +10,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
+from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Areas, Ground, Index, TopologyRound
 from berth.products.model import Form
 from berth.schemas.facts import PodsSeen, TopologySeen
@@ -96,12 +97,29 @@ class Topology(Generic[AnyIndex]):
         """What is wrong with its settings; empty for nothing."""
         return ""
 
-    def for_some(self, annotations: Mapping[str, str], pods: int) -> dict[str, str]:  # noqa: ARG002
+    def for_some(self, annotations: Mapping[str, str], chips: Sequence[int]) -> dict[str, str]:  # noqa: ARG002
         """Annotations that differ for some pods of a gang whose pods come in turn: sizes that are parts of its own.
 
         Args:
             annotations: Those of the gang.
-            pods: How many pods with chips wait at the same time, at least one.
+            chips: Of the pods with chips that wait at the same time, of each; at least one.
+        """
+        return {}
+
+    def summary(
+        self,
+        index: AnyIndex,  # noqa: ARG002  # topologies have it
+        facts: Mapping[str, TopologySeen],  # noqa: ARG002  # as above
+        settings: Settings,  # noqa: ARG002  # as above
+        jobs_on: Callable[[str], list[str]],  # noqa: ARG002  # as above
+    ) -> dict[str, str]:
+        """What it tells other programs in the ConfigMap of topologies, by key; none without keys.
+
+        Args:
+            index: What it keeps of the nodes.
+            facts: Newest facts about topologies, by kind.
+            settings: Settings of the epoch.
+            jobs_on: Names of the jobs on a node, sorted.
         """
         return {}
 
@@ -181,6 +199,15 @@ class Topology(Generic[AnyIndex]):
     def adopted(self, found: FoundPods) -> Groups | None:  # noqa: ARG002
         """Groups of pods that another scheduler placed, by their annotations; None without any."""
         return None
+
+    def maps(self, index: AnyIndex, cell: DrawnCell) -> Maps:  # noqa: ARG002  # topologies have it
+        """What is drawn of it.
+
+        Args:
+            index: What it keeps of the nodes.
+            cell: What it sees of the cell.
+        """
+        return Maps()
 
     def check_fact(self, fact: TopologySeen) -> None:
         """See that a fact about its nodes is valid.

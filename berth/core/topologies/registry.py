@@ -1,16 +1,19 @@
 """All topologies, in the order in which a job is asked for its demand: the first one counts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Seat
 from berth.core.topologies.levels.topology import Levels
+from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Ground, Index, TopologyRound
 from berth.core.topologies.port import Topology
 from berth.core.topologies.racks.topology import Racks
 from berth.core.topologies.superpods.topology import Superpods
 from berth.core.topologies.switches.topology import Switches
+from berth.schemas.facts import TopologySeen
+from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, Refusal
@@ -72,6 +75,38 @@ def indexes_of(table: NodeTable) -> dict[str, Index]:
     """What topologies keep of the nodes of a table, by name of the index."""
     by_name = {topology.index_name: topology for topology in TOPOLOGIES}
     return {name: topology.index(table) for name, topology in by_name.items()}
+
+
+def summary_of(
+    indexes: Mapping[str, Index],
+    facts: Mapping[str, TopologySeen],
+    settings: Settings,
+    jobs_on: Callable[[str], list[str]],
+) -> dict[str, str]:
+    """What topologies tell other programs in their ConfigMap, by key; empty if it should not exist.
+
+    Args:
+        indexes: What they keep of the nodes, by name of the index.
+        facts: Newest facts about topologies, by kind.
+        settings: Settings of the epoch.
+        jobs_on: Names of the jobs on a node, sorted.
+    """
+    found: dict[str, str] = {}
+    for topology in TOPOLOGIES:
+        found |= topology.summary(indexes[topology.index_name], facts, settings, jobs_on)
+    return found
+
+
+def maps_of(name: str, indexes: Mapping[str, Index], cell: DrawnCell) -> Maps:
+    """What is drawn of the topology with a name; nothing without it.
+
+    Args:
+        name: The name.
+        indexes: What topologies keep of the nodes, by name of the index.
+        cell: What it sees of the cell.
+    """
+    topology = _BY_NAME.get(name, _NONE)
+    return topology.maps(indexes.get(topology.index_name), cell)
 
 
 def begun(demand: Demand, ground: Ground, indexes: Mapping[str, Index]) -> TopologyRound:

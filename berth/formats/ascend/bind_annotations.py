@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.ascend.block_annotations import SUPER_POD_ID, SUPER_POD_RANK
 from berth.formats.ascend.pod_annotations import (
     ASCEND_REAL,
     ATTEMPT,
@@ -32,8 +31,8 @@ from berth.formats.ascend.pod_annotations import (
     chip_names,
     configuration_key,
 )
-from berth.formats.ascend.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
 from berth.formats.whole_numbers import WHOLE_MAX, Int64, whole_number
+from berth.products.model import IS_HEALTHY, IS_SHARED, SHARED_IP, SUPER_POD_ID, SUPER_POD_RANK
 from berth.products.resources import RESOURCES
 from berth.schemas.placement import Share
 

@@ -1,8 +1,8 @@
 """Queues of several callers that take turns: however many entries one has, those of others come between them."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Collection
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -13,11 +13,12 @@ class FairQueue(Generic[T]):
     """Entries of callers: those of one caller in their order, the callers in turn."""
 
     def __init__(self) -> None:
-        self._of: dict[str, deque[T]] = {}
-        """Entries of each caller that has some; the caller whose turn is next comes first."""
-        self._held: dict[str, deque[T]] = {}
+        self._of: dict[str, OrderedDict[int, T]] = {}
+        """Entries of each caller that has some, by ticket; the caller whose turn is next comes first."""
+        self._held: dict[str, OrderedDict[int, T]] = {}
         """Entries of callers that take no turns."""
         self._count = 0
+        self._tickets = 0
 
     def __len__(self) -> int:
         return self._count
@@ -28,10 +29,10 @@ class FairQueue(Generic[T]):
 
     def first_of(self, caller: str) -> T | None:
         """Next entry of a caller; None without one."""
-        return next(iter(self._entries(caller)), None)
+        return next(iter(self._entries(caller).values()), None)
 
-    def _entries(self, caller: str) -> Collection[T]:
-        return self._held[caller] if caller in self._held else self._of.get(caller, ())
+    def _entries(self, caller: str) -> Mapping[int, T]:
+        return self._held[caller] if caller in self._held else self._of.get(caller, {})
 
     @property
     def callers(self) -> Collection[str]:
@@ -45,7 +46,7 @@ class FairQueue(Generic[T]):
 
     def hold(self, caller: str) -> None:
         """Let a caller take no turns until :meth:`release`; its entries stay in their order."""
-        self._held.setdefault(caller, self._of.pop(caller, deque()))
+        self._held.setdefault(caller, self._of.pop(caller, OrderedDict()))
 
     def release(self, caller: str) -> None:
         """Let a caller take turns again, behind the others; nothing happens if it does."""
@@ -53,13 +54,27 @@ class FairQueue(Generic[T]):
         if entries:
             self._of[caller] = entries
 
-    def append(self, caller: str, entry: T) -> None:
-        """Add an entry behind those of its caller."""
+    def append(self, caller: str, entry: T) -> int:
+        """Add an entry behind those of its caller; returns its ticket, which grows."""
         entries = self._held.get(caller)
         if entries is None:
-            entries = self._of.setdefault(caller, deque())
-        entries.append(entry)
+            entries = self._of.setdefault(caller, OrderedDict())
+        self._tickets += 1
+        entries[self._tickets] = entry
         self._count += 1
+        return self._tickets
+
+    def replace(self, caller: str, ticket: int, entry: T) -> None:
+        """Put another entry in the place of one that waits."""
+        (self._held if caller in self._held else self._of)[caller][ticket] = entry
+
+    def discard(self, caller: str, ticket: int) -> None:
+        """Take out an entry that waits."""
+        queues = self._held if caller in self._held else self._of
+        del queues[caller][ticket]
+        self._count -= 1
+        if not queues[caller]:
+            del queues[caller]
 
     def popleft(self) -> T:
         """Take the next entry of a caller that is not held; its caller goes to the end.
@@ -71,7 +86,7 @@ class FairQueue(Generic[T]):
         if caller is None:
             raise IndexError("no entry")
         entries = self._of.pop(caller)
-        found = entries.popleft()
+        _, found = entries.popitem(last=False)
         if entries:
             self._of[caller] = entries
         self._count -= 1

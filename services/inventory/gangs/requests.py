@@ -8,11 +8,9 @@ Source: docs/reference/kubernetes.md, "Labels of jobs".
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from math import gcd
 from typing import Final
 
 from berth.core.requests.key_spelling import is_read, misspelled
-from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK
 from berth.core.topologies.registry import TOPOLOGIES
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
@@ -72,7 +70,7 @@ def request_of(  # noqa: PLR0913  # one caller, which passes them by name
         *(_selected(member.pod.metadata.annotations or {}) for member in firsts),
     )
     if facts is not None and facts.first_pods is not None:
-        annotations |= _smaller_blocks(annotations, members)
+        annotations |= _of_some(annotations, members)
     annotations[GANG_PODS] = str(part.gang_pods)
     if beside:
         annotations[BESIDE] = beside
@@ -100,19 +98,12 @@ def request_of(  # noqa: PLR0913  # one caller, which passes them by name
     )
 
 
-def _smaller_blocks(annotations: Mapping[str, str], members: Sequence[Member]) -> dict[str, str]:
-    """Sizes of blocks for some pods of a gang whose pods come in turn: the largest that are parts of the given ones.
-
-    A whole block of them never waits at the same time.
-    """
+def _of_some(annotations: Mapping[str, str], members: Sequence[Member]) -> dict[str, str]:
+    """Annotations that topologies read otherwise for some pods of a gang whose pods come in turn."""
     chips = [member.ask.chips for member in members if member.ask.chips]
     found: dict[str, str] = {}
-    for key in (SP_BLOCK, RA_BLOCK):
-        given = whole_number(annotations.get(key, ""))
-        if given and chips and (size := gcd(given, sum(chips))) % chips[0] == 0:
-            found[key] = str(size)
     for topology in TOPOLOGIES if chips else ():
-        found |= topology.for_some(annotations, len(chips))
+        found |= topology.for_some(annotations, chips)
     return found
 
 

@@ -175,8 +175,9 @@ class Resolver:
         effects += self._publish_members(gang, wanted, now_ms)
         effects += [PublishReplacements(fact) for fact in changed_replacements(gang, now_ms)]
         effects += [
-            PublishRequest(part.request, self._warnings(gang, part, context))
-            for part in (*again, *changed, *new)
+            PublishRequest(part.request, self._warnings(gang, part, context), is_new=is_new)
+            for parts, is_new in (((*again, *changed), False), (new, True))
+            for part in parts
             if part.request is not None
         ]
         effects += reads

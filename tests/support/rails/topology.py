@@ -1,6 +1,6 @@
 """Rails as a topology: what a job says of them, its plan, and how it is told."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
+from berth.core.topologies.annotations import register_writer
 from berth.core.topologies.layouts import Layouts, Seat
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.planning import Ground, Index, Lack, Planned, Replaced, TopologyRound
@@ -16,6 +17,7 @@ from berth.core.topologies.port import Asked, Topology
 from berth.core.topologies.registry import register
 from berth.products.model import Form
 from berth.schemas.columns import pack, unpack
+from berth.schemas.facts import TopologySeen
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Groups, Placement
@@ -44,7 +46,8 @@ class RailIndex(Index):
         """Rail of each row, shape (rows,); -1 for none."""
         table = self._table
         of_class = [int(dict(key.labels).get(RAIL, _NONE)) for key in table.classes]
-        found: Rows = np.array(of_class, np.int64)[table.node_class[table.view()]]
+        # A node that is known by name only has class -1.
+        found: Rows = np.array([*of_class, _NONE], np.int64)[table.node_class[table.view()]]
         return found
 
 
@@ -99,6 +102,16 @@ class Rails(Topology[RailIndex]):
     def index(self, table: NodeTable) -> RailIndex:
         return RailIndex(table)
 
+    def summary(
+        self,
+        index: RailIndex,
+        facts: Mapping[str, TopologySeen],  # noqa: ARG002  # the port has it
+        settings: Settings,  # noqa: ARG002  # as above
+        jobs_on: Callable[[str], list[str]],  # noqa: ARG002  # as above
+    ) -> dict[str, str]:
+        rails = sorted({rail for rail in index.rails().tolist() if rail >= 0})
+        return {"rails": ",".join(map(str, rails))} if rails else {}
+
     def begin(self, ground: Ground, index: RailIndex) -> RailRound:
         return RailRound(ground, index)
 
@@ -110,9 +123,16 @@ class Rails(Topology[RailIndex]):
         return (f" on {seat.leaf}", "rail plan") if seat.leaf.startswith("rail ") else None
 
 
+def rail_annotations(placement: Placement) -> list[dict[str, str]]:
+    """The rail of each rank on one."""
+    part = next(part for part in placement.groups if part.topology == RAILS)
+    return [{RAIL: part.names[at - 1]} if at else {} for at in unpack(part.name_index, 2)]
+
+
 def groups_of(rail: int, pods: Sequence[bool]) -> Groups:
     """The rail in a placement; ``pods`` says which ranks are on it."""
     return Groups(RAILS, names=[str(rail)], name_index=pack([int(is_planned) for is_planned in pods], 2))
 
 
 register(Rails())
+register_writer(RAILS, rail_annotations)

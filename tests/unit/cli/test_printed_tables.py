@@ -18,6 +18,7 @@ from berth.cli.app import call
 from berth.cli.cluster import dead, drain_rows, fault_list, status, superpods, switches
 from berth.cli.jobs.rows import RankRow
 from berth.cli.output import print_table
+from berth.core.topologies import maps
 from berth.core.topologies.layouts import LeafUser, SuperpodUser
 from berth.formats.recordings.recording import frames_of
 from berth.lab.commands import demo
@@ -149,9 +150,9 @@ def services() -> Printed:
 
 def leaves() -> Printed:
     users = [LeafUser(f"team/job-{number}", number, 65536) for number in (2, 300, 4000, 50000, 6)]
-    places = [switches.PlaceRow(f"node-{place}", place, "free") for place in range(16)]
+    places = [maps.PlaceRow(f"node-{place}", place, "free") for place in range(16)]
     rows = [
-        switches.LeafRow(
+        maps.LeafRow(
             f"leaf-{at}",
             14,
             15,
@@ -165,7 +166,7 @@ def leaves() -> Printed:
         )
         for at in (8, 900)
     ]
-    shown = switches.SwitchesShown("2.0", 3, 16, 2, "", rows)
+    shown = maps.SwitchesShown("2.0", 3, 16, 2, "", rows)
     jobs = "team/job-2 (2 of 65,536 pods), team/job-300 (300 of 65,536 pods), team/job-4000 (4,000 of 65,536 pods), team/job-50000 (50,000 of 65,536 pods) and 1 more"
     return lambda: print_table(switches.table_of(shown, switches._PLAIN)), [
         {
@@ -181,9 +182,9 @@ def leaves() -> Printed:
 
 def pods_of_nodes() -> Printed:
     users = [SuperpodUser("team/job", 47, 384, [0, 1])]
-    places = [superpods.NodeRow(f"node-{place}", f"rack-{place // 8}", "free") for place in range(96)]
-    rows = [superpods.SuperpodRow(str(name), 96, 96, 94, 0, "", users, places) for name in (5, 123456)]
-    shown = superpods.SuperpodsShown(super_pod_size=96, reserve_nodes=2, total=2, superpods=rows)
+    places = [maps.NodeRow(f"node-{place}", f"rack-{place // 8}", "free") for place in range(96)]
+    rows = [maps.SuperpodRow(str(name), 96, 96, 94, 0, "", users, places) for name in (5, 123456)]
+    shown = maps.SuperpodsShown(super_pod_size=96, reserve_nodes=2, total=2, superpods=rows)
     return lambda: print_table(superpods.table_of(shown, superpods._PLAIN)), [
         {
             "SUPERPOD": [row.id for row in rows],

@@ -19,6 +19,7 @@ from berth.core.topologies.planning import Ground, Lack, Planned
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
 from berth.schemas.offers import Demand
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
 CODE: Final = "no-blocks"
@@ -94,13 +95,13 @@ class BlockRound(BlockExplanations):
         """SuperPoD and rack of the nodes with jobs of an inference service, each once, in order; none without one."""
         if not service:
             return []
-        new = [
-            pod.node
-            for placed in self.ground.placed
-            if service_of(placed.placement) == service
-            for pod in pods_of(placed.placement)
-        ]
-        nodes = [*self.ground.colocation.of_service(service), *new]
+
+        def serves(placement: Placement) -> bool:
+            return service_of(placement) == service
+
+        placed = (one.placement for one in self.ground.placed)
+        new = [pod.node for placement in placed if serves(placement) for pod in pods_of(placement)]
+        nodes = [*self.ground.colocation.of_placed(serves), *new]
         return sorted(set(self.superpods.places_of(nodes)))
 
     def _idle(self) -> Rows:

@@ -1,6 +1,7 @@
 """What topologies whose gangs are split into blocks answer alike."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import gcd
 from typing import Final
 
 from berth.core.topologies.blocks.demand import blocks_of
@@ -8,6 +9,7 @@ from berth.core.topologies.blocks.explanation import seats_of
 from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.blocks.request import requested_blocks
 from berth.core.topologies.blocks.text import LACKS, placed_lines, seat_words, waiting_lines
+from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, integer_of
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
 from berth.core.topologies.port import AnyIndex, Asked, Topology
@@ -35,6 +37,15 @@ class BlockTopology(Topology[AnyIndex]):
     record_bytes_a_pod = 2 + 2
     """Indexes of the block and of the SuperPoD of a pod."""
     heeds_fewer_nodes = True
+
+    def for_some(self, annotations: Mapping[str, str], chips: Sequence[int]) -> dict[str, str]:
+        """The largest blocks that are parts of the given ones: a whole one of those never waits at the same time."""
+        found: dict[str, str] = {}
+        for key in (SP_BLOCK, RA_BLOCK):
+            given = integer_of(annotations.get(key, "")) if key in self.keys else 0
+            if given > 0 and (size := gcd(given, sum(chips))) % chips[0] == 0:
+                found[key] = str(size)
+        return found
 
     def demand(self, asked: Asked, form: Form, settings: Settings) -> Demand | Refusal | None:
         """Blocks of a job whose form has one of the variants."""

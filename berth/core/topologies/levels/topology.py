@@ -1,6 +1,6 @@
 """Trees of levels as a topology: what a job says of them, and which nodes are in one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import gcd
 
 import numpy as np
@@ -48,13 +48,13 @@ class Levels(BlockTopology[LevelMap]):
             return f"resource_levels: {error}"
         return ""
 
-    def for_some(self, annotations: Mapping[str, str], pods: int) -> dict[str, str]:
+    def for_some(self, annotations: Mapping[str, str], chips: Sequence[int]) -> dict[str, str]:
         """Levels of which no whole group waits at the same time."""
         try:
             sizes = read_sizes(annotations.get(AFFINITY_CONFIG, ""))
         except LevelError:
             return {}  # the verdict names what is wrong
-        levels = (f"level{number}={gcd(size, pods)}" for number, size in enumerate(sizes, start=1))
+        levels = (f"level{number}={gcd(size, len(chips))}" for number, size in enumerate(sizes, start=1))
         return {AFFINITY_CONFIG: ",".join(levels)}
 
     def demand(

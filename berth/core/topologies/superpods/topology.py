@@ -9,8 +9,10 @@ from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.text import lacking_blocks
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.blocks.validation import SP_BLOCK, SUPER_POD_AFFINITY
+from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import FoundPods, Places
+from berth.core.topologies.superpods.drawing import superpods_shown
 from berth.core.topologies.superpods.round import SuperpodRound
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
@@ -57,3 +59,7 @@ class Superpods(BlockTopology[SuperpodMap]):
     def begin(self, ground: Ground, index: SuperpodMap) -> SuperpodRound:
         """SuperPoDs during a round."""
         return SuperpodRound(ground, index)
+
+    def maps(self, index: SuperpodMap, cell: DrawnCell) -> Maps:
+        """The SuperPoDs, those of racks included."""
+        return Maps(superpods=superpods_shown(index, cell))

@@ -1,6 +1,6 @@
 """Leaf switches as a topology: what a job says of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from berth.core.cluster.node_packing import SWITCHES as KIND
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
+from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import Asked, FoundPods, Topology
 from berth.core.topologies.switches.adopted import adopted_part
@@ -17,7 +18,9 @@ from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.core.topologies.switches.occupancy.leaf_table import check_topology
 from berth.core.topologies.switches.placed import switch_of
+from berth.core.topologies.switches.rounds.drawing import switches_shown
 from berth.core.topologies.switches.rounds.switch_round import SwitchRound
+from berth.core.topologies.switches.summary import KEY, leaf_map
 from berth.core.topologies.switches.text import UNKNOWN, lack_words, near_words, placed_lines
 from berth.products.model import MIN_AVAILABLE, Form
 from berth.schemas.columns import unpack
@@ -93,6 +96,21 @@ class Switches(Topology[LeafIndex]):
         """States of leaf switches, by annotations."""
         part = adopted_part(found.fact, found.runs)
         return part.groups if part is not None else None
+
+    def summary(
+        self,
+        index: LeafIndex,
+        facts: Mapping[str, TopologySeen],
+        settings: Settings,
+        jobs_on: Callable[[str], list[str]],
+    ) -> dict[str, str]:
+        """The map of the leaf switches."""
+        text = leaf_map(index, facts[KIND], settings, jobs_on) if KIND in facts else ""
+        return {KEY: text} if text else {}
+
+    def maps(self, index: LeafIndex, cell: DrawnCell) -> Maps:
+        """The leaf switches."""
+        return Maps(switches=switches_shown(index, cell))
 
     def check_fact(self, fact: TopologySeen) -> None:
         """See that a fact about leaf switches is valid."""

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from berth.cli.cluster.superpods import SuperpodsShown, drawing, heading, job_words, letters_of, only, show, shown_of
+from berth.cli.cluster.superpods import drawing, heading, job_words, letters_of, only, show, shown_of
 from berth.cli.output import CommandError
 from berth.core.state.cell import State
 from berth.core.topologies.layouts import SuperpodUser
+from berth.core.topologies.maps import SuperpodsShown
 from berth.runtime.history import state_now
 from berth.schemas.facts import NodeHealth, PodPhase
 from berth.schemas.nodes import NodeCondition

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from berth.cli.cluster.switches import SwitchesShown, drawing, heading, only, show, switches_of
+from berth.cli.cluster.switches import drawing, heading, only, show, switches_of
 from berth.cli.output import CommandError
 from berth.core.state.cell import State
 from berth.core.topologies.layouts import LeafUser
+from berth.core.topologies.maps import SwitchesShown
 from berth.runtime.history import state_now
 from berth.schemas.facts import Leaf, NodeHealth
 from berth.schemas.nodes import NodeCondition

@@ -262,7 +262,10 @@ def test_adopted_pods_keep_their_blocks_in_the_superpods_of_their_nodes_and_thei
         superpod_index=pack([2, 1, 0, 0, 0, 0, 0], 2),
         service="llama",
     )
-    assert life.state.colocation.of_service("llama") == ["c", "d", "e", "x"]
+    of_llama = life.state.colocation.of_placed(
+        lambda placement: any(part.label == "llama" for part in placement.groups)
+    )
+    assert of_llama == ["c", "d", "e", "x"]
     assert life.carry_out() == Due(releases=[Release("alien", 0, "succeeded", ranks=[2])])
     assert not life.due()
     check(life.state)

@@ -1,4 +1,5 @@
-"""A topology in a folder of its own, ``tests.support.rails``: it places, refuses, explains and replaces."""
+"""A topology in a folder of its own, ``tests.support.rails``: it places, refuses, explains, replaces,
+annotates pods, and tells other programs."""
 
 from collections import Counter
 
@@ -6,8 +7,12 @@ import pytest
 
 from berth.core.explain.explainer import explain_now
 from berth.core.explain.model import Explanation, sentences
+from berth.core.explain.node_snapshot import drawn_maps
 from berth.core.explain.refusal_text import sentence
-from berth.core.topologies.registry import register
+from berth.core.state.cell import State
+from berth.core.topologies.annotations import annotations_of, register_writer
+from berth.core.topologies.maps import Maps
+from berth.core.topologies.registry import register, summary_of
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Verdict
@@ -15,7 +20,7 @@ from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import Placement
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import CoreCell
-from tests.support.rails.topology import ON_ONE_RAIL, RAIL, Rails
+from tests.support.rails.topology import ON_ONE_RAIL, RAIL, RAILS, Rails, rail_annotations
 from tests.support.replacements import holding_of, leaving_of, replaced
 
 
@@ -62,6 +67,23 @@ def test_a_gang_that_no_rail_holds_is_told_the_best_one() -> None:
     assert sentence(refusal) == "needs 4 nodes on one rail; the best one, rail 1, has 3"
 
 
+def test_the_pods_of_a_gang_are_annotated_with_their_rail() -> None:
+    cell = on_rails(2, 3)
+    cell.place(on_one_rail("j", 2))
+    assert annotations_of(holding_of(cell.state, "j").placement) == [{RAIL: "0"}, {RAIL: "0"}]
+
+
+def test_other_programs_are_told_the_rails() -> None:
+    state = on_rails(1, 1).state
+    assert summary_of(state.indexes, state.topologies, state.fold.settings, lambda _node: []) == {"rails": "0,1"}
+    assert summary_of(State().indexes, {}, state.fold.settings, lambda _node: []) == {}
+
+
+def test_nothing_is_drawn_of_a_topology_without_a_form_or_of_none() -> None:
+    state = on_rails(1).state
+    assert drawn_maps(state, RAILS) == drawn_maps(state, "none") == Maps()
+
+
 def test_an_explanation_says_the_rail_of_each_pod() -> None:
     cell = on_rails(2, 3)
     cell.ask(on_one_rail("j", 2))
@@ -99,3 +121,5 @@ def test_a_lost_pod_stays_on_its_rail() -> None:
 def test_a_name_is_registered_once() -> None:
     with pytest.raises(ValueError, match="topology rails is registered twice"):
         register(Rails())
+    with pytest.raises(ValueError, match="annotations of topology rails are registered twice"):
+        register_writer(RAILS, rail_annotations)

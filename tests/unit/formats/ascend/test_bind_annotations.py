@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from berth.core.topologies.switches.annotations import switch_annotations
 from berth.formats.ascend.bind_annotations import STALE, BoundPod, NodeCard, annotations, physical_ids
-from berth.formats.ascend.block_annotations import block_annotations
-from berth.formats.ascend.switch_annotations import switch_annotations
 from berth.schemas.placement import Share
 
 VECTORS = Path(__file__).parents[5] / "shared" / "vectors" / "node_chip.jsonl.gz"
@@ -70,7 +69,7 @@ def test_the_configuration_says_the_superpod_of_the_block_where_the_node_says_no
     own: str, block: str, said: int
 ) -> None:
     node = msgspec.structs.replace(NODE, superpod_id=own)
-    found = written(node=node, writes_real=True, more=block_annotations(0, block) if block else {})
+    found = written(node=node, writes_real=True, more={"super-pod-id": block, "super-pod-rank": "0"} if block else {})
     configuration = json.loads(found["ascend.kubectl.kubernetes.io/ascend-910-configuration"])
     assert configuration["super_pod_id"] == said
 

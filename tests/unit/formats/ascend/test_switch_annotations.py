@@ -2,7 +2,8 @@
 
 import pytest
 
-from berth.formats.ascend.switch_annotations import state_of, switch_annotations
+from berth.core.topologies.switches.annotations import switch_annotations
+from berth.formats.ascend.switch_annotations import state_of
 
 
 @pytest.mark.parametrize("state", [0, 1, 2, 4, 5, 6])

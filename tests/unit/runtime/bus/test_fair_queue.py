@@ -51,6 +51,23 @@ def test_a_caller_without_entries_can_be_held() -> None:
     assert (queue.popleft(), list(queue.held)) == (0, [])
 
 
+@pytest.mark.parametrize("is_held", [False, True])
+def test_entries_that_wait_are_replaced_and_taken_out(is_held: bool) -> None:  # noqa: FBT001  # a parameter of the test
+    queue: FairQueue[str] = FairQueue()
+    tickets = [queue.append("a", name) for name in "xyz"]
+    if is_held:
+        queue.hold("a")
+    queue.replace("a", tickets[2], "Z")
+    queue.discard("a", tickets[0])
+    assert (queue.first_of("a"), len(queue)) == ("y", 2)
+    queue.discard("a", tickets[1])
+    queue.release("a")
+    assert (queue.popleft(), len(queue)) == ("Z", 0)
+    last = queue.append("a", "w")
+    queue.discard("a", last)
+    assert (list(queue.callers), list(queue.held), len(queue)) == ([], [], 0)
+
+
 async def test_one_works_at_a_time_and_another_caller_waits_for_one_turn_of_many() -> None:
     turns, order = FairTurns(), []
 

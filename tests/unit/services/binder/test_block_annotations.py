@@ -6,14 +6,14 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from berth.core.topologies.annotations import annotations_of
 from berth.core.topologies.blocks.placed import BlockPart
 from berth.core.topologies.switches.placed import SwitchPart
-from berth.formats.ascend.block_annotations import block_annotations, block_of
+from berth.formats.ascend.block_annotations import block_of
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
 from berth.schemas.placement import Run, placement_of
 from berth.services.binder.cluster import Gang
-from berth.services.binder.topology_annotations import block_annotations_of
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 from tests.support.placed_parts import groups_of
@@ -41,7 +41,7 @@ def placed(part: BlockPart | None = PART, switch: SwitchPart | None = None) -> G
 
 
 def test_each_rank_has_its_block_and_the_blocks_superpod() -> None:
-    assert block_annotations_of(placed().placement) == [
+    assert annotations_of(placed().placement) == [
         {"super-pod-id": "3", "super-pod-rank": "0"},
         {"super-pod-id": "3", "super-pod-rank": "0"},
         {"super-pod-id": "12", "super-pod-rank": "7"},
@@ -50,14 +50,12 @@ def test_each_rank_has_its_block_and_the_blocks_superpod() -> None:
 
 def test_nothing_is_written_for_other_jobs_for_pods_without_chips_or_block_and_where_the_variant_writes_none() -> None:
     silent = msgspec.structs.replace(PART, annotated=False)
-    assert (
-        block_annotations_of(placed(silent).placement) == block_annotations_of(placed(None).placement) == [{}, {}, {}]
-    )
+    assert annotations_of(placed(silent).placement) == annotations_of(placed(None).placement) == [{}, {}, {}]
     plain = msgspec.structs.replace(PART, block_index=pack([0, 1, 2], 2), superpod_index=pack([0, 1, 2], 2))
     mixed = placement_of(
         ["n0", "n1", "n1"], [(), (), (3,)], [Run(2, 0), Run(1, 1)], resource=RESOURCE, groups=[plain.groups]
     )
-    assert block_annotations_of(mixed) == [{}, {}, {"super-pod-id": "3", "super-pod-rank": "7"}]
+    assert annotations_of(mixed) == [{}, {}, {"super-pod-id": "3", "super-pod-rank": "7"}]
 
 
 async def test_a_part_without_a_block_for_each_rank_binds_nothing_and_says_what_is_wrong() -> None:
@@ -75,7 +73,7 @@ async def test_a_binding_carries_them_beside_those_of_leaf_switches() -> None:
     world.pods(gang, "p0", "p1", "p2")
     assert await world.cluster.bind(gang) == bound(3)
     notes = [world.annotations(pod) for pod in ("p0", "p1", "p2")]
-    assert [{name: found[name] for name in NAMES} for found in notes] == block_annotations_of(gang.placement)
+    assert [{name: found[name] for name in NAMES} for found in notes] == annotations_of(placed().placement)
     assert [found["isSharedTor"] for found in notes] == ["0", "0", "0"]
 
 
@@ -96,4 +94,5 @@ async def test_those_of_an_attempt_that_was_rolled_back_are_removed_first() -> N
 def test_a_block_is_read_back_from_annotations(text: str, block: int | None) -> None:
     assert block_of({"super-pod-rank": text}) == block
     if block is not None:
-        assert block_of(block_annotations(block, "5")) == block
+        part = msgspec.structs.replace(PART, blocks=[0, block])
+        assert block_of(annotations_of(placed(part).placement)[2]) == block

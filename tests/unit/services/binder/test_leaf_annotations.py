@@ -6,12 +6,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from berth.core.topologies.annotations import annotations_of
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
 from berth.schemas.placement import Run, placement_of
 from berth.services.binder.cluster import Gang
-from berth.services.binder.topology_annotations import leaf_annotations_of
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 from tests.support.placed_parts import groups_of
@@ -36,7 +36,7 @@ def placed(part: SwitchPart | None = PART) -> Gang:
 
 
 def test_each_rank_has_the_state_of_its_leaf_and_the_leafs_name_where_it_is_shared() -> None:
-    assert leaf_annotations_of(placed().placement) == [
+    assert annotations_of(placed().placement) == [
         {"isSharedTor": "2", "isHealthy": "0"},
         {"isSharedTor": "1", "isHealthy": "0", "sharedTorIp": "198.51.100.1"},
         {"isSharedTor": "1", "isHealthy": "1", "sharedTorIp": "198.51.100.1"},
@@ -45,11 +45,11 @@ def test_each_rank_has_the_state_of_its_leaf_and_the_leafs_name_where_it_is_shar
 
 def test_nothing_is_written_for_other_jobs_for_pods_without_chips_and_where_the_policy_writes_none() -> None:
     silent = msgspec.structs.replace(PART, annotated=False)
-    assert leaf_annotations_of(placed(silent).placement) == leaf_annotations_of(placed(None).placement) == [{}, {}, {}]
+    assert annotations_of(placed(silent).placement) == annotations_of(placed(None).placement) == [{}, {}, {}]
     plain = msgspec.structs.replace(PART, leaf_index=pack([0, 1], 2), states=bytes([0, 0]))
     mixed = placement_of(["n0", "n1"], [(), (3,)], [Run(1, 0), Run(1, 1)], resource=RESOURCE, groups=[plain.groups])
-    assert leaf_annotations_of(mixed) == [{}, {"isSharedTor": "0", "isHealthy": "0"}]
-    assert leaf_annotations_of(
+    assert annotations_of(mixed) == [{}, {"isSharedTor": "0", "isHealthy": "0"}]
+    assert annotations_of(
         msgspec.structs.replace(mixed, groups=[msgspec.structs.replace(plain, leaf_index=pack([1, 1], 2)).groups])
     ) == [
         {},
@@ -72,7 +72,7 @@ async def test_a_binding_carries_them() -> None:
     world.pods(gang, "p0", "p1", "p2")
     assert await world.cluster.bind(gang) == bound(3)
     notes = [{name: world.annotations(pod).get(name) for name in NAMES} for pod in ("p0", "p1", "p2")]
-    assert notes == [{name: wanted.get(name) for name in NAMES} for wanted in leaf_annotations_of(gang.placement)]
+    assert notes == [{name: wanted.get(name) for name in NAMES} for wanted in annotations_of(gang.placement)]
 
 
 async def test_those_of_an_attempt_that_was_rolled_back_are_removed_first() -> None:

@@ -14,7 +14,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.publishing.outbound_messages import STILL_MS, WINDOW
+from berth.services.inventory.publishing.outbound_messages import STILL_MS, WINDOW, WINDOW_ALL
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
@@ -232,4 +232,33 @@ async def test_requests_of_a_flood_are_stored_though_nobody_judges_them() -> Non
     assert len(await desk.rest()) == WINDOW
     desk.clock.advance(STILL_MS / 1000)
     assert len(await desk.rest()) == WINDOW
+    await desk.bus.close()
+
+
+async def test_floods_of_many_namespaces_are_bounded_together() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    for number in range(2 * WINDOW_ALL):
+        desk.loop.change_pods([("ADDED", in_namespace(f"flood-{number % 16}", a_waiting_pod(f"p-{number}")))])
+    assert len(await desk.rest()) == WINDOW_ALL
+    desk.loop.change_pods([("ADDED", MINE)])
+    assert await desk.rest() == []
+    stored = (await desk.intake())[WINDOW_ALL // 2 - 1]
+    desk.loop.note_job(JobSeen(stored.namespace, stored.name, stored.uid, "accepted", WINDOW_ALL // 2))
+    part = [one.namespace for one in await desk.rest()]
+    assert (len(part), part.index("bystander")) == (WINDOW_ALL // 2, 16)
+    await desk.bus.close()
+
+
+async def test_of_a_flood_that_is_gone_again_only_what_was_stored_is_judged() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.change_pods(FLOOD)
+    asked = await desk.rest()
+    assert len(asked) == WINDOW
+    desk.loop.change_pods([("DELETED", pod) for _, pod in FLOOD])
+    assert await desk.rest() == []
+    desk.loop.note_job(JobSeen("flood", asked[-1].name, asked[-1].uid, "accepted", WINDOW))
+    assert [(type(one), one.name) for one in await desk.rest()] == [(JobCancel, one.name) for one in asked]
+    assert await desk.holds() == []
     await desk.bus.close()

@@ -5,10 +5,10 @@ import json
 import msgspec
 import pytest
 
+from berth.core.topologies.annotations import annotations_of
 from berth.formats.ascend.rank_table import INITIALIZING
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
-from berth.services.binder.topology_annotations import leaf_annotations_of
 from berth.services.summary.job_summaries import Change, JobSummaries
 from berth.services.summary.record import Chunk
 from berth.services.summary.views import SOFT_SHARE
@@ -207,7 +207,7 @@ def test_a_summary_lists_each_shared_leaf_of_a_placement_under_policy_2_once_in_
         ("node-0", "198.51.100.3", 2), ("node-1", "198.51.100.2", 1),
         ("node-2", "198.51.100.1", 5), ("node-3", "198.51.100.2", 1),
     ]  # fmt: skip
-    notes = leaf_annotations_of(switch_placement(ranks))
+    notes = annotations_of(switch_placement(ranks))
     assert [sorted(note) for note in notes] == [["isHealthy", "isSharedTor"]] + [
         ["isHealthy", "isSharedTor", "sharedTorIp"]
     ] * 3

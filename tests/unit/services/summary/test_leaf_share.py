@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from berth.core.topologies.switches.summary import KEY
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Body, RefusedError
 from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
-from berth.services.summary.leaf_share import KEY, MANAGED, NAME
+from berth.services.summary.leaf_share import MANAGED, NAME
 from berth.services.summary.metrics import SummaryMetrics
 from tests.support.chained_records import append_broken
 from tests.support.clock import ManualClock

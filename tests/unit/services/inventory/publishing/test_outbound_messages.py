@@ -1,8 +1,15 @@
 """Messages in line: namespaces take turns, and each has few requests on INTAKE that are not judged."""
 
 from berth.schemas.facts import MembersSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.services.inventory.publishing.outbound_messages import STILL_MS, WINDOW, Outbound, OutboundMessages
+from berth.services.inventory.publishing.outbound_messages import (
+    STILL_MS,
+    WINDOW,
+    WINDOW_ALL,
+    Outbound,
+    OutboundMessages,
+)
 from tests.support.cells import a_job
 
 START_MS = 1_000
@@ -16,10 +23,10 @@ class Intake:
         self.stored: list[Outbound] = []
         self.now_ms = START_MS
 
-    def ask(self, namespace: str, count: int = 1) -> None:
+    def ask(self, namespace: str, count: int = 1, *, is_new: bool = False) -> None:
         """Append so many requests of a namespace."""
         for number in range(count):
-            self.line.append(a_job(f"job-{number}", namespace=namespace))
+            self.line.append(a_job(f"job-{number}", namespace=namespace), is_new=is_new)
 
     def store(self) -> list[Outbound]:
         """Store all that may be stored; returns it."""
@@ -169,3 +176,119 @@ def test_what_was_not_stored_comes_first_again() -> None:
     intake.ask("bystander")
     intake.line.choose(START_MS)
     assert list(intake.line.chosen)[:2] == chosen[1:]
+
+
+def test_requests_of_many_namespaces_are_bounded_together_and_one_that_comes_later_has_the_next_turn() -> None:
+    intake = Intake()
+    for number in range(20):
+        intake.ask(f"flood-{number}", 500)
+    intake.store()
+    assert len(intake.stored) == WINDOW_ALL == 512
+    assert max(intake.requests(f"flood-{number}") for number in range(20)) == 26
+    intake.ask("bystander")
+    assert intake.store() == []
+    intake.line.note_judged(WINDOW_ALL // 2 - 1)
+    assert intake.store() == []
+    intake.line.note_judged(WINDOW_ALL // 2)
+    taken = [one.namespace for one in intake.store()]
+    assert len(taken) == WINDOW_ALL // 2
+    assert taken.index("bystander") == 20, "each of the others has one turn before it"
+
+
+def test_namespaces_keep_their_turns_while_all_windows_are_full() -> None:
+    intake = Intake()
+    for number in range(2 * WINDOW_ALL):
+        intake.ask(f"one-{number}", 2)
+    intake.store()
+    for judged in range(WINDOW_ALL // 2, 2 * WINDOW_ALL, WINDOW_ALL // 2):
+        intake.line.note_judged(judged)
+        intake.store()
+    first = [one.namespace for one in intake.stored[: 2 * WINDOW_ALL]]
+    assert first == [f"one-{number}" for number in range(2 * WINDOW_ALL)]
+
+
+def test_facts_pass_while_all_windows_are_full() -> None:
+    intake = Intake()
+    for number in range(3):
+        intake.ask(f"flood-{number}", WINDOW)
+    intake.store()
+    fact = MembersSeen("bystander", "job", "")
+    intake.line.append(fact)
+    assert intake.store() == [fact]
+
+
+def test_a_new_request_that_is_cancelled_while_it_waits_is_left_out_with_its_cancellation() -> None:
+    intake = Intake()
+    intake.ask("flood", 2 * WINDOW, is_new=True)
+    intake.store()
+    last = a_job(f"job-{2 * WINDOW - 1}", namespace="flood")
+    intake.line.append(JobCancel("flood", "job-0", a_job("job-0", namespace="flood").uid))
+    for number in range(WINDOW, 2 * WINDOW - 1):
+        job = a_job(f"job-{number}", namespace="flood")
+        intake.line.append(JobCancel("flood", job.name, job.uid))
+    intake.line.note_judged(WINDOW)
+    assert intake.store() == [last, JobCancel("flood", "job-0", a_job("job-0", namespace="flood").uid)]
+
+
+def test_a_request_that_an_earlier_process_may_have_stored_is_cancelled() -> None:
+    line = OutboundMessages()
+    job = a_job("job")
+    cancel = JobCancel(job.namespace, job.name, job.uid)
+    for one in (job, cancel):
+        line.append(one)
+    line.choose(START_MS)
+    assert list(line.chosen) == [job, cancel]
+
+
+def test_a_request_that_says_something_else_now_is_stored_as_it_is_now() -> None:
+    line = OutboundMessages()
+    line.append(a_job("job", priority=1), is_new=True)
+    line.append(MembersSeen("default", "behind", ""))
+    line.append(a_job("job", priority=2))
+    line.choose(START_MS)
+    assert [one.priority for one in line.chosen if isinstance(one, JobRequest)] == [2]
+    assert isinstance(line.chosen[0], JobRequest)
+    line.append(a_job("job", priority=3))
+    line.choose(START_MS)
+    assert [one.priority for one in line.chosen if isinstance(one, JobRequest)] == [2, 3]
+
+
+def test_of_facts_about_the_same_pods_the_newest_is_stored_and_pods_come_before_their_request() -> None:
+    line = OutboundMessages()
+    job = a_job("job")
+    facts = [MembersSeen(job.namespace, job.name, job.uid, at_ms=number) for number in range(5)]
+    for one in (facts[0], facts[1]):
+        line.append(one)
+    line.append(job, is_new=True)
+    for one in facts[2:]:
+        line.append(one)
+    line.choose(START_MS)
+    assert list(line.chosen) == [facts[1], job, facts[4]]
+
+
+def test_pods_come_before_the_replacements_that_name_them() -> None:
+    line = OutboundMessages()
+    facts = [MembersSeen("default", "job", "u", at_ms=number) for number in range(3)]
+    replacements = ReplacementsSeen("default", "job", "u", at_ms=1)
+    for one in (facts[0], replacements, facts[1], facts[2]):
+        line.append(one)
+    line.choose(START_MS)
+    assert list(line.chosen) == [facts[0], replacements, facts[2]]
+    for one in (facts[0], facts[1]):
+        line.append(one)
+    line.note_settled([1, 2, 3])
+    line.choose(START_MS)
+    assert list(line.chosen) == [facts[1]], "what is stored is between them no more"
+
+
+def test_pods_that_are_gone_before_the_dispatcher_heard_of_them_leave_one_fact_each() -> None:
+    intake = Intake()
+    intake.ask("flood", WINDOW)
+    intake.store()
+    for number in range(1_000):
+        job = a_job(f"gone-{number}", namespace="flood")
+        intake.line.append(MembersSeen("flood", job.name, job.uid))
+        intake.line.append(job, is_new=True)
+        intake.line.append(JobCancel("flood", job.name, job.uid))
+        intake.line.append(MembersSeen("flood", job.name, ""))
+    assert [(type(one), getattr(one, "uid", None)) for one in intake.store()] == [(MembersSeen, "")] * 1_000
