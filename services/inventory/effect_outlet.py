@@ -5,9 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
-from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kubernetes.paths import api_path
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds, owner_facts, paths
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger, is_logged
@@ -158,7 +159,7 @@ class EffectOutlet:
         is_gone = True
         for path in paths(key):
             try:
-                found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
+                found = owner_facts(key, await self._api.get(path, kinds().named[key.kind].struct))
                 self.owner_watches.need(key, path)
                 break
             except RefusedError as error:

@@ -8,9 +8,9 @@ See decision act-at-once.
 
 from enum import Enum
 
-from berth.formats.kubernetes.gang_minimum import minimum
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.minimum import minimum
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.services.inventory.gangs.lookups import LookupResult
 from berth.services.inventory.gangs.model import Gang
 

@@ -5,8 +5,8 @@ from typing import Final, TypeVar
 
 from berth.core.requests.waiting_jobs import TOO_MANY
 from berth.formats.ascend.pod_annotations import JOB, JOB_UID
-from berth.formats.kubernetes.gang_minimum import Minimum, size_of
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.minimum import Minimum, size_of
 from berth.runtime.backoff import Backoff
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.ages import keep_ages

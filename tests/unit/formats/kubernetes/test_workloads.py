@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey, paths
-from berth.formats.kubernetes.workloads import GangKey, base_name, membership, natural
+from berth.formats.kubernetes.workloads.membership import base_name, membership, natural
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
+from berth.formats.kubernetes.workloads.registry import paths
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 
 RS = ("apps/v1", "ReplicaSet", "web-5d8", "rs-1")
