@@ -298,7 +298,7 @@ class Gangs:
         elsewhere = self._foreign_pods.get(key, Counter())
         is_surge = self._is_surge(gang, now_ms)
         effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, elsewhere, is_surge=is_surge)
-        if key.kind == "native":
+        if kinds().as_kube_scheduler(key.kind):
             effects += self._conditions_of(gang, now_ms, has_others=bool(elsewhere.total()))
         if gang.is_past:
             self._index.release(gang)

@@ -114,7 +114,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
 
 def _refused_by_group(gang: Gang, free: Sequence[Member], context: GangContext) -> str:
     """What of a PodGroup of Kubernetes is not held: constraints, or pods of several schedulers; empty for nothing."""
-    if gang.key.kind == "native" and (others := _others(context)):
+    if kinds().as_kube_scheduler(gang.key.kind) and (others := _others(context)):
         own = free[0].pod.spec.scheduler_name
         return f"the pods of PodGroup {gang.key.name} name several schedulers, {own} and {others}: expected one"
     return context.facts.refused if context.facts is not None else ""
@@ -284,7 +284,7 @@ def _plan_first(
         by_task = masters(ready, need - 1)
     first = chosen(ready, need, by_task)
     hold = _shortage(ready, need, least) if first is None else mixed_resources(first)
-    if first is not None and gang.key.kind == "native" and need > 1 and not gang.starts_least:
+    if first is not None and kinds().as_kube_scheduler(gang.key.kind) and need > 1 and not gang.starts_least:
         first = first if mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
     if first is None or hold:
         why = _with_reasons(hold, free, refusals)

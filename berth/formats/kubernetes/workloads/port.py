@@ -166,6 +166,8 @@ class WorkloadKind(Generic[ObjectT]):
     """
     starts_by_parts: bool = False
     """All pods of a part of it start together: it states no minimum."""
+    as_kube_scheduler: bool = False
+    """kube-scheduler's own group, decided as that does: all pods that are there start, all of them of one scheduler."""
     is_said_by_group: bool = False
     """Its pods are all made at once, and its Volcano PodGroup has the rest: it is not read beside that."""
     waits: str = ""

@@ -83,6 +83,11 @@ class Kinds:
         found = self._by_word.get(word)
         return word == PODGROUP or (found is not None and not found.controls_pods)
 
+    def as_kube_scheduler(self, word: str) -> bool:
+        """Whether the gangs of a word are decided as kube-scheduler does."""
+        found = self._by_word.get(word)
+        return found is not None and found.as_kube_scheduler
+
     def gang_of_spec(self, pod: Pod) -> Claim | None:
         """Gang that a field of a pod's spec names."""
         return _first(self._by_spec, pod)

@@ -158,6 +158,7 @@ NATIVE_POD_GROUP: Final = WorkloadKind(
     struct=NativePodGroup,
     facts=_group_facts,
     pods=PodReading(gang_of_spec=_group),
+    as_kube_scheduler=True,
 )
 NATIVE_WORKLOAD: Final = WorkloadKind(
     name=_WORKLOAD,
