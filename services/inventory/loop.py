@@ -33,7 +33,6 @@ from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.nodes.suspects import Suspects
 from berth.services.inventory.pace import Pace
-from berth.services.inventory.pod_lookups import PodLookups
 from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.steering import SteeringGroups
@@ -42,6 +41,7 @@ from berth.services.inventory.pods.counted_marks import CountedMarks
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
+from berth.services.inventory.watching.pod_lookups import PodLookups
 
 _MS: Final = 1000
 _PERIODS: Final = 2
