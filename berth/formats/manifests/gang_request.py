@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.kubernetes.pods import PodAsk
-from berth.formats.kubernetes.workloads.manifest_form import ManifestForm, read_metadata
+from berth.formats.kubernetes.workloads.manifest_form import ManifestForm, namespace_of, read_metadata
 from berth.formats.kubernetes.workloads.registry import kinds
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate, read_template
 from berth.formats.manifests.preemption import KUBE_SYSTEM, Claims, preemption_of
@@ -140,8 +140,8 @@ def gang_request(document: Tree, form: ManifestForm) -> JobRequest:
     listed: list[PodGroup] = []
 
     def add(place: Tree, name: str, replicas: int, labels_of: Callable[[int], Mapping[str, str]]) -> None:
-        template, own = place.need("template", "a pod template"), read_metadata(document)
-        pod = read_template(template, namespace=own.namespace, replicas=replicas, labels_of=labels_of)
+        template = place.need("template", "a pod template")
+        pod = read_template(template, namespace=namespace_of(document), replicas=replicas, labels_of=labels_of)
         listed.append(PodGroup(name=name, replicas=replicas, pod=pod, place=place))
 
     terms = form.read(document, add)

@@ -12,8 +12,9 @@ from berth.services.inventory.gangs.requests import as_pod_ask, requested_gang_p
 def restored_owner(seen: MembersSeen) -> OwnerKey | None:
     """Controller of a request of which no pod is left; None if it is not known or cannot be read."""
     kind = kinds().of_word(seen.job.partition(".")[0])
-    is_readable = kind is not None and kind.controls_pods and bool(seen.owner.name)
-    return OwnerKey(kind.name, seen.namespace, seen.owner.name) if kind is not None and is_readable else None
+    if kind is None or not kind.controls_pods or not seen.owner.name:
+        return None
+    return OwnerKey(kind.name, seen.namespace, seen.owner.name)
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:

@@ -106,15 +106,24 @@ def read_metadata(document: Tree) -> Metadata:
         DocumentError: It is missing, a name is not RFC 1123, or the uid is too long or has a form that is reserved.
     """
     metadata = document.need("metadata", "metadata with a name")
-    namespace = metadata.find("namespace")
     uid = metadata.find("uid")
     return Metadata(
-        namespace="default" if namespace is None else namespace.dns_label(),
+        namespace=namespace_of(document),
         name=metadata.need("name", "a name that identifies the job").dns_name(),
         uid="" if uid is None else _uid(uid),
         labels=metadata.strings_of("labels"),
         annotations=metadata.strings_of("annotations"),
     )
+
+
+def namespace_of(document: Tree) -> str:
+    """Namespace of a document that has metadata; ``default`` if it is missing.
+
+    Raises:
+        DocumentError: It is not RFC 1123.
+    """
+    namespace = document.dig("metadata", "namespace")
+    return "default" if namespace is None else namespace.dns_label()
 
 
 def _uid(place: Tree) -> str:
