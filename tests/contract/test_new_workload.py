@@ -3,6 +3,7 @@
 The kind is ``tests/support/toy_workload.py``; a fixture is its line in the registry.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,12 @@ def test_submit_names_what_is_wrong_in_it() -> None:
     wrong = MANIFEST | {"spec": MANIFEST["spec"] | {"bees": -1}}
     (error,) = read_jobs(yaml.safe_dump(wrong)).errors
     assert error.path == "spec.bees"
+
+
+def test_no_two_kinds_have_one_name_or_word() -> None:
+    for other in (SWARM, replace(SWARM, name="Other", word="swarm"), replace(SWARM, word="other")):
+        with pytest.raises(ValueError, match="twice"):
+            Kinds((SWARM, other))
 
 
 @pytest.mark.parametrize("mourns", [True, False])

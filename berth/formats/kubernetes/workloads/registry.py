@@ -1,6 +1,6 @@
 """All kinds of workloads, and what is looked up among them: a new kind is its module and a line here."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -43,11 +43,16 @@ class Kinds:
 
     Attributes:
         named: Each kind by its name.
+
+    Raises:
+        ValueError: Two have one name or word.
     """
 
-    def __init__(self, kinds: Iterable[WorkloadKind[Any]]) -> None:
+    def __init__(self, kinds: Sequence[WorkloadKind[Any]]) -> None:
         self.named: Final[dict[OwnerKind, WorkloadKind[Any]]] = {kind.name: kind for kind in kinds}
-        self._by_word = {kind.gang_word: kind for kind in self.named.values()}
+        self._by_word = {kind.gang_word: kind for kind in kinds}
+        if min(len(self.named), len(self._by_word)) < len(kinds):
+            raise ValueError(f"kinds have a name or word twice: {[(kind.name, kind.gang_word) for kind in kinds]}")
         self._controllers = {kind.api_kind: kind for kind in self.named.values() if kind.controls_pods}
         readings = list(dict.fromkeys(kind.pods for kind in self.named.values()))
         self._size_keys = [one.size_key for one in readings if one.size_key]
