@@ -15,7 +15,7 @@ from berth.core.requests.bounds import above_bounds
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.workloads.membership import base_name, digest, group_owner
 from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
-from berth.formats.kubernetes.workloads.registry import kinds
+from berth.formats.kubernetes.workloads.registry import PODGROUP, kinds
 from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
 from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
 from berth.schemas.status import JobStatus
@@ -438,7 +438,8 @@ def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
         return gang.look
     if gang.key.kind == "podgroup":
         made_by = group_owner(group) if group is not None else None
-        return made_by or next((member.place.beneath for member in gang.members.values()), None)
+        place = next((member.place for member in gang.members.values()), None)
+        return made_by or (place.beneath if place is not None and place.key.kind == PODGROUP else None)
     return next((member.place.look or owner_in_turn(gang) for member in gang.members.values()), gang.look)
 
 
