@@ -7,7 +7,7 @@ from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pod_spec import Template
 from berth.formats.kubernetes.workloads.facts import OwnerFacts, TaskFacts
-from berth.formats.kubernetes.workloads.pod_labels import label_or_annotation, number
+from berth.formats.kubernetes.workloads.pod_labels import index_in_task, label_or_annotation
 from berth.formats.kubernetes.workloads.port import Place, PodReading
 from berth.formats.kubernetes.workloads.specs import first_named, or_one
 from berth.formats.whole_numbers import Int32
@@ -84,7 +84,7 @@ def _task(pod: Pod) -> str:
 
 
 def _place(pod: Pod) -> Place | None:
-    index = number(label_or_annotation(pod, REPLICA_INDEX))
+    index = index_in_task(pod, REPLICA_INDEX)
     return Place(local=index) if index is not None else None
 
 

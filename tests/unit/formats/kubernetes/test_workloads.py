@@ -64,6 +64,7 @@ def test_the_first_rule_that_applies_gives_the_gang(pod: Pod, key: GangKey, look
         (a_pod("p", labels={f"{JOBSET}/jobset-name": "s", f"{JOBSET}/replicatedjob-name": "w"}, annotations={"volcano.sh/task-spec": "ps", "volcano.sh/task-index": "4", "batch.kubernetes.io/job-completion-index": "3"}), "ps", None, "0.3"),
         (a_pod("p", labels={f"{LWS}/name": "l", f"{LWS}/worker-index": "0", "ray.io/group": "headgroup"}), "headgroup", 0, "0"),
         (a_pod("p", owner=JOB, labels={"training.kubeflow.org/replica-index": "2"}, annotations={"volcano.sh/task-index": "4", "batch.kubernetes.io/job-completion-index": "6"}), "worker", None, "0.2"),
+        (a_pod("p", labels={"training.kubeflow.org/replica-index": "2"}, env={"VC_TASK_INDEX": "5"}), "worker", None, "0.5"),
         (a_pod("p", annotations={"hccl/rankIndex": "-1"}), "worker", None, ""),
     ],
 )  # fmt: skip

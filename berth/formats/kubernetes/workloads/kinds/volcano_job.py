@@ -19,7 +19,7 @@ from berth.formats.kubernetes.workloads.manifest_form import (
     read_replicas,
     read_tasks,
 )
-from berth.formats.kubernetes.workloads.pod_labels import label_or_annotation, number
+from berth.formats.kubernetes.workloads.pod_labels import index_in_task, label_or_annotation
 from berth.formats.kubernetes.workloads.port import MakesAnew, OwnerObject, Place, PodReading, WorkloadKind
 from berth.formats.kubernetes.workloads.specs import first_named, or_one
 from berth.formats.whole_numbers import Int32
@@ -28,7 +28,6 @@ from berth.formats.yaml_tree import Tree
 JOB_NAME: Final = "volcano.sh/job-name"
 TASK_SPEC: Final = "volcano.sh/task-spec"
 TASK_INDEX: Final = "volcano.sh/task-index"
-TASK_INDEX_VARIABLE: Final = "VC_TASK_INDEX"
 _FINAL: Final = frozenset({"Completed", "Failed", "Terminated"})
 _SUSPENDED: Final = frozenset({"Aborting", "Aborted"})
 """Its pods are deleted, and made again when it is resumed: an aborted job has not ended."""
@@ -109,11 +108,8 @@ def _task(pod: Pod) -> str:
 
 
 def _place(pod: Pod) -> Place | None:
-    """Index in the task: from the variable that Volcano sets, or from a label or annotation."""
-    boxes = pod.spec.containers or ()
-    variables = (item.value for box in boxes for item in box.env or () if item.name == TASK_INDEX_VARIABLE)
-    texts = (next(variables, ""), label_or_annotation(pod, TASK_INDEX))
-    return next((Place(local=index) for text in texts if (index := number(text)) is not None), None)
+    index = index_in_task(pod, TASK_INDEX)
+    return Place(local=index) if index is not None else None
 
 
 class _Policy(Lean, frozen=True):
