@@ -6,11 +6,6 @@ GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 """Annotation of Volcano: pods that must start together; ``MIN_AVAILABLE`` of the products takes precedence."""
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 """Annotation of Volcano: the queue of the pods."""
-DESIRED_REPLICAS: Final = ("deployment.kubernetes.io/desired-replicas", "rollout.argoproj.io/desired-replicas")
-"""Annotations of a ReplicaSet: replicas that its Deployment, or its Rollout of Argo, wants.
-
-Source: Kubernetes, ``pkg/controller/deployment/util``; Argo Rollouts, ``utils/annotations``.
-"""
 REPLICAS_MAX: Final = 1_000_000
 """Most pods of a task."""
 REPLICA_TYPES: Final = ("Scheduler", "Master", "Chief", "Worker")

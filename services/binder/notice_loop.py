@@ -12,7 +12,7 @@ import msgspec
 
 from berth.formats.kubernetes.events import EventType, Involved, events_path, new_event, repeated
 from berth.formats.kubernetes.lean import Lean, Meta
-from berth.formats.kubernetes.objects import Condition
+from berth.formats.kubernetes.objects import PODGROUP_VERSION, Condition
 from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.formats.kubernetes.pods import GATED
 from berth.formats.shown import shown
@@ -30,7 +30,6 @@ from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notices import Kind, Notices, NoticeWrite
 from berth.services.binder.pod_binding import PodSpecLean, involved_pod, pod_path
 
-_PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _EVENTS_MAX: Final = 10_000
 """Events of pods in the queue; beyond, the oldest is dropped."""
 _SCHEDULED: Final = "Scheduled"
@@ -273,7 +272,7 @@ class NoticeLoop:
         """Object of an Event of a gang: its PodGroup, otherwise its controller; None when its pods alone are left."""
         namespace, members = write.job[0], write.members
         if members.podgroup:
-            path = api_path(_PODGROUPS, "namespaces", namespace, "podgroups", members.podgroup)
+            path = api_path(PODGROUP_VERSION, "namespaces", namespace, "podgroups", members.podgroup)
             try:
                 uid = (await self._api.get(path, _Named)).metadata.uid
             except RefusedError as error:
@@ -281,7 +280,11 @@ class NoticeLoop:
             else:
                 if members.podgroup_uid in {"", uid}:
                     return Involved(
-                        api_version=_PODGROUPS, kind="PodGroup", namespace=namespace, name=members.podgroup, uid=uid
+                        api_version=PODGROUP_VERSION,
+                        kind="PodGroup",
+                        namespace=namespace,
+                        name=members.podgroup,
+                        uid=uid,
                     )
         owner = members.owner
         if owner.name and owner.uid:

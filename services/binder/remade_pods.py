@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from berth.formats.kubernetes.events import Involved
-from berth.formats.kubernetes.lean import Lean, Meta, OwnerReference
-from berth.formats.kubernetes.operator_jobs import KubeflowJob
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, kind_of, paths
+from berth.formats.kubernetes.lean import OwnerReference
+from berth.formats.kubernetes.workloads.port import OwnerKey, OwnerObject
+from berth.formats.kubernetes.workloads.registry import kinds, paths
 from berth.runtime.kube.port import Api, RefusedError
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.cluster import Gang, NotYetError
@@ -23,70 +23,6 @@ _EVENTS_MAX: Final = 16
 """Maximum number of pods of a gang that get an Event each."""
 _KEPT_AGAIN_S: Final = 15.0
 """Pause before a gang that is not undone is tried again."""
-
-_REMAKE: Final[frozenset[OwnerKind]] = frozenset(
-    {"ReplicaSet", "StatefulSet", "VolcanoJob", "AscendJob", "RayCluster", "PyTorchJob", "PaddleJob"}
-)
-_COUNT: Final[frozenset[OwnerKind]] = frozenset({"Job", "TFJob", "XGBoostJob", "MXJob"})
-"""Kinds whose controllers count a deleted pod as failed, whatever their objects say.
-
-Source: docs/reference/kubernetes.md, "Pods that are deleted".
-"""
-_BY_POLICY: Final[frozenset[OwnerKind]] = frozenset({"PyTorchJob", "PaddleJob"})
-"""Kinds whose replicas start again after a deletion if their restart policy lets them; the default does.
-
-Source: docs/reference/kubernetes.md, "Pods that are deleted".
-"""
-_RESTARTS: Final = frozenset({"", "Always", "OnFailure"})
-_ON_DELETION: Final = frozenset({"PodEvicted", "*"})
-"""Events of a policy of a Volcano Job that a deleted pod triggers.
-
-Source: Volcano, batch.volcano.sh/v1alpha1, LifecyclePolicy.
-"""
-
-
-class _Policy(Lean, frozen=True):
-    event: str = ""
-    events: list[str] | None = None
-
-
-class _Task(Lean, frozen=True):
-    policies: list[_Policy] | None = None
-
-
-class _Spec(Lean, frozen=True):
-    policies: list[_Policy] | None = None
-    tasks: list[_Task] | None = None
-
-
-class _Controller(Lean, frozen=True):
-    """What is read of a controller."""
-
-    metadata: Meta = Meta()
-    spec: _Spec = _Spec()
-
-    def why_not(self, name: str) -> str:
-        """Why a deleted pod is more than replaced by another one; empty if it is not."""
-        policies = [
-            *(self.spec.policies or ()),
-            *(one for task in self.spec.tasks or () for one in task.policies or ()),
-        ]
-        is_counted = any(not _ON_DELETION.isdisjoint([policy.event, *(policy.events or ())]) for policy in policies)
-        return f"a policy of {name} acts on deleted pods" if is_counted else ""
-
-
-class _TrainingJob(KubeflowJob, frozen=True):
-    """What is read of a job of Kubeflow."""
-
-    def why_not(self, name: str) -> str:
-        """As of a controller."""
-        replicas, run_policy = self.spec.replica_specs, self.spec.run_policy
-        if not replicas:
-            return f"it is not known whether {name} makes a deleted pod anew"
-        if run_policy is not None and run_policy.backoff_limit is not None:
-            return f"{name} counts a deleted pod (backoffLimit {run_policy.backoff_limit})"
-        wrong = sorted(key for key, one in replicas.items() if one.restart_policy not in _RESTARTS)
-        return f"{name} does not restart {wrong[0]} pods ({replicas[wrong[0]].restart_policy})" if wrong else ""
 
 
 class RemadePods:
@@ -161,20 +97,20 @@ class RemadePods:
     async def _why_not(self, namespace: str, owner: OwnerReference) -> str:
         """Why a controller does not make a deleted pod anew, or counts the deletion; empty if it does and does not."""
         name = f"{owner.kind} {owner.name}"
-        kind = kind_of(owner.api_version, owner.kind)
-        if kind in _COUNT:
+        kind = kinds().of_controller(owner.api_version, owner.kind)
+        if kind is not None and kind.counts_deleted:
             return f"{name} counts a deleted pod as failed"
-        if kind not in _REMAKE:
+        if kind is None or kind.makes_anew is None:
             return f"it is not known whether {name} makes a deleted pod anew"
         try:
-            found = await self._read(OwnerKey(kind, namespace, owner.name))
+            found = await self._read(OwnerKey(kind.name, namespace, owner.name), kind.makes_anew.struct)
         except RefusedError as error:
             return f"{name} may not be read: {error.reason}"
         if found is None or found.metadata.uid != owner.uid or found.metadata.deletion_timestamp is not None:
             return f"{name} is gone"
-        return found.why_not(name)
+        return kind.makes_anew.why_not(found, name)
 
-    async def _read(self, key: OwnerKey) -> _Controller | _TrainingJob | None:
+    async def _read(self, key: OwnerKey, struct: type[OwnerObject]) -> OwnerObject | None:
         """A controller, in the first version of its API that has it; None if it is gone.
 
         Raises:
@@ -183,7 +119,7 @@ class RemadePods:
         """
         for path in paths(key):
             try:
-                return await self._api.get(path, _TrainingJob if key.kind in _BY_POLICY else _Controller)
+                return await self._api.get(path, struct)
             except RefusedError as error:
                 if not error.is_absent:
                     raise

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
-from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
+from berth.formats.kubernetes.objects import PODGROUP_VERSION
 from berth.formats.kubernetes.paths import api_path
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds, owner_facts, paths
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger, is_logged
@@ -20,7 +22,6 @@ from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.job_policies import JobPolicies
-from berth.services.inventory.owner_watches import OwnerWatches
 from berth.services.inventory.podgroups.native_conditions import write_condition
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
@@ -28,8 +29,8 @@ from berth.services.inventory.publishing.api_tasks import TRIES_MAX, ApiTask, Ap
 from berth.services.inventory.publishing.outbound_messages import Outbound, OutboundMessages
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.queues import new_queue
+from berth.services.inventory.watching.owner_watches import OwnerWatches
 
-GROUP_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 _VOLCANO: Final = "volcano"
 """Name of Volcano's scheduler: where Berth has it, there is no other."""
 
@@ -158,7 +159,7 @@ class EffectOutlet:
         is_gone = True
         for path in paths(key):
             try:
-                found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
+                found = owner_facts(key, await self._api.get(path, kinds().named[key.kind].struct))
                 self.owner_watches.need(key, path)
                 break
             except RefusedError as error:
@@ -189,7 +190,7 @@ class EffectOutlet:
             RefusedError: The server does not take it.
         """
         try:
-            await self._api.create(api_path(GROUP_VERSION, "queues"), new_queue(name))
+            await self._api.create(api_path(PODGROUP_VERSION, "queues"), new_queue(name))
         except RefusedError as error:
             if not error.is_conflict:
                 raise
@@ -200,7 +201,7 @@ class EffectOutlet:
         Raises:
             RefusedError: The server does not take it.
         """
-        path = api_path(GROUP_VERSION, "namespaces", effect.namespace, "podgroups", effect.name)
+        path = api_path(PODGROUP_VERSION, "namespaces", effect.namespace, "podgroups", effect.name)
         try:
             await self._api.patch(path, effect.patch)
         except RefusedError as error:

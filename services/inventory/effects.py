@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.schemas.facts import MembersSeen
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest

@@ -13,13 +13,13 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 
-from berth.formats.gang_keys import DESIRED_REPLICAS
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, OwnerObject
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.policies import PriorityClass
-from berth.formats.kubernetes.workloads import GangKey, base_name, group_of, group_owner
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.membership import base_name, group_of, group_owner
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey, OwnerKind, OwnerObject
+from berth.formats.kubernetes.workloads.registry import PODGROUP, kinds, owner_facts
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
@@ -29,7 +29,7 @@ from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.gang_index import GangIndex
 from berth.services.inventory.gangs.identity import controller_uid, is_of_one, see_group, why_over
 from berth.services.inventory.gangs.lookups import ObjectKey
-from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
+from berth.services.inventory.gangs.model import Gang, member_of
 from berth.services.inventory.gangs.queues import JobQueues
 from berth.services.inventory.gangs.replacements import attach
 from berth.services.inventory.gangs.resolver import Name, Resolver
@@ -155,7 +155,7 @@ class Gangs:
         """
         for gang_key in self._resolver.lookups.answer(key, facts, is_gone=is_gone):
             gang = self._gangs.get(gang_key)
-            if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
+            if gang is not None and kinds().is_group(gang_key.kind) and gang_key.kind != PODGROUP:
                 self._see_group(gang, facts, is_gone=is_gone)
             self._touch(gang_key)
 
@@ -298,7 +298,7 @@ class Gangs:
         elsewhere = self._foreign_pods.get(key, Counter())
         is_surge = self._is_surge(gang, now_ms)
         effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms, elsewhere, is_surge=is_surge)
-        if key.kind == "native":
+        if kinds().as_kube_scheduler(key.kind):
             effects += self._conditions_of(gang, now_ms, has_others=bool(elsewhere.total()))
         if gang.is_past:
             self._index.release(gang)
@@ -313,8 +313,7 @@ class Gangs:
     def _is_surge(self, gang: Gang, now_ms: int) -> bool:
         """Whether the pods of a gang replace others of their Deployment, which run until they do."""
         facts = self._resolver.lookups.lookup(gang.key, now_ms).facts
-        is_deployed = facts is not None and not facts.annotations.keys().isdisjoint(DESIRED_REPLICAS)
-        return is_deployed and self._index.replaces_others(gang)
+        return facts is not None and facts.has_versions and self._index.replaces_others(gang)
 
     def _conditions_of(self, gang: Gang, now_ms: int, *, has_others: bool) -> list[Effect]:
         """What is to be said of the PodGroup of Kubernetes of a gang; it cannot be judged with pods of others in it."""

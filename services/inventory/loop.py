@@ -26,22 +26,22 @@ from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import ConstraintFacts
 from berth.services.inventory.effect_outlet import EffectOutlet
 from berth.services.inventory.gang_collection import Gangs
-from berth.services.inventory.ledger_marks import LedgerMarks
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.nodes.suspects import Suspects
 from berth.services.inventory.pace import Pace
-from berth.services.inventory.pod_lookups import PodLookups
 from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.counted_marks import CountedMarks
+from berth.services.inventory.pods.ledger_marks import LedgerMarks
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
+from berth.services.inventory.watching.pod_lookups import PodLookups
 
 _MS: Final = 1000
 _PERIODS: Final = 2

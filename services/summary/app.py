@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from berth.formats.ascend.fault_counters import job_key
-from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.objects import PODGROUP_VERSION, ConfigMap, Node, Pod, PodGroup
 from berth.runtime.backoff import RETRY_FIRST_S
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -205,7 +205,7 @@ async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig
     """Reflect PodGroups as soon as the server serves them; nothing is known while it refuses to say so."""
     while True:
         try:
-            if await api.serves("scheduling.volcano.sh/v1beta1", "podgroups"):
+            if await api.serves(PODGROUP_VERSION, "podgroups"):
                 break
             handler.known.set()
             wait_s = config.kinds_retry_s
@@ -215,7 +215,7 @@ async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig
             log.warning("cannot ask for PodGroups, will ask again", reason=error.reason)
             wait_s = config.kinds_retry_s
         await asyncio.sleep(wait_s)
-    await api.reflect("/apis/scheduling.volcano.sh/v1beta1/podgroups", PodGroup, handler).run()
+    await api.reflect(f"/apis/{PODGROUP_VERSION}/podgroups", PodGroup, handler).run()
 
 
 class _Handler(Generic[T]):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from berth.core.errors import CoreError
 from berth.core.expected.expectation import ExpectedStart
-from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.objects import PODGROUP_VERSION, PodGroup
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.bus.port import Bus
 from berth.runtime.cell_status.forecasts import Forecasts
@@ -31,7 +31,6 @@ START: Final = "berth/expected-start"
 """``<earliest>/<latest>`` (RFC 3339; ``..`` for an unknown latest), ``not-before <moment>``, or a code."""
 POSITION: Final = "berth/queue-position"
 """Position in the queue, from 1 on."""
-_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 _WAITING: Final = frozenset({"", "Pending", "Inqueue"})
 _WRITES_MAX: Final = 50
 """PodGroups that are written, and jobs whose PodGroup is looked up, in one pass."""
@@ -165,7 +164,7 @@ class ExpectedStarts:
         """
         self._written[place] = self._pass
         annotations = {START: wanted.start or None, POSITION: wanted.position or None}
-        path = api_path(_VERSION, "namespaces", place[0], "podgroups", place[1])
+        path = api_path(PODGROUP_VERSION, "namespaces", place[0], "podgroups", place[1])
         try:
             await self._api.patch(path, {"metadata": {"annotations": annotations}})
         except RefusedError as error:

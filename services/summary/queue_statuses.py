@@ -16,6 +16,7 @@ from berth.core.errors import CoreError
 from berth.core.queues.tree import is_tree
 from berth.core.state.cell import State
 from berth.core.state.queues.queue_index import QueueIndex
+from berth.formats.kubernetes.objects import PODGROUP_VERSION
 from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.formats.kubernetes.policies import Queue
 from berth.formats.queues.allocated import allocated, allocated_patch
@@ -35,7 +36,6 @@ from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.queue_state import QueueGroups
 from berth.services.summary.scheduler_lease import is_held
 
-_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 _PASS_S: Final = 1.0
 """Least time between two writes of one Queue."""
 _PASS_MAX: Final = 50
@@ -63,7 +63,7 @@ class QueueStatuses:
         self._config = config
         self._log = instruments.log
         self._metrics = instruments.metrics
-        self._path = api_path(_VERSION, "queues")
+        self._path = api_path(PODGROUP_VERSION, "queues")
         self._queues: dict[str, Queue] = {}
         self._written: dict[str, int] = {}
         """Pass in which each Queue was written last."""
@@ -121,7 +121,7 @@ class QueueStatuses:
         """Wait until the server has Queues."""
         while True:
             try:
-                if await self._api.serves(_VERSION, "queues"):
+                if await self._api.serves(PODGROUP_VERSION, "queues"):
                     return
                 wait_s = self._config.kinds_retry_s
             except TransientError as error:

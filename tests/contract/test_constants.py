@@ -68,7 +68,7 @@ PLACES: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "inventory": {
         "reports_wait_s": ("services.inventory.nodes.device_reports", "_REPORTS_WAIT_S"),
-        "unseen_s": ("services.inventory.pod_lookups", "UNSEEN_MS"),
+        "unseen_s": ("services.inventory.watching.pod_lookups", "UNSEEN_MS"),
         "calls_at_once": ("services.inventory.publishing.api_tasks", "CALLS_AT_ONCE"),
         "call_tries_max": ("services.inventory.publishing.api_tasks", "TRIES_MAX"),
         "mirror_wait_s": _MIRROR,

@@ -251,6 +251,7 @@ QUESTIONS: Final = (
     "place that is reserved for a preemptor",
     "rules of the queue",
     "shared leaf states",
+    "kinds of workloads: size, minimum, ranks, restarts, manifests",
     "topologies: demands, places, groups, plans",
     "`huawei.com/Ascend910` annotation",
     "tentative placements and what-if",

@@ -267,6 +267,16 @@ PLANTED = [
         "import berth.formats.recordings.frames",
         "order of the packages of formats",
     ),
+    (
+        "berth/formats/kubernetes/workloads/kinds",
+        "import berth.formats.kubernetes.workloads.kinds.ray_cluster",
+        "kinds of workloads are strangers to each other",
+    ),
+    (
+        "services/binder",
+        "import berth.formats.kubernetes.workloads.kinds.volcano_job",
+        "a kind of workload is a module and its line in the registry",
+    ),
     ("berth/runtime", "import berth.lab.servers.nats_server", _LAB),
     ("services/binder", "import berth.lab.nodesim.sim", _LAB),
     ("berth/cell", "import berth.lab.nodesim.part", _LAB),

@@ -17,9 +17,7 @@ from berth.formats.ascend.rank_table import RankedPod, rank_tables, read_configu
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.switch_annotations import state_of
 from berth.formats.ascend.tor_config import TorConfigError, read_tor_config
-from berth.formats.kubernetes import owners
 from berth.formats.kubernetes.bound_pods import counted, identity_of, named_chips, number_in, quoted
-from berth.formats.kubernetes.gang_minimum import minimum
 from berth.formats.kubernetes.node_place import (
     DeviceMap,
     described_place,
@@ -29,7 +27,6 @@ from berth.formats.kubernetes.node_place import (
 )
 from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup, StatusReply
-from berth.formats.kubernetes.owner_facts import owner_facts
 from berth.formats.kubernetes.pods import PodAsks, amount_of, near_of, pod_ask
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.formats.kubernetes.rejections import rejection_of
@@ -42,7 +39,17 @@ from berth.formats.kubernetes.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from berth.formats.kubernetes.workloads import base_name, group_of, group_owner, membership, natural, task_order
+from berth.formats.kubernetes.workloads.membership import (
+    base_name,
+    group_of,
+    group_owner,
+    membership,
+    natural,
+    task_order,
+)
+from berth.formats.kubernetes.workloads.minimum import minimum
+from berth.formats.kubernetes.workloads.port import OwnerKey, OwnerObject
+from berth.formats.kubernetes.workloads.registry import kinds, owner_facts
 from berth.formats.manifests.preemption import Claims, is_about_preemption, preemption_of
 from berth.formats.manifests.queue_names import queue_named
 from berth.formats.quantities import QuantityError
@@ -173,13 +180,13 @@ def read_a_group(data: bytes) -> None:
             str(error).encode()
 
 
-def read_an_owner(kind: type[owners.OwnerObject], data: bytes) -> None:
+def read_an_owner(kind: type[OwnerObject], data: bytes) -> None:
     """Facts of an owner, and the minimum of its gang."""
-    owner: owners.OwnerObject = object_of(data, kind)
-    for name, struct in owners.OWNER_TYPES.items():
-        if struct is not kind:
+    owner: OwnerObject = object_of(data, kind)
+    for name, known in kinds().named.items():
+        if known.struct is not kind:
             continue
-        facts = owner_facts(owners.OwnerKey(name, "default", "a", "workers"), owner)
+        facts = owner_facts(OwnerKey(name, "default", "a", "workers"), owner)
         encodable(facts)
         pod = Pod(metadata=owner.metadata)
         key = membership(pod).key
@@ -281,7 +288,7 @@ DECODERS: Final = (
     _objects("podgroup", read_a_group),
     *(
         _objects(kind.__name__.lower(), partial(read_an_owner, kind))
-        for kind in dict.fromkeys(owners.OWNER_TYPES.values())
+        for kind in dict.fromkeys(known.struct for known in kinds().named.values())
     ),
     _objects("claim", read_a_claim),
     _objects("volume", read_a_volume),

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.schemas.columns import unpack
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.effects import PublishMembers, PublishRequest, ReadOwner

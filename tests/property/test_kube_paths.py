@@ -7,11 +7,12 @@ import yarl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, OwnerKind, paths
 from berth.formats.kubernetes.paths import api_path, is_path, sub_path
+from berth.formats.kubernetes.workloads.port import OwnerKey, OwnerKind
+from berth.formats.kubernetes.workloads.registry import kinds, paths
 
 NAMES = st.text() | st.text(alphabet="aZ0-._~:/?#%&=;@ \\é\n", max_size=12)
-KINDS = st.sampled_from(sorted(OWNER_TYPES))
+KINDS = st.sampled_from(sorted(kinds().named))
 
 
 @given(NAMES)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsk, near_of, pod_ask
-from berth.formats.manifests import ascend_job, volcano_job
 from berth.formats.manifests.reader import ManifestError, parse_jobs
 from berth.lab.nodesim.controllers import ascend_operator, volcano
 from berth.lab.nodesim.controllers.gang_children import DesiredPod, owner_of, pod_body
@@ -123,8 +122,8 @@ def plain(ask: PodAsk) -> PodAsk:
 @given(st.lists(st.tuples(st.integers(1, 3), TEMPLATE), min_size=1, max_size=2))
 def test_pods_of_a_volcano_job(tasks: list[tuple[int, dict[str, Any]]]) -> None:
     manifest = {
-        "apiVersion": volcano_job.API_VERSION,
-        "kind": volcano_job.KIND,
+        "apiVersion": volcano.API_VERSION,
+        "kind": volcano.KIND,
         "metadata": {"name": "j", "namespace": "ns"},
         "spec": {
             "queue": "q",
@@ -132,7 +131,7 @@ def test_pods_of_a_volcano_job(tasks: list[tuple[int, dict[str, Any]]]) -> None:
         },
     }
     job = msgspec.convert(manifest, volcano.VolcanoJob)
-    compare(manifest, made(volcano.desired_pods_of(job), job.metadata, volcano_job.API_VERSION, volcano_job.KIND))
+    compare(manifest, made(volcano.desired_pods_of(job), job.metadata, volcano.API_VERSION, volcano.KIND))
 
 
 @given(
@@ -142,10 +141,13 @@ def test_pods_of_a_volcano_job(tasks: list[tuple[int, dict[str, Any]]]) -> None:
 )
 def test_pods_of_an_ascend_job(types: dict[str, tuple[int, dict[str, Any]]]) -> None:
     manifest = {
-        "apiVersion": ascend_job.API_VERSION,
-        "kind": ascend_job.KIND,
+        "apiVersion": ascend_operator.API_VERSION,
+        "kind": ascend_operator.KIND,
         "metadata": {"name": "j", "namespace": "ns"},
         "spec": {"replicaSpecs": {kind: {"replicas": count, "template": one} for kind, (count, one) in types.items()}},
     }
     job = msgspec.convert(manifest, ascend_operator.AscendJob)
-    compare(manifest, made(ascend_operator.desired_pods_of(job), job.metadata, ascend_job.API_VERSION, ascend_job.KIND))
+    compare(
+        manifest,
+        made(ascend_operator.desired_pods_of(job), job.metadata, ascend_operator.API_VERSION, ascend_operator.KIND),
+    )

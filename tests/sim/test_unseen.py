@@ -4,7 +4,7 @@ import pytest
 
 from berth.runtime.bus.port import Stored
 from berth.schemas.subjects import StreamName
-from berth.services.inventory.pod_lookups import PodLookups
+from berth.services.inventory.watching.pod_lookups import PodLookups
 from tests.sim.kube import finished
 from tests.sim.run import live
 from tests.sim.staged import staged

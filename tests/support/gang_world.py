@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds, owner_facts
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.fault_facts import ReplacementsSeen
@@ -148,7 +149,7 @@ def facts_of(key: OwnerKey, spec: dict[str, Any], **metadata: object) -> OwnerFa
     """Facts of an owner with a spec as Kubernetes writes it; without a uid, whichever object the pods name is meant."""
     tree = {"metadata": {"name": key.name, "namespace": key.namespace} | metadata}
     status = spec.pop("status", None)
-    return owner_facts(key, msgspec.convert(tree | {"spec": spec, "status": status}, OWNER_TYPES[key.kind]))
+    return owner_facts(key, msgspec.convert(tree | {"spec": spec, "status": status}, kinds().named[key.kind].struct))
 
 
 def settled(gangs: Gangs, now_ms: int) -> list[Effect]:

@@ -4,7 +4,7 @@ Every field has a default, lists may be null, and names are Kubernetes' own in c
 watches and single objects. ``Source: Kubernetes API, v1; scheduling.volcano.sh/v1beta1.``
 """
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -187,8 +187,12 @@ class PodGroupStatus(Lean, frozen=True):
     failed: Int32 = 0
 
 
+PODGROUP_VERSION: Final = "scheduling.volcano.sh/v1beta1"
+"""API version of Volcano's PodGroups and Queues."""
+
+
 class PodGroup(Lean, frozen=True):
-    """PodGroup of ``scheduling.volcano.sh/v1beta1``."""
+    """PodGroup of Volcano."""
 
     metadata: Meta = Meta()
     spec: PodGroupSpec = PodGroupSpec()

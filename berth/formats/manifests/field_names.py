@@ -4,16 +4,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from berth.formats.gang_keys import GROUP_MIN_MEMBER, QUEUE_NAME, REPLICA_TYPES
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, QUEUE_NAME
+from berth.formats.kubernetes.workloads.manifest_form import ManifestPlaces
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.formats.manifests.pod_template import request_for
 from berth.formats.yaml_tree import DocumentError, Tree
 from berth.products.model import ANNOTATION_POLICY, MIN_AVAILABLE
 
 _TASK: Final = re.compile(r"tasks\[(\d+)\]\.?(.*)")
-_POLICY: Final = ("runPolicy", "schedulingPolicy")
-"""Where an AscendJob has its queue and its minimum, in ``spec``."""
-_UNNAMED: Final = frozenset({"ascend-job", "batch-job"})
-"""Kinds whose tasks have no field for their name."""
 _OF_CONSTRAINTS: Final = {
     "ports": "containers",
     "resources": "containers",
@@ -48,24 +46,17 @@ class _Manifest:
     """A manifest, and the places in it that describe the tasks of the request."""
 
     def __init__(self, document: Tree, origin: str, resource: str) -> None:
-        self._document, self._origin, self._resource = document, origin, resource
+        self._document, self._resource = document, resource
         self._spec = document.need("spec", "")
-        self._is_own = origin == "berth"
-        self._tasks = self._described()
+        forms = (kind.manifest for kind in kinds().named.values() if kind.manifest is not None)
+        form = next((one for one in forms if one.origin == origin), None)
+        self._is_own = form is None
+        self._places = form.places if form is not None else ManifestPlaces()
+        tasks, count = self._places.tasks_of(self._spec), self._places.replicas[0]
+        self._tasks = [task for task in tasks if (found := task.find(count)) is None or found.value]
+        """Where each task of the request is described; tasks without pods are left out."""
         self._pods = [task if self._is_own else _at(task, "template", "spec") for task in self._tasks]
         """What describes the pods of each task."""
-
-    def _described(self) -> list[Tree]:
-        """Where each task of the request is described; tasks without pods are left out."""
-        match self._origin:
-            case "batch-job":
-                return [self._spec]
-            case "ascend-job":
-                replicas = self._spec.need("replicaSpecs", "")
-                tasks = [found for kind in REPLICA_TYPES if (found := replicas.find(kind)) is not None]
-            case _:
-                tasks = self._spec.items_of("tasks") or [self._spec]
-        return [task for task in tasks if (found := task.find("replicas")) is None or found.value]
 
     def place(self, field: str) -> Tree | None:
         """Place of a field; None of what is none."""
@@ -89,7 +80,7 @@ class _Manifest:
             case "resource":
                 found = self._of_resource()
             case "tasks":
-                found = self._spec.find("replicaSpecs" if self._origin == "ascend-job" else "tasks") or self._spec
+                found = self._spec.find(self._places.tasks_field) or self._spec
             case "queue" | "min_available":
                 found = self._of_group(head)
             case _:
@@ -103,10 +94,11 @@ class _Manifest:
         match head:
             case "chips" if not self._is_own:
                 found = self._of_chips(pod)
-            case "replicas" if self._origin == "batch-job":
-                found = task.find("completions") or _at(task, "parallelism")
-            case "name" | "chips" | "replicas":
-                found = task if head == "name" and self._origin in _UNNAMED else _at(task, head)
+            case "replicas":
+                *others, last = self._places.replicas
+                found = next((one for key in others if (one := task.find(key)) is not None), _at(task, last))
+            case "name" | "chips":
+                found = task if head == "name" and not self._places.names_tasks else _at(task, head)
             case "labels":
                 found = _entry([_at(task, "template", "metadata", "labels")], key)
             case "node_selector":
@@ -126,15 +118,13 @@ class _Manifest:
 
     def _of_group(self, field: str) -> Tree:
         """Place of the queue or the minimum of the whole gang."""
-        key = "queue" if field == "queue" else "minAvailable"
-        if self._origin == "ascend-job":
-            return _at(self._spec, *_POLICY, key)
-        if self._origin != "batch-job":
-            return _at(self._spec, key)
+        path = self._places.queue if field == "queue" else self._places.minimum
+        if path is not None:
+            return _at(self._spec, *path)
         if field == "queue":
             return self._of_metadata("annotations", QUEUE_NAME)
         named = [self._of_metadata("annotations", name) for name in (MIN_AVAILABLE, GROUP_MIN_MEMBER)]
-        return next((one for one in named if one.value is not None), _at(self._spec, "parallelism"))
+        return next((one for one in named if one.value is not None), _at(self._spec, self._places.replicas[-1]))
 
     def _of_resource(self) -> Tree:
         if self._is_own:

@@ -1,27 +1,18 @@
 """Job requests from the parts of a manifest: metadata, the rules of copying, and the checks of all forms."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from berth.formats.gang_keys import REPLICAS_MAX
 from berth.formats.kubernetes.pods import PodAsk
-from berth.formats.kubernetes.workloads import (
-    COMPLETION_INDEX,
-    JOBSET_JOB_INDEX,
-    LWS_WORKER_INDEX,
-    POD_INDEX,
-    REPLICA_INDEX,
-    TASK_INDEX,
-)
-from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
+from berth.formats.kubernetes.workloads.manifest_form import ManifestForm, namespace_of, read_metadata
+from berth.formats.kubernetes.workloads.registry import kinds
+from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate, read_template
 from berth.formats.manifests.preemption import KUBE_SYSTEM, Claims, preemption_of
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.products.model import MIN_AVAILABLE, SKIP_PLUGIN
-from berth.schemas.intake import TASKS, UID, JobRequest, Task
-from berth.schemas.subjects import is_plain
+from berth.schemas.intake import JobRequest, Task
 
 RUN_FOR: Final = "berth/run-for"
 """Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
@@ -50,44 +41,10 @@ LIFTED: Final[tuple[str, ...]] = (
 Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form"; docs/reference/superpods.md,
 "Keys of SuperPoDs"; docs/reference/kubernetes.md, "Pod annotations".
 """
-_OF_ONE_POD: Final = frozenset(
-    {
-        COMPLETION_INDEX,
-        JOBSET_JOB_INDEX,
-        LWS_WORKER_INDEX,
-        POD_INDEX,
-        REPLICA_INDEX,
-        TASK_INDEX,
-        "apps.kubernetes.io/revision",
-        "batch.kubernetes.io/controller-uid",
-        "controller-revision-hash",
-        "controller-uid",
-        "jobset.sigs.k8s.io/job-global-index",
-        "jobset.sigs.k8s.io/job-key",
-        "leaderworkerset.sigs.k8s.io/subgroup-index",
-        "leaderworkerset.sigs.k8s.io/subgroup-key",
-        "pod-template-hash",
-        "statefulset.kubernetes.io/pod-name",
-    }
-)
-"""Labels that differ between the pods of one job, or between two creations of an object."""
-_GIVEN_UID: Final = re.compile(r"intake-[0-9]+")
-"""Uids that jobs without one get; see :func:`berth.core.state.admission.uid_from`."""
 
 
 class ManifestError(DocumentError):
     """An invalid manifest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """Metadata of an object, as far as it is read."""
-
-    namespace: str
-    name: str
-    uid: str
-    labels: dict[str, str]
-    annotations: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,60 +55,6 @@ class PodGroup:
     replicas: int
     pod: PodTemplate
     place: Tree
-
-
-def read_metadata(document: Tree) -> Metadata:
-    """Metadata of a document; the namespace is ``default`` if it is missing.
-
-    Raises:
-        DocumentError: It is missing, a name is not RFC 1123, or the uid is too long or has a form that is reserved.
-    """
-    metadata = document.need("metadata", "metadata with a name")
-    namespace = metadata.find("namespace")
-    uid = metadata.find("uid")
-    return Metadata(
-        namespace="default" if namespace is None else namespace.dns_label(),
-        name=metadata.need("name", "a name that identifies the job").dns_name(),
-        uid="" if uid is None else _uid(uid),
-        labels=metadata.strings_of("labels"),
-        annotations=metadata.strings_of("annotations"),
-    )
-
-
-def _uid(place: Tree) -> str:
-    """Uid of a job that its manifest sets.
-
-    Raises:
-        DocumentError: It is too long, cannot be printed, or has the form of those that are given to jobs without one.
-    """
-    uid = place.text()
-    if not is_plain(uid):  # it is a header, and several times in what is stored about the job
-        raise place.wrong(f"text of at most {UID.most} characters that can be printed, without spaces around it")
-    if _GIVEN_UID.fullmatch(uid):
-        raise place.wrong("another uid: intake-<number> is given to jobs without one")
-    return uid
-
-
-def read_tasks(place: Tree) -> list[Tree]:
-    """Entries of a list of tasks.
-
-    Raises:
-        DocumentError: It is not a list, or has too many.
-    """
-    found = place.items()
-    if len(found) > TASKS.most:
-        raise place.wrong(TASKS.expected)
-    return found
-
-
-def read_replicas(owner: Tree, key: str, *, default: int) -> int:
-    """Number of pods in field ``key``.
-
-    Raises:
-        DocumentError: It is not a whole number within bounds.
-    """
-    found = owner.find(key)
-    return default if found is None else found.whole(least=0, most=REPLICAS_MAX)
 
 
 def run_for_ms(written: str) -> int:
@@ -198,7 +101,7 @@ def joined_labels(tasks: Sequence[Mapping[str, str]]) -> dict[str, str]:
     for labels in tasks:
         for key, value in labels.items():
             values.setdefault(key, {})[value] = None
-    return {key: JOINT.join(listed) for key, listed in values.items() if key not in _OF_ONE_POD}
+    return {key: JOINT.join(listed) for key, listed in values.items() if key not in kinds().own_labels}
 
 
 def common_selector(selectors: Sequence[dict[str, str]]) -> dict[str, str]:
@@ -221,15 +124,7 @@ def only_resource(groups: Sequence[PodGroup]) -> str:
     return asking[0].ask.resource if asking else ""
 
 
-def gang_request(
-    document: Tree,
-    groups: Sequence[PodGroup],
-    *,
-    origin: str,
-    queue: Tree | None,
-    priority_class: Tree | None = None,
-    min_available: int,
-) -> JobRequest:
+def gang_request(document: Tree, form: ManifestForm) -> JobRequest:
     """Job request of a Kubernetes object, with labels, annotations, selectors and priority copied by the rules.
 
     Labels and annotations of the job take precedence over those of its templates; the first preferred pod affinity
@@ -242,11 +137,20 @@ def gang_request(
         DocumentError: There are no pods, task names are repeated, pods request chips of two resources, or metadata are
             wrong.
     """
+    listed: list[PodGroup] = []
+
+    def add(place: Tree, name: str, replicas: int, labels_of: Callable[[int], Mapping[str, str]]) -> None:
+        template = place.need("template", "a pod template")
+        pod = read_template(template, namespace=namespace_of(document), replicas=replicas, labels_of=labels_of)
+        listed.append(PodGroup(name=name, replicas=replicas, pod=pod, place=place))
+
+    terms = form.read(document, add)
     metadata = read_metadata(document)
-    check_groups(groups)
-    groups = [group for group in groups if group.replicas]
+    check_groups(listed)
+    groups = [group for group in listed if group.replicas]
     pods = [group.pod for group in groups]
-    named = priority_class.text("the name of a priority class") if priority_class is not None else ""
+    queue, named_class = terms.queue, terms.priority_class
+    named = named_class.text("the name of a priority class") if named_class is not None else ""
     class_name = named or next((pod.priority_class for pod in pods if pod.priority_class), "")
     lifted = [{key: pod.annotations[key] for key in LIFTED if key in pod.annotations} for pod in pods]
     annotations = merged(metadata.annotations, *lifted)
@@ -265,9 +169,9 @@ def gang_request(
         node_selector=selector,
         queue="default" if queue is None else queue.dns_name(),
         priority=SYSTEM_CLASSES.get(class_name, max(pod.priority for pod in pods)),
-        min_available=min_available,
+        min_available=terms.min_available,
         run_ms=read_run_for([document, *(group.place.need("template", "") for group in groups)]),
-        origin=origin,
+        origin=form.origin,
         near=next((pod.near for pod in pods if pod.near), {}),
         preemption=preemption_of(
             [Claims(metadata.labels, metadata.annotations)],

@@ -26,15 +26,8 @@ from typing import Final
 from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.gang_keys import REPLICAS_MAX
 from berth.formats.kubernetes.pod_terms import REQUIRED
-from berth.formats.manifests.gang_request import (
-    RUN_FOR,
-    Metadata,
-    read_metadata,
-    read_replicas,
-    read_run_for,
-    read_tasks,
-    task_of,
-)
+from berth.formats.kubernetes.workloads.manifest_form import Metadata, read_metadata, read_replicas, read_tasks
+from berth.formats.manifests.gang_request import RUN_FOR, read_run_for, task_of
 from berth.formats.manifests.pod_template import PRIORITY_MAX, read_spec
 from berth.formats.manifests.preemption import KUBE_SYSTEM, Claims, preemption_of
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms

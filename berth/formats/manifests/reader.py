@@ -1,6 +1,7 @@
 """Manifests: job requests from YAML text of one or several documents, by kind.
 
-Known kinds: Volcano ``Job``, ``AscendJob``, Kubernetes ``Job``, ``Job`` of Berth, and a ``List`` of these. Objects of
+Known kinds: workloads with a form of manifest (Volcano ``Job``, ``AscendJob``, Kubernetes ``Job``), ``Job`` of Berth,
+and a ``List`` of these. Objects of
 other kinds, such as the ConfigMap and the Service that a job uses, are skipped; see :attr:`Reading.skipped`.
 """
 
@@ -10,25 +11,18 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Final
 
-from berth.formats.manifests import ascend_job, batch_job, job_file, volcano_job
+from berth.formats.kubernetes.workloads.registry import kinds
+from berth.formats.manifests import job_file
 from berth.formats.manifests.field_names import field_in
-from berth.formats.manifests.gang_request import ManifestError
+from berth.formats.manifests.gang_request import ManifestError, gang_request
 from berth.formats.yaml_tree import MISSING, DocumentError, Tree, nearest, plain_tree, read_documents, without
 from berth.schemas.intake import JobRequest
 
-_READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
-    (volcano_job.API_VERSION, volcano_job.KIND): volcano_job.read_volcano_job,
-    (ascend_job.API_VERSION, ascend_job.KIND): ascend_job.read_ascend_job,
-    (batch_job.API_VERSION, batch_job.KIND): batch_job.read_batch_job,
-    (job_file.API_VERSION, job_file.KIND): job_file.read_job_file,
-}
 _KINDS_SHOWN: Final = 8
 _ERRORS_MAX: Final = 16
 """Most errors of an object after its first."""
 _LIST: Final = ("v1", "List")
 _CLUSTER: Final = (job_file.API_VERSION, "Cluster")
-
-_VERSIONS: Final = frozenset(version for version, _ in _READERS)
 _SIMILAR: Final = 0.8
 """Similarity from which on a kind of a known version is a job's kind with a wrong letter."""
 
@@ -169,6 +163,16 @@ def _objects(document: Tree) -> list[Tree]:
     return document.items_of("items") if _kind(document) == _LIST else [document]
 
 
+def _readers() -> dict[tuple[str, str], Callable[[Tree], JobRequest]]:
+    """What reads each kind of jobs, by version and kind."""
+    found: dict[tuple[str, str], Callable[[Tree], JobRequest]] = {
+        (kind.versions[0], kind.api_kind[1]): partial(gang_request, form=kind.manifest)
+        for kind in kinds().named.values()
+        if kind.manifest is not None
+    }
+    return found | {(job_file.API_VERSION, job_file.KIND): job_file.read_job_file}
+
+
 def _kind(tree: Tree) -> tuple[str, str]:
     kind = tree.need("kind", "the kind of the object").text()
     api_version = tree.need("apiVersion", "the version of the object's kind").text()
@@ -178,13 +182,14 @@ def _kind(tree: Tree) -> tuple[str, str]:
 def _skipped(tree: Tree) -> Skipped | None:
     """What an object is that is no job; None for a job, and for what may be one with a wrong kind or version."""
     api_version, kind = _kind(tree)
-    known = {name for _, name in _READERS}
+    readers = _readers()
+    known = {name for _, name in readers}
     is_similar = bool(get_close_matches(kind, known, n=1, cutoff=_SIMILAR)) or kind.casefold() in {
         name.casefold() for name in known
     }
     if kind in known or kind == _LIST[1] or api_version == job_file.API_VERSION:
         return None
-    if is_similar and (api_version in _VERSIONS or kind.casefold() == "job"):
+    if is_similar and (any(api_version == version for version, _ in readers) or kind.casefold() == "job"):
         return None
     try:
         name = tree.dig("metadata", "name")
@@ -197,19 +202,20 @@ def _no_job(skipped: Sequence[Skipped]) -> ManifestError:
     if not skipped:
         return ManifestError(document=0, path="", value="nothing", expected="at least one job")
     kinds = sorted({one.kind for one in skipped})
-    listed = ", ".join(sorted({f"{kind} ({version})" for version, kind in _READERS}))
+    listed = ", ".join(sorted({f"{kind} ({version})" for version, kind in _readers()}))
     value = f"only {', '.join(kinds[:_KINDS_SHOWN])}{', …' if len(kinds) > _KINDS_SHOWN else ''}"
     return ManifestError(document=0, path="kind", value=value, expected=f"at least one job: {listed}")
 
 
 def _read(tree: Tree) -> JobRequest:
     api_version, kind = _kind(tree)
-    reader = _READERS.get((api_version, kind))
+    readers = _readers()
+    reader = readers.get((api_version, kind))
     if reader is not None:
         return reader(tree)
-    versions = [version for version, known in _READERS if known == kind]
+    versions = [version for version, known in readers if known == kind]
     if versions:
         raise tree.need("apiVersion", "").wrong(nearest(api_version, versions))
-    known = nearest(kind, {known for _, known in _READERS})
+    known = nearest(kind, {known for _, known in readers})
     hint = "; a Cluster describes simulated nodes, not a job" if (api_version, kind) == _CLUSTER else ""
     raise tree.need("kind", "").wrong(f"{known}{hint}")

@@ -18,7 +18,7 @@ from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pod_terms import REQUIRED
 from berth.formats.kubernetes.pods import read_pod
-from berth.formats.manifests import ascend_job, batch_job, volcano_job
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.formats.manifests.gang_request import JOINT, LIFTED, PRIORITY_CLASS, RUN_FOR, joined_labels
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.formats.manifests.template_constraints import as_written, node_term, write_constraints
@@ -58,7 +58,7 @@ def write_volcano_job(request: JobRequest, *, scheduler: str = SCHEDULER, image:
     }
     if name := priority_class(request):
         spec["priorityClassName"] = name
-    return _object(volcano_job.API_VERSION, volcano_job.KIND, request, spec)
+    return _object("VolcanoJob", request, spec)
 
 
 def write_ascend_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = IMAGE) -> Tree:
@@ -88,7 +88,7 @@ def write_ascend_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: 
             for task in tasks
         },
     }
-    found = _object(ascend_job.API_VERSION, ascend_job.KIND, request, spec)
+    found = _object("AscendJob", request, spec)
     found["metadata"]["labels"].setdefault(FRAMEWORK, "pytorch")
     return found
 
@@ -106,7 +106,7 @@ def write_batch_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: s
         "backoffLimit": 0,
         "template": _template(request, task, scheduler, image, container=_CONTAINER),
     }
-    found = _object(batch_job.API_VERSION, batch_job.KIND, request, spec)
+    found = _object("Job", request, spec)
     gang = {MIN_AVAILABLE: str(least_pods(request)), **_queue_note(request)}
     found["metadata"]["annotations"] |= gang
     spec["template"]["metadata"]["annotations"] |= gang  # type: ignore[index]  # a tree made just above
@@ -123,7 +123,7 @@ def write_pod(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = I
     if task.replicas != 1:
         raise ValueError(f"{request.name} has {task.replicas} pods, expected one to write a pod")
     template = _template(request, task, scheduler, image, container=_CONTAINER)
-    found = _object("v1", "Pod", request, template["spec"])
+    found = _written("v1", "Pod", request, template["spec"])
     found["metadata"]["labels"] = template["metadata"]["labels"]
     found["metadata"]["annotations"] |= _queue_note(request)
     return found
@@ -154,7 +154,12 @@ def least_pods(request: JobRequest) -> int:
     return request.min_available or sum(task.replicas for task in request.tasks)
 
 
-def _object(api_version: str, kind: str, request: JobRequest, spec: Tree) -> Tree:
+def _object(name: str, request: JobRequest, spec: Tree) -> Tree:
+    kind = kinds().named[name]
+    return _written(kind.versions[0], kind.api_kind[1], request, spec)
+
+
+def _written(api_version: str, kind: str, request: JobRequest, spec: Tree) -> Tree:
     return {
         "apiVersion": api_version,
         "kind": kind,

@@ -27,11 +27,12 @@ from typing import Any, Final
 import msgspec
 
 from berth.formats.kubernetes import policies
+from berth.formats.kubernetes.objects import PODGROUP_VERSION
 from berth.formats.queues.fields import Fields, QueueError
 from berth.formats.yaml_tree import Tree
 from berth.schemas.queues.queue import PRIORITY_MAX, STATES, WEIGHT_MAX, Queue
 
-VOLCANO: Final = ("scheduling.volcano.sh/v1beta1", "Queue")
+VOLCANO: Final = (PODGROUP_VERSION, "Queue")
 OWN: Final = ("berth/v1", "Queue")
 NAMESPACES: Final = "berth/namespaces"
 """Annotation of a queue of Volcano: its namespaces, with commas between them."""

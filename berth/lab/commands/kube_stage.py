@@ -16,8 +16,8 @@ from berth.cli.output import CommandError
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Listed, Pod, PodGroup
 from berth.formats.kubernetes.paths import sub_path
-from berth.formats.kubernetes.workloads import short_kind
-from berth.formats.manifests import ascend_job, batch_job, volcano_job
+from berth.formats.kubernetes.workloads.membership import short_kind
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.formats.manifests.writer import (
     priority_class,
@@ -62,9 +62,15 @@ class Form:
     write: Callable[[JobRequest], dict[str, Any]]
 
 
-VOLCANO: Final = Form("vcjob", f"/apis/{volcano_job.API_VERSION}/namespaces/{{}}/jobs", write_volcano_job)
-ASCEND: Final = Form("acjob", f"/apis/{ascend_job.API_VERSION}/namespaces/{{}}/ascendjobs", write_ascend_job)
-BATCH: Final = Form("job", f"/apis/{batch_job.API_VERSION}/namespaces/{{}}/jobs", write_batch_job)
+def _form(name: str, write: Callable[[JobRequest], dict[str, Any]]) -> Form:
+    """Form of a kind of workloads."""
+    kind = kinds().named[name]
+    return Form(kind.gang_word, f"/apis/{kind.versions[0]}/namespaces/{{}}/{kind.plural}", write)
+
+
+VOLCANO: Final = _form("VolcanoJob", write_volcano_job)
+ASCEND: Final = _form("AscendJob", write_ascend_job)
+BATCH: Final = _form("Job", write_batch_job)
 POD: Final = Form("pod", "/api/v1/namespaces/{}/pods", write_pod)
 
 

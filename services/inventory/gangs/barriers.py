@@ -5,19 +5,18 @@ from typing import Final
 
 from berth.formats.gang_keys import GROUP_MIN_MEMBER
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import HAVE_SIZE, OwnerKey
-from berth.formats.kubernetes.workloads import GangKey
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.products.model import MIN_AVAILABLE
 from berth.schemas.units import unix_ms
-from berth.services.inventory.gangs.model import GROUPED, Gang, Member
+from berth.services.inventory.gangs.model import Gang, Member
 
 NOT_ADMITTED: Final = frozenset({"", "Pending"})
 """Phases of a PodGroup that waits for admission."""
 PENDING_AGAIN: Final = "its PodGroup is Pending again"
 """Reason of a cancellation that no user requested: the pods are requested again after their PodGroup is admitted."""
 _ADMISSION_GRACE_MS: Final = 5_000
-_MUST_BE_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
 
 
 def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
@@ -55,7 +54,9 @@ def unreadable(look: OwnerKey, group: PodGroup | None, members: Iterable[Member]
     if any(MIN_AVAILABLE in one or GROUP_MIN_MEMBER in one for one in annotations):
         return ""
     minimum = group.spec.min_member if group is not None else None
-    is_known = (minimum or 0) > 1 if look.kind in _MUST_BE_READ else group is not None or look.kind not in HAVE_SIZE
+    kind = kinds().named[look.kind]
+    is_told = (minimum or 0) > 1 if kind.starts_together is not None else group is not None
+    is_known = is_told or kind.pods.names_gangs
     return "" if is_known else f"{look.kind} {look.name} does not exist or cannot be read"
 
 
@@ -66,11 +67,9 @@ def made_in_turn(gang: Gang, facts: OwnerFacts | None) -> str:
         gang: The gang.
         facts: Of the object that was read for the gang: if it is this controller, the minimum follows from them.
     """
-    if facts is not None and facts.kind == "StatefulSet":
-        return ""
     live = [member for member in gang.members.values() if member.is_live]
-    owner = live[0].pod.metadata.controller if len(live) == 1 and gang.key.kind in GROUPED else None
-    if owner is None or owner.kind != "StatefulSet":
+    owner = live[0].pod.metadata.controller if len(live) == 1 and kinds().is_group(gang.key.kind) else None
+    kind = kinds().named.get(owner.kind) if owner is not None else None  # also of another API
+    if owner is None or kind is None or not kind.waits or (facts is not None and facts.kind == kind.name):
         return ""
-    why = "makes no further pod before this one is ready, unless its podManagementPolicy is Parallel"
-    return f"; StatefulSet {owner.name} {why}"
+    return f"; {kind.name} {owner.name} {kind.waits}"

@@ -8,8 +8,8 @@ See decision plain-pods.
 
 from collections.abc import Sequence
 
-from berth.formats.kubernetes.gang_minimum import Minimum
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.minimum import Minimum
 from berth.services.inventory.gangs.model import Gang, Member, Part
 
 

@@ -8,9 +8,10 @@ See decision act-at-once.
 
 from enum import Enum
 
-from berth.formats.kubernetes.gang_minimum import minimum
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.minimum import minimum
+from berth.formats.kubernetes.workloads.port import OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.services.inventory.gangs.lookups import LookupResult
 from berth.services.inventory.gangs.model import Gang
 
@@ -76,4 +77,6 @@ def _declared(gang: Gang, group: PodGroup | None, count: int) -> int:
     if has_controller or any(member.place.owner.kind for member in gang.members.values()):
         return -1
     is_declared = group is not None and group.spec.min_member is not None
-    return count if is_declared or gang.key.kind in {"workload", "cosched"} else -1
+    kind = kinds().of_word(gang.key.kind)
+    is_stated = kind is not None and not kind.controls_pods and not kind.as_kube_scheduler
+    return count if is_declared or is_stated else -1

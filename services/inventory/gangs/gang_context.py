@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.rejections import rejection_of
-from berth.formats.kubernetes.workloads import GangKey
+from berth.formats.kubernetes.workloads.port import GangKey
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.schemas.facts import MembersSeen, Owner
-from berth.services.inventory.gangs.identity import GroupsByController, controller_uid, is_same_after_restart
-from berth.services.inventory.gangs.model import GROUPED, Gang, Member, is_past
+from berth.services.inventory.gangs.identity import GroupsByController, controller_uid, family_of, is_same_after_restart
+from berth.services.inventory.gangs.model import Gang, Member, is_past
 from berth.services.inventory.gangs.request_lifecycle import unassigned
 from berth.services.inventory.gangs.restoring import restored_owner
 
@@ -156,7 +157,7 @@ class GangIndex:
     def _named(self, member: Member) -> GangKey:
         """Gang that a pod names by now: that of the one PodGroup of its controller, or its own, if it names none."""
         key = member.place.key
-        return (self._groups.only(key.uid) if key.uid and key.kind not in GROUPED else None) or key
+        return (self._groups.only(key.uid) if key.uid and not kinds().is_group(key.kind) else None) or key
 
     def _unite(self, uid: str) -> None:
         """Join the gangs of a controller: into that of its PodGroup, or into its own when it has none any more."""
@@ -171,7 +172,7 @@ class GangIndex:
     def _follow(self, before: GangKey, named: GangKey) -> None:
         """Join a gang to that of a PodGroup, or of a controller, which all of its live pods name by now."""
         gang = self.gangs.get(before)
-        if before == named or before.kind in GROUPED or gang is None:
+        if before == named or kinds().is_group(before.kind) or gang is None:
             return
         if named not in self._groups and not _is_of_controller(named):
             return
@@ -302,7 +303,7 @@ class GangIndex:
 
     def _note_running(self, member: Member, *, is_there: bool) -> None:
         owner = member.place.owner
-        if owner.kind != "ReplicaSet":
+        if family_of(owner) is None:
             return
         deployment = _deployment_of(member.place.key, owner)
         running = self._running.setdefault(deployment, {})
@@ -316,7 +317,7 @@ class GangIndex:
     def _note_latecomer(self, member: Member, key: GangKey) -> None:
         self._forget_latecomer(member.uid)
         named = self._named(member)
-        if (named.kind in GROUPED and named[:3] != key[:3]) or (_is_of_controller(named) and named != key):
+        if (kinds().is_group(named.kind) and named[:3] != key[:3]) or (_is_of_controller(named) and named != key):
             self._latecomers.setdefault(named, {})[member.uid] = member
             self._names[member.uid] = named
             self._touch(named)
@@ -337,13 +338,14 @@ class GangIndex:
 
 
 def _deployment_of(key: GangKey, owner: Owner) -> tuple[str, str]:
-    """Namespace and name of the Deployment of a ReplicaSet, which adds a hash to its name."""
-    return key.namespace, owner.name.rpartition("-")[0]
+    """Namespace and name of the Deployment of a ReplicaSet."""
+    family = family_of(owner)
+    return key.namespace, owner.name if family is None else family
 
 
 def _is_of_controller(key: GangKey) -> bool:
     """Whether the pods of a gang name it by the uid of their controller."""
-    return bool(key.uid) and key.kind != "pod" and key.kind not in GROUPED
+    return bool(key.uid) and key.kind != "pod" and not kinds().is_group(key.kind)
 
 
 def _note_rejection(gang: Gang, member: Member) -> None:

@@ -9,8 +9,9 @@ See decision owner-identity.
 from collections.abc import Sequence
 
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.workloads import GangKey
-from berth.schemas.facts import MembersSeen
+from berth.formats.kubernetes.workloads.port import GangKey
+from berth.formats.kubernetes.workloads.registry import kinds
+from berth.schemas.facts import MembersSeen, Owner
 from berth.services.inventory.gangs.model import Gang, Member
 
 
@@ -74,9 +75,16 @@ def is_of_one(tops: frozenset[str], member: Member) -> bool:
 
 
 def _top(member: Member) -> str:
-    """Controller of a pod by its uid; of a ReplicaSet the name without its hash, which is that of a Deployment."""
+    """Controller of a pod by its uid; of one of several versions the object that makes these, by its name."""
     owner = member.place.owner
-    return f"{owner.kind} {owner.name.rpartition('-')[0]}" if owner.kind == "ReplicaSet" else owner.uid
+    family = family_of(owner)
+    return f"{owner.kind} {family}" if family is not None else owner.uid
+
+
+def family_of(owner: Owner) -> str | None:
+    """Name of the object that makes a controller for each version of its pods; None if nothing does."""
+    kind = kinds().named.get(owner.kind)  # also of another API
+    return kind.family(owner.name) if kind is not None and kind.family is not None else None
 
 
 def is_same_after_restart(seen: MembersSeen, group: PodGroup | None, before: Gang | None, *, has_holder: bool) -> bool:

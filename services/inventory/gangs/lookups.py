@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
-from berth.formats.kubernetes.workloads import GangKey
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey, OwnerKind
 
 _PAUSES_MAX: Final = 4
 """Longest pause between two reads of an owner that does not change, in pauses after a change."""

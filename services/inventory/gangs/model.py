@@ -10,9 +10,10 @@ from berth.core.explain.refusal_text import sentence, unplaceable, within
 from berth.core.text import cause_of
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, MARKS, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
-from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
-from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
+from berth.formats.kubernetes.workloads.membership import Membership, membership, natural, task_order
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.facts import JobSeen, OutcomeSeen, Owner
 from berth.schemas.fault_facts import ReplacementsSeen
@@ -340,13 +341,9 @@ def _restarts(status: JobStatus) -> bool:
     return ends or (status.phase == "waiting" and found.attempt == status.attempt - 1)
 
 
-GROUPED: Final = frozenset({"podgroup", "native", "workload", "cosched"})
-"""Kinds of gangs whose pods name a group, but not its uid."""
-
-
 def is_past(key: GangKey) -> bool:
     """Whether a gang belongs to a PodGroup or Workload that was deleted or replaced."""
-    return key.kind in GROUPED and bool(key.uid)
+    return kinds().is_group(key.kind) and bool(key.uid)
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ nothing is seen is read again after ever longer pauses while a request waits.
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.services.inventory.effects import Effect, ReadOwner
 from berth.services.inventory.gangs.gang_context import GangContext
 from berth.services.inventory.gangs.lookups import Lookups
@@ -22,16 +22,16 @@ _CHECK_AGAIN_MS: Final = 1_000
 def owner_in_turn(gang: Gang) -> OwnerKey | None:
     """Owner of pods that state the size of their gang, if it says why they are not all there, or not all placed.
 
-    The pods of a LeaderWorkerSet say how many they are; whether its workers wait for their leader is not in them.
+    Whether workers wait for their leader, for instance, is not in the pods.
     """
     member = next(iter(gang.members.values()), None)
-    if member is None or member.place.size is None or member.place.owner.kind != "LeaderWorkerSet":
+    if member is None or member.place.size is None:
         return None
     live = [one for one in gang.members.values() if one.is_live]
     is_whole = len(live) >= member.place.size and (gang.look is None or not gang.parts)
     if is_whole and len({one.is_bound for one in live}) == 1:
         return None
-    return OwnerKey("LeaderWorkerSet", gang.key.namespace, member.place.owner.name)
+    return member.place.beneath
 
 
 def read_owner(lookups: Lookups, gang: Gang) -> list[Effect]:

@@ -19,9 +19,10 @@ import msgspec
 
 from berth.core.text import pluralize
 from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
-from berth.formats.kubernetes.gang_minimum import Minimum, minimum
-from berth.formats.kubernetes.owner_facts import OwnerFacts, TaskFacts
 from berth.formats.kubernetes.pods import GATED
+from berth.formats.kubernetes.workloads.facts import OwnerFacts, TaskFacts
+from berth.formats.kubernetes.workloads.minimum import Minimum, minimum
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.services.inventory.gangs.barriers import made_in_turn
 from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, masters, mixed_resources, pods_for_all_chips
 from berth.services.inventory.gangs.gang_context import GangContext
@@ -30,8 +31,6 @@ from berth.services.inventory.gangs.ranks import wrong_ranks
 from berth.services.inventory.gangs.request_lifecycle import SUSPENDED
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
-_BY_DESIGN: Final = frozenset({"JobSet", "LeaderWorkerSet"})
-"""Owners that state no minimum: all pods of a part of them start together."""
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
 """Annotations of jobs whose pods are all placed by one plan."""
 
@@ -115,7 +114,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
 
 def _refused_by_group(gang: Gang, free: Sequence[Member], context: GangContext) -> str:
     """What of a PodGroup of Kubernetes is not held: constraints, or pods of several schedulers; empty for nothing."""
-    if gang.key.kind == "native" and (others := _others(context)):
+    if kinds().as_kube_scheduler(gang.key.kind) and (others := _others(context)):
         own = free[0].pod.spec.scheduler_name
         return f"the pods of PodGroup {gang.key.name} name several schedulers, {own} and {others}: expected one"
     return context.facts.refused if context.facts is not None else ""
@@ -285,7 +284,7 @@ def _plan_first(
         by_task = masters(ready, need - 1)
     first = chosen(ready, need, by_task)
     hold = _shortage(ready, need, least) if first is None else mixed_resources(first)
-    if first is not None and gang.key.kind == "native" and need > 1 and not gang.starts_least:
+    if first is not None and kinds().as_kube_scheduler(gang.key.kind) and need > 1 and not gang.starts_least:
         first = first if mixed_resources(ready) else ready  # as kube-scheduler decides on all pods that are there
     if first is None or hold:
         why = _with_reasons(hold, free, refusals)
@@ -322,7 +321,7 @@ def _plan_later(
     """
     rest = list(free)
     facts = context.facts or context.turns
-    if facts is None or not (facts.kind in _BY_DESIGN or least.declared >= (least.size or 0) > 0):
+    if facts is None or not (kinds().named[facts.kind].starts_by_parts or least.declared >= (least.size or 0) > 0):
         return rest
     requested = {slot.task for part in gang.parts.values() for slot in part.slots}
     for task in facts.tasks:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.policies import PriorityClass
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.formats.manifests.preemption import KUBE_SYSTEM, NEVER, Claims, is_about_preemption, preemption_of
 from berth.schemas.intake import Preemption

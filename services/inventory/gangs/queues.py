@@ -6,8 +6,8 @@ Source: docs/queues.md, "The queue of a job".
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.workloads import GangKey
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import GangKey
 from berth.formats.manifests.queue_names import queue_named
 from berth.schemas.queues.queue import DEFAULT
 from berth.services.inventory.gangs.model import Member

@@ -12,7 +12,7 @@ import bisect
 from collections.abc import Sequence
 
 from berth.formats.ascend.pod_annotations import RANK_INDEX
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
 from berth.formats.whole_numbers import whole_number
 from berth.services.inventory.gangs.backups import is_backup
 from berth.services.inventory.gangs.chip_pods import tasks_without_chips

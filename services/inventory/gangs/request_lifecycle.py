@@ -5,8 +5,9 @@ from typing import Final, TypeVar
 
 from berth.core.requests.waiting_jobs import TOO_MANY
 from berth.formats.ascend.pod_annotations import JOB, JOB_UID
-from berth.formats.kubernetes.gang_minimum import Minimum, size_of
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.minimum import Minimum, size_of
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.runtime.backoff import Backoff
 from berth.schemas.intake import JobRequest
 from berth.services.inventory.gangs.ages import keep_ages
@@ -194,7 +195,7 @@ def too_large(gang: Gang, least: Minimum, *, is_surge: bool) -> list[tuple[Part,
         if not part.is_first or part.phase != "waiting" or part.state != "open":
             continue
         reason = ""
-        if gang.key.kind == "native" and part.code and len(part.slots) > least.count:
+        if kinds().as_kube_scheduler(gang.key.kind) and part.code and len(part.slots) > least.count:
             reason = f"there is no room for all of its {len(part.slots)} pods: {least.count} start first"
         elif is_surge and part.code and len(part.slots) > 1:
             reason = f"there is no room for all of its {len(part.slots)} pods: they start one by one, as in a rollout"

@@ -13,8 +13,8 @@ from typing import Final
 from berth.core.requests.key_spelling import is_read, misspelled
 from berth.core.topologies.registry import TOPOLOGIES
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import PodAsk, near_of
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
 from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, joined_labels, run_for_ms, task_of
 from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number

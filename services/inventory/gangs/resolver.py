@@ -13,8 +13,9 @@ from typing import Final
 from berth.core.explain.refusal_text import sentence
 from berth.core.requests.bounds import above_bounds
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owners import OwnerKey
-from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
+from berth.formats.kubernetes.workloads.membership import base_name, digest, group_owner
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
+from berth.formats.kubernetes.workloads.registry import PODGROUP, kinds
 from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
 from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
 from berth.schemas.status import JobStatus
@@ -27,7 +28,7 @@ from berth.services.inventory.gangs.completeness import Completeness, completene
 from berth.services.inventory.gangs.gang_context import GangContext
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import held, members_of, owner_of, tombstone
-from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
+from berth.services.inventory.gangs.model import OVER, Gang, Member, Part
 from berth.services.inventory.gangs.owner_reads import (
     owner_in_turn,
     read_for_missing,
@@ -202,7 +203,7 @@ class Resolver:
             gang.owner_uid = made_by.uid if made_by is not None else ""
         elif gang.key.kind == "podgroup":
             gang.ungrouped = f"PodGroup {gang.key.name} was deleted" if gang.podgroup_uid else ""
-        elif gang.key.kind not in GROUPED and gang.key.kind != "lws":
+        elif kinds().has_uid(gang.key.kind):
             gang.owner_uid = gang.key.uid or gang.owner_uid
         is_beneath = _is_beneath(gang, group)
         self.lookups.use(gang.key, gang.look, "" if is_beneath else gang.owner_uid)
@@ -438,7 +439,8 @@ def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
         return gang.look
     if gang.key.kind == "podgroup":
         made_by = group_owner(group) if group is not None else None
-        return made_by or next((member.place.beneath for member in gang.members.values()), None)
+        place = next((member.place for member in gang.members.values()), None)
+        return made_by or (place.beneath if place is not None and place.key.kind == PODGROUP else None)
     return next((member.place.look or owner_in_turn(gang) for member in gang.members.values()), gang.look)
 
 

@@ -1,7 +1,7 @@
 """Requests restored from the facts of an earlier run."""
 
-from berth.formats.kubernetes.owners import OwnerKey
-from berth.formats.kubernetes.workloads import KIND_BY_WORD
+from berth.formats.kubernetes.workloads.port import OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
@@ -11,8 +11,10 @@ from berth.services.inventory.gangs.requests import as_pod_ask, requested_gang_p
 
 def restored_owner(seen: MembersSeen) -> OwnerKey | None:
     """Controller of a request of which no pod is left; None if it is not known or cannot be read."""
-    kind = KIND_BY_WORD.get(seen.job.partition(".")[0])
-    return OwnerKey(kind, seen.namespace, seen.owner.name) if kind is not None and seen.owner.name else None
+    kind = kinds().of_word(seen.job.partition(".")[0])
+    if kind is None or not kind.controls_pods or not seen.owner.name:
+        return None
+    return OwnerKey(kind.name, seen.namespace, seen.owner.name)
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:

@@ -6,7 +6,7 @@ See decision act-at-once.
 from collections.abc import Callable
 from typing import Final
 
-from berth.formats.kubernetes.workloads import GangKey
+from berth.formats.kubernetes.workloads.port import GangKey
 from berth.runtime.bus.fair_queue import FairQueue
 from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.model import Gang, is_past

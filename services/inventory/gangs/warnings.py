@@ -5,9 +5,10 @@ from typing import Final
 
 from berth.formats.gang_keys import GROUP_MIN_MEMBER
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.registry import PODGROUP, kinds
 from berth.products.model import MIN_AVAILABLE
-from berth.services.inventory.gangs.model import GROUPED, Member
+from berth.services.inventory.gangs.model import Member
 
 GANG_UNKNOWN: Final = "GangUnknown"
 """Reason of the Event about a controller whose kind says nothing of how many of its pods start together."""
@@ -15,9 +16,8 @@ CONSTRAINT_IGNORED: Final = "ConstraintIgnored"
 """Reason of the Event about a PodGroup that constrains where its pods are, in a way that is not held."""
 _NUMA_POLICY: Final = "volcano.sh/numa-topology-policy"
 """Annotation of pods that Volcano sets from the topology policy of a task."""
-_BY_LABELS: Final = frozenset({"lws", "jobset", "pod"})
-_ALONE: Final = frozenset({"daemonset", "node"})
-"""Controllers whose pods have nothing to do with one another."""
+_TOLD: Final = frozenset({PODGROUP, "pod", "daemonset", "node"})
+"""Words of gangs whose size is known: of PodGroups, and of pods that have nothing to do with one another."""
 
 
 def unknown_kind(members: Sequence[Member], facts: OwnerFacts | None) -> str:
@@ -30,7 +30,8 @@ def unknown_kind(members: Sequence[Member], facts: OwnerFacts | None) -> str:
     if not members or facts is not None or not any(member.ask.chips for member in members):
         return ""
     place, annotations = members[0].place, members[0].pod.metadata.annotations or {}
-    is_told = place.look is not None or place.key.kind in GROUPED | _BY_LABELS | _ALONE
+    kind = kinds().of_word(place.key.kind)
+    is_told = place.look is not None or place.key.kind in _TOLD or (kind is not None and kind.pods.names_gangs)
     if is_told or MIN_AVAILABLE in annotations or GROUP_MIN_MEMBER in annotations:
         return ""
     return (

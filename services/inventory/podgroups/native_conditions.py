@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from berth.core.text import cause_of
 from berth.formats.kubernetes.lean import Lean
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import OwnerKey, paths
 from berth.formats.kubernetes.paths import sub_path
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import OwnerKey
+from berth.formats.kubernetes.workloads.registry import paths
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.units import rfc3339

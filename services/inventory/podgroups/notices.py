@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from berth.formats.kubernetes.events import Involved
+from berth.formats.kubernetes.objects import PODGROUP_VERSION
 from berth.services.inventory.effects import PatchPodGroup
-
-_API_VERSION = "scheduling.volcano.sh/v1beta1"
 
 
 class AdmissionReasons:
@@ -33,7 +32,7 @@ class AdmissionReasons:
             self.sentences[effect.uid] = message
             self._uids[effect.namespace, effect.name] = effect.uid
             self._about[effect.uid] = Involved(
-                api_version=_API_VERSION,
+                api_version=PODGROUP_VERSION,
                 kind="PodGroup",
                 namespace=effect.namespace,
                 name=effect.name,

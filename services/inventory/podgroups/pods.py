@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
 from berth.schemas.facts import MembersSeen
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.podgroups.status import (

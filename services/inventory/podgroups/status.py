@@ -12,7 +12,7 @@ from berth.core.chips.form_selection import refused_resource
 from berth.core.text import cause_of
 from berth.formats.kubernetes.objects import PodGroup, PodGroupCondition
 from berth.formats.kubernetes.pods import amount_of
-from berth.formats.kubernetes.workloads import digest
+from berth.formats.kubernetes.workloads.membership import digest
 from berth.formats.quantities import QuantityError
 from berth.formats.shown import shown
 from berth.formats.whole_numbers import whole_number

@@ -15,7 +15,7 @@ import msgspec
 
 from berth.formats.kubernetes.bound_pods import quoted
 from berth.formats.kubernetes.events import Involved
-from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.objects import PODGROUP_VERSION, PodGroup
 from berth.schemas.facts import PodsSeen
 from berth.schemas.intake import CHECKPOINT_AT
 from berth.schemas.units import UnixMs, rfc3339, unix_ms
@@ -26,7 +26,6 @@ APART_MS: Final = 30_000
 _CLOCKS_APART_MS: Final = 30_000
 """Clocks of nodes may be ahead by so much: such a stamp is one of now."""
 _FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
-_PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 
 Name: TypeAlias = tuple[str, str]
 """Namespace, and name of a job or a PodGroup."""
@@ -94,7 +93,7 @@ class Checkpoints:
             self.drop_group(meta.namespace, meta.name)
             return
         about = Involved(
-            api_version=_PODGROUPS, kind="PodGroup", namespace=meta.namespace, name=meta.name, uid=meta.uid
+            api_version=PODGROUP_VERSION, kind="PodGroup", namespace=meta.namespace, name=meta.name, uid=meta.uid
         )
         key, stamp = (meta.namespace, meta.name), _Stamp(text, about)
         if self._stamps.get(key) != stamp:

@@ -7,6 +7,7 @@ from typing import Final
 from berth.core.queues.amounts import number_of
 from berth.core.queues.tree import Tree, is_tree, tree_of
 from berth.formats.kubernetes import policies
+from berth.formats.kubernetes.objects import PODGROUP_VERSION
 from berth.formats.queues.queue_objects import queue_of_object
 from berth.runtime.kube.port import Change
 from berth.schemas.facts import is_repeat
@@ -145,7 +146,7 @@ def new_queue(name: str) -> dict[str, object]:
     Source: Volcano, ``pkg/scheduler/cache``.
     """
     return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "apiVersion": PODGROUP_VERSION,
         "kind": "Queue",
         "metadata": {"name": name},
         "spec": {"weight": 1, "reclaimable": name != ROOT},

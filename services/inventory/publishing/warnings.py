@@ -7,6 +7,7 @@ from berth.core.chips.form_selection import FormChoice
 from berth.core.requests.fault_rules import rules_of
 from berth.core.requests.job_validation import requested_form
 from berth.formats.kubernetes.events import Involved
+from berth.formats.kubernetes.objects import PODGROUP_VERSION
 from berth.schemas.facts import MembersSeen
 from berth.schemas.intake import JobRequest
 
@@ -16,7 +17,6 @@ FAULT_LABEL_IGNORED: Final = "FaultLabelIgnored"
 """Reason of the Event about a job with labels for faults that mean nothing or contradict one another."""
 PREEMPTION_IGNORED: Final = "PreemptionIgnored"
 """Reason of the Event about a job of which something that it says of preemption has no effect."""
-_PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _Job = tuple[str, str]
 """Namespace and name of a request."""
 
@@ -96,7 +96,7 @@ class RequestWarnings:
 def _involved(members: MembersSeen, group_uid: str) -> Involved:
     if members.podgroup and group_uid:
         return Involved(
-            api_version=_PODGROUPS,
+            api_version=PODGROUP_VERSION,
             kind="PodGroup",
             namespace=members.namespace,
             name=members.podgroup,

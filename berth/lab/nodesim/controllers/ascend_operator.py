@@ -13,7 +13,6 @@ from berth.formats.ascend.pod_annotations import OPERATOR_NAME, RANK_INDEX, RESO
 from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.manifests.ascend_job import API_VERSION, KIND
 from berth.lab.nodesim.controllers.gang_children import (
     TASK_SPEC,
     Action,
@@ -41,6 +40,8 @@ from berth.lab.nodesim.controllers.hot_switch import switch_actions, without_bac
 from berth.lab.nodesim.stamps import stamp
 from berth.schemas.units import UnixMs
 
+API_VERSION: Final = "mindxdl.gitee.com/v1"
+KIND: Final = "AscendJob"
 JOB_NAME: Final = "training.kubeflow.org/job-name"
 REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"

@@ -12,7 +12,6 @@ import msgspec
 
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.manifests.volcano_job import API_VERSION, KIND
 from berth.lab.nodesim.controllers.gang_children import (
     DEFAULT_QUEUE,
     TASK_SPEC,
@@ -44,6 +43,8 @@ from berth.lab.nodesim.controllers.gang_children import (
 from berth.lab.nodesim.stamps import stamp
 from berth.schemas.units import UnixMs
 
+API_VERSION: Final = "batch.volcano.sh/v1alpha1"
+KIND: Final = "Job"
 JOB_NAME: Final = "volcano.sh/job-name"
 MAX_RETRY_DEFAULT: Final = 3
 _FINAL: Final = {

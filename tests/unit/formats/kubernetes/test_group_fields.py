@@ -9,7 +9,9 @@ import pytest
 
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import PodGroup, PodGroupSpec
-from berth.formats.kubernetes.owners import CoPodGroupSpec, NativePodGroupSpec, OwnerKey
+from berth.formats.kubernetes.workloads.kinds.coscheduling import CoPodGroupSpec
+from berth.formats.kubernetes.workloads.kinds.native_groups import NativePodGroupSpec
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.services.inventory.gangs.warnings import ignored_constraints
 from tests.support.gang_world import facts_of
 

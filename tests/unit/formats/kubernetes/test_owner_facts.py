@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
+from berth.formats.kubernetes.workloads.port import OwnerKey, OwnerKind
 from tests.support.gang_world import facts_of
 
 

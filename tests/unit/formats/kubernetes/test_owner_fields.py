@@ -10,9 +10,11 @@ import pytest
 from msgspec import inspect
 
 from berth.formats.kubernetes.lean import Lean, Meta
-from berth.formats.kubernetes.operator_jobs import KubeflowJobSpec, RayClusterSpec
-from berth.formats.kubernetes.owners import JobSetSpec, LeaderWorkerSetSpec
 from berth.formats.kubernetes.pod_spec import Template
+from berth.formats.kubernetes.workloads.kinds.job_set import JobSetSpec
+from berth.formats.kubernetes.workloads.kinds.kubeflow import KubeflowJobSpec
+from berth.formats.kubernetes.workloads.kinds.leader_worker_set import LeaderWorkerSetSpec
+from berth.formats.kubernetes.workloads.kinds.ray_cluster import RayClusterSpec
 
 PAGE: Final = Path(__file__).parents[4] / "docs" / "reference" / "workloads.md"
 READ: Final[dict[str, type[Lean]]] = {

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey, paths
-from berth.formats.kubernetes.workloads import GangKey, base_name, membership, natural
+from berth.formats.kubernetes.workloads.membership import base_name, membership, natural
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
+from berth.formats.kubernetes.workloads.registry import paths
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 
 RS = ("apps/v1", "ReplicaSet", "web-5d8", "rs-1")
@@ -60,6 +61,10 @@ def test_the_first_rule_that_applies_gives_the_gang(pod: Pod, key: GangKey, look
         (a_pod("p", owner=ACJOB, labels={"training.kubeflow.org/replica-type": "Master", "training.kubeflow.org/replica-index": "0"}), "master", None, "0.0"),
         (a_pod("p", owner=STS, labels={f"{LWS}/name": "l", f"{LWS}/group-key": "k", f"{LWS}/worker-index": "0"}), "leader", 0, "0"),
         (a_pod("p", labels={f"{JOBSET}/jobset-name": "s", f"{JOBSET}/replicatedjob-name": "w", f"{JOBSET}/job-index": "1"}, annotations={"batch.kubernetes.io/job-completion-index": "3"}), "w", None, "1.3"),
+        (a_pod("p", labels={f"{JOBSET}/jobset-name": "s", f"{JOBSET}/replicatedjob-name": "w"}, annotations={"volcano.sh/task-spec": "ps", "volcano.sh/task-index": "4", "batch.kubernetes.io/job-completion-index": "3"}), "ps", None, "0.3"),
+        (a_pod("p", labels={f"{LWS}/name": "l", f"{LWS}/worker-index": "0", "ray.io/group": "headgroup"}), "headgroup", 0, "0"),
+        (a_pod("p", owner=JOB, labels={"training.kubeflow.org/replica-index": "2"}, annotations={"volcano.sh/task-index": "4", "batch.kubernetes.io/job-completion-index": "6"}), "worker", None, "0.2"),
+        (a_pod("p", labels={"training.kubeflow.org/replica-index": "2"}, env={"VC_TASK_INDEX": "5"}), "worker", None, "0.5"),
         (a_pod("p", annotations={"hccl/rankIndex": "-1"}), "worker", None, ""),
     ],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Gangs and their requests: which pods, in what order, and why others wait."""
 
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from tests.support.gang_world import BASE, CHIPS, GangWorld, a_group, a_pod, facts_of, members, requested
 
 VCJOB = ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")

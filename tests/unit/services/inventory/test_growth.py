@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from berth.formats.ascend.ledger_mark import ledger_mark
 from berth.formats.kubernetes.objects import Pod
 from berth.runtime.errors import PoisonError
-from berth.services.inventory import ledger_marks
-from berth.services.inventory.ledger_marks import LedgerMarks
+from berth.services.inventory.pods import ledger_marks
+from berth.services.inventory.pods.ledger_marks import LedgerMarks
 from tests.unit.services.inventory.test_service import Tree, World, a_node, a_pod
 
 OWNERS = 40

@@ -10,8 +10,8 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, NodesSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.status import JobStatus
-from berth.services.inventory import pod_lookups
 from berth.services.inventory.pods.unseen import Unseen
+from berth.services.inventory.watching import pod_lookups
 from tests.unit.services.inventory.test_service import RESOURCE, World, a_bound_pod, a_node, a_pod
 
 PODS = "/api/v1/namespaces/team/pods"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.services.inventory.effects import PublishMembers, PublishRequest
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, members
 
@@ -229,7 +230,9 @@ def made_smaller() -> GangWorld:
     assert world.hold("job.llm") == "4 of at least 5 pods exist"
     world.looks.clear()
     metadata = {"name": "llm", "namespace": "ns"}
-    assert world.gangs.see_owner("Job", msgspec.convert({"metadata": metadata, "spec": a_spec(2)}, OWNER_TYPES["Job"]))
+    assert world.gangs.see_owner(
+        "Job", msgspec.convert({"metadata": metadata, "spec": a_spec(2)}, kinds().named["Job"].struct)
+    )
     world.settle()
     world.settle(after_s=2)
     assert world.looks == [OWNER]

@@ -3,9 +3,9 @@
 import pytest
 
 from berth.formats.kubernetes.lean import Meta
-from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.storage_objects import Namespace
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.services.inventory.namespace_queues import NamespaceQueues
 from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.storage.collection import Storage

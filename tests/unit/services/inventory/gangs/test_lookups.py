@@ -1,8 +1,7 @@
 """Results of lookups: they are kept as long as somebody uses them."""
 
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import OwnerKey
-from berth.formats.kubernetes.workloads import GangKey
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
 from berth.services.inventory.gangs.lookups import Lookups
 
 OWNER = OwnerKey("ReplicaSet", "ns", "web")

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.schemas.intake import Preemption
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
 from berth.services.inventory.gangs.warnings import CONSTRAINT_IGNORED

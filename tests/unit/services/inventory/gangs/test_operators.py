@@ -5,7 +5,8 @@ from typing import Any, Final
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, kind_of
+from berth.formats.kubernetes.workloads.port import OwnerKey, OwnerKind
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.services.inventory.gangs.warnings import GANG_UNKNOWN
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 
@@ -142,7 +143,8 @@ def test_a_ray_cluster_that_may_not_be_read_holds_its_pods() -> None:
 
 @pytest.mark.parametrize(("version", "known"), [("v1", "MPIJob"), ("v2beta1", "MPIJob"), ("v3", None)])
 def test_an_unknown_version_of_an_operator_is_an_unknown_kind(version: str, known: str | None) -> None:
-    assert kind_of(f"kubeflow.org/{version}", "MPIJob") == known
+    found = kinds().of_controller(f"kubeflow.org/{version}", "MPIJob")
+    assert (found.name if found is not None else None) == known
 
 
 def test_of_a_kind_that_is_not_known_it_is_said_that_its_pods_start_one_by_one() -> None:

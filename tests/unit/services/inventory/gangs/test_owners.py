@@ -3,7 +3,7 @@
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of, members
 
 JOB = ("batch/v1", "Job", "train", "job-1")

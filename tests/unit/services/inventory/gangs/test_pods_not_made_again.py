@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from tests.support.gang_world import GangWorld, a_pod, facts_of
 from tests.unit.services.inventory.gangs.test_changed_owners import (
     NAME,

@@ -6,7 +6,7 @@ import pytest
 
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 from berth.services.inventory.gang_collection import Gangs

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.lean import Meta
-from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.policies import PriorityClass
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.schemas.intake import CHECKPOINT_AT, Preemption
 from tests.support.gang_world import (
     BASE,

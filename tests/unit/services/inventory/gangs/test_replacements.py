@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.recovery import RecoveryStatus, Scope

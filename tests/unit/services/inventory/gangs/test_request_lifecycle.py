@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth.core.explain.refusal_text import sentence
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.refusal import Refusal
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, members, requested, running

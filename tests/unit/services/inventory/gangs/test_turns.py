@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
+from berth.formats.kubernetes.workloads.port import OwnerKey, OwnerKind
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of
 
 LWS: Final = "leaderworkerset.sigs.k8s.io"

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.formats.kubernetes.owners import ReplicaSet
+from berth.formats.kubernetes.workloads.kinds.replica_set import ReplicaSet
 from tests.support.gang_world import GangWorld, a_pod
 from tests.unit.services.inventory.gangs.test_changed_owners import (
     LEAST,

@@ -11,8 +11,8 @@ import pytest
 from berth.formats.ascend.report_error import NO_REPORT, STALE
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.policies import PriorityClass
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.services.inventory.effects import GroupCondition, PatchNativeGroup

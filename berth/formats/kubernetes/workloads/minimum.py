@@ -10,20 +10,12 @@ import msgspec
 
 from berth.formats.gang_keys import GROUP_MIN_MEMBER, REPLICAS_MAX
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.formats.kubernetes.workloads import LWS_SIZE, GangKey, number
+from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.pod_labels import number
+from berth.formats.kubernetes.workloads.port import GangKey
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.products.model import MIN_AVAILABLE
 
-_OWN_RULES: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
-"""Controllers for which Volcano creates PodGroups of one member, whatever their size."""
-_TOLD: Final = {
-    "native": ("PodGroup", "minCount"),
-    "workload": ("Workload", "minCount"),
-    "lws": ("LeaderWorkerSet", "size"),
-    "jobset": ("JobSet", "the sum of its jobs"),
-    "cosched": ("PodGroup", "minMember"),
-}
-"""Kinds of gangs whose object has the number: its kind, and the name of the number there."""
 _EXPLICIT: Final = frozenset({f"annotation {MIN_AVAILABLE}", f"annotation {GROUP_MIN_MEMBER}"})
 """Names of minima that count only pods that Berth places."""
 
@@ -118,14 +110,15 @@ def _minimum(
     has_chips: bool,
 ) -> Minimum:
     """The number, by what PodGroup, owner and pod say."""
+    kind = kinds().of_word(key.kind)
     if group is None and size is not None:
-        return Minimum(count=max(size, 1), size=size, name=f"annotation {LWS_SIZE}")
-    if group is None and key.kind in _TOLD:
-        return _owner_minimum(key, facts)
+        return Minimum(count=max(size, 1), size=size, name=f"annotation {kinds().size_key(pod)}")
+    if group is None and kind is not None and kind.pods.names_gangs:
+        return _owner_minimum(f"{kind.api_kind[1]} {key.name}", facts)
     if group is None:
         return _minimum_of_owner(facts, pod, None, has_chips=has_chips)
     spec = group.spec
-    owned = facts is not None and facts.kind in _OWN_RULES
+    owned = facts is not None and kinds().named[facts.kind].starts_together is not None
     if owned and (spec.min_member or 0) <= 1:
         return _minimum_of_owner(facts, pod, group, has_chips=has_chips)
     known = size_of(facts) if facts is not None else None
@@ -155,13 +148,11 @@ def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None
     annotated = _annotated([group, facts, pod], known)
     if annotated is not None:
         return annotated
-    if facts.kind not in _OWN_RULES:
-        # Volcano's webhook writes the minimum of a job that has none; without webhooks such a job starts what fits.
-        otherwise = 1 if facts.kind == "VolcanoJob" else known or 0
-        count = facts.min_count if facts.min_count is not None else otherwise
+    starts_together = kinds().named[facts.kind].starts_together
+    if starts_together is None:
+        count = facts.min_count if facts.min_count is not None else known or 0
         return Minimum(count=max(count, 1), size=known, name=facts.min_name)
-    is_gang = has_chips if facts.kind in {"ReplicaSet", "StatefulSet"} else facts.indexed
-    return Minimum(count=max(known or 0, 1) if is_gang else 1, size=known)
+    return Minimum(count=max(known or 0, 1) if starts_together(facts, has_chips) else 1, size=known)
 
 
 def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int | None) -> Minimum | None:
@@ -182,9 +173,8 @@ def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int 
     return None
 
 
-def _owner_minimum(key: GangKey, facts: OwnerFacts | None) -> Minimum:
-    """Minimum of gangs whose own object has the number."""
-    kind, name = _TOLD[key.kind]
+def _owner_minimum(name: str, facts: OwnerFacts | None) -> Minimum:
+    """Minimum of gangs whose own object, of this kind and name, has the number."""
     if facts is None:
-        return Minimum(wrong=f"{kind} {key.name} does not exist or cannot be read")
-    return Minimum(count=max(facts.min_count or 0, 1), size=size_of(facts), name=name)
+        return Minimum(wrong=f"{name} does not exist or cannot be read")
+    return Minimum(count=max(facts.min_count or 0, 1), size=size_of(facts), name=facts.min_name)

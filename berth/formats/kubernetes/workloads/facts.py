@@ -28,7 +28,7 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Numbers of the owner of a gang; None for those that the object does not have."""
 
-    kind: str
+    kind: str = ""
     name: str = ""
     uid: str = ""
     labels: dict[str, str] = {}
@@ -47,6 +47,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """It creates a pod only when the previous one is ready."""
     rollout: str = ""
     """That its pods are being replaced by those of another template, as a sentence; empty otherwise."""
+    has_versions: bool = False
+    """Another object makes one of these for each version of its pods."""
     suspended: bool = False
     min_count: int | None = None
     """Pods that must start together."""

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias
 
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, OwnerKind, OwnerObject
+from berth.formats.kubernetes.workloads.port import OwnerKey, OwnerKind, OwnerObject
+from berth.formats.kubernetes.workloads.registry import kinds
 from berth.runtime.kube.port import Change, Handler
 from berth.services.inventory.gang_collection import Gangs
 
@@ -46,7 +47,7 @@ class OwnerWatches:
         async with asyncio.TaskGroup() as group:
             while True:
                 kind, path = await self._new.get()
-                watch = start(path, OWNER_TYPES[kind], _Seen(kind, self._gangs, self._on_change))
+                watch = start(path, kinds().named[kind].struct, _Seen(kind, self._gangs, self._on_change))
                 group.create_task(watch, name=f"reflect {kind}")
 
 

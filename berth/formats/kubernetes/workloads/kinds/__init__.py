@@ -1,0 +1,1 @@
+"""Kinds of workloads, a module for each; they are strangers to one another."""
