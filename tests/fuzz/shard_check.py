@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening
+from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening
 from berth.core.scheduling.verdicts import Decided, round_of
 from berth.runtime.bus.port import Gathered
 from berth.runtime.instruments import Instruments
@@ -113,8 +113,7 @@ class Shards:
                 found = asking.tried(decide)
             except OffersExhaustedError as error:
                 raise Failure("shards: a round runs out of offers") from error
-        lists = found.set_aside, found.recoveries, found.unplaced, found.reserved
-        return round_of(seat.state, Choice(opening, found.verdicts, heard, *lists))
+        return round_of(seat.state, found.choice(opening, heard))
 
     def _catch_up(self) -> None:
         for shard in self._shards:

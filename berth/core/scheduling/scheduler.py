@@ -290,8 +290,7 @@ class Scheduler:
         return self._chosen(opening, self.decisions.on_offers(opening, views, asks, missing_shards), missing_shards)
 
     def _chosen(self, opening: Opening, found: Decided, missing_shards: MissingShards) -> Choice:
-        lists = found.set_aside, found.recoveries, found.unplaced, found.reserved, found.unheld
-        choice = Choice(opening, found.verdicts, missing_shards, *lists)
+        choice = found.choice(opening, missing_shards)
         self.turn = choice
         return choice
 

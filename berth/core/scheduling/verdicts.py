@@ -44,6 +44,11 @@ class Decided(NamedTuple):
     unheld: Sequence[HeldPlaces] = ()
     """Reserved places that end for one of ``reserved``, or for who is tried next."""
 
+    def choice(self, opening: Opening, missing_shards: MissingShards) -> Choice:
+        """The same as a step of its turn."""
+        lists = self.set_aside, self.recoveries, self.unplaced, self.reserved, self.unheld
+        return Choice(opening, self.verdicts, missing_shards, *lists)
+
 
 class Decisions:
     """Decides gangs under the rules of the epoch. A decision changes neither the state nor the queue.
