@@ -9,7 +9,6 @@ known: cluster facts, arrivals, cancellations, then the consequences of decision
 
 A job ends ``run_ms`` after its placement. Its pods are bound and start at once. Its name is free again after its end.
 With failures or preemption (:mod:`berth.core.simulation.fault_play`) it ends once it has trained for ``run_ms``.
-
 Longer than 400 lines because the events of a moment, and the order in which they apply, are all here.
 """
 
@@ -75,7 +74,7 @@ class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     """Seed of the baseline ``random``; nothing else is random."""
     faults: FaultPlan | None = None
-    """Failures; ``recoveries`` of the settings must be on then. None: nothing breaks."""
+    """Failures; None: nothing breaks."""
 
 
 class RejectedJob(msgspec.Struct, frozen=True):
@@ -121,9 +120,8 @@ class Simulation:
         self._arrivals_left = len(plan.workload.jobs)
         self._play: FaultPlay | None = None
         if plan.faults is not None or plan.settings.preempt:
-            self._play = FaultPlay(
-                plan.faults or FaultPlan(), Stage(state, self._subjects, self._fact, self._push, self._end)
-            )
+            stage = Stage(state, self._subjects, self._fact, self._push, self._end)
+            self._play = FaultPlay(plan.faults or FaultPlan(), stage)
         self._too_large: dict[str, Refusal] = {}
         for fact in plan.facts:
             self._push(fact.at_ms, functools.partial(self._cluster_fact, fact))

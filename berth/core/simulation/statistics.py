@@ -249,12 +249,8 @@ def _faults(history: FaultHistory, end_ms: int) -> FaultFigures:
     productive = sum(job.chips * job.productive_ms for job in history.jobs)
     redone = sum(job.chips * job.redone_ms for job in history.jobs)
     stops = history.interruptions
-    scopes = [*SCOPES, ""]
-    by_scope = {scope or "none": sum(one.scope == scope for one in stops) for scope in scopes}
+    by_scope = {scope or "none": sum(one.scope == scope for one in stops) for scope in (*SCOPES, "")}
     ends = [one for one in stops if one.cause != FAILURE]
-    lost = sum(
-        one.chips * (one.redone_ms + (one.trains_ms if one.trains_ms >= 0 else end_ms) - one.at_ms) for one in ends
-    )
     return FaultFigures(
         failures=history.failures,
         interruptions=len(stops),
@@ -266,7 +262,7 @@ def _faults(history: FaultHistory, end_ms: int) -> FaultFigures:
         stopped_chip_h=(whole - productive - redone) / _HOUR_MS,
         restart=_times(((one.at_ms, one.trains_ms) for one in stops if not one.is_cancelled), end_ms),
         ends=len(ends) if history.has_preemption else None,
-        ends_chip_h=lost / _HOUR_MS,
+        ends_chip_h=sum(one.cost(end_ms) for one in ends) / _HOUR_MS,
     )
 
 

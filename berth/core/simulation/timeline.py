@@ -89,6 +89,11 @@ class Interruption(msgspec.Struct, frozen=True, gc=False):
     cause: str = FAILURE
     """What stopped it: ``failure``, or that it ended for another job: ``Preempted``, ``Reclaimed``."""
 
+    def cost(self, end_ms: int) -> int:
+        """Chip time that it cost until it trained again, or until the end of the timeline (chip ms)."""
+        stopped_ms = (self.trains_ms if self.trains_ms >= 0 else end_ms) - self.at_ms
+        return self.chips * (self.redone_ms + stopped_ms)
+
 
 class JobTraining(msgspec.Struct, frozen=True, gc=False):
     """What became of the time of a job that was placed."""
