@@ -169,7 +169,7 @@ async def state_now(bus: Bus, clock: Clock) -> State:
 
 
 async def explanation_of(
-    bus: Bus, clock: Clock, status: JobStatus, *, expects_start: bool = True
+    bus: Bus, clock: Clock, status: JobStatus, *, expects_start: bool = True, with_nodes: bool = False
 ) -> Explanation | None:
     """Explanation of a job as it is now: from the state of its decision, or of now while it waits.
 
@@ -180,6 +180,7 @@ async def explanation_of(
         clock: Of the process.
         status: Of the job.
         expects_start: Whether to say of one that waits when it is expected to start.
+        with_nodes: Whether to say of each node if it could take a pod of one that waits.
 
     Returns:
         The explanation; None before a decision, or if neither is possible.
@@ -195,7 +196,7 @@ async def explanation_of(
     if status.phase == "waiting" and (status.refusal is not None or status.is_held):
         verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, None, status.refusal)
         state, now_ms = await state_now(bus, clock), clock.now_ms()
-        found = explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=now_ms)
+        found = explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=now_ms, with_nodes=with_nodes)
         if found is not None and expects_start:
             found.expected_start = Forecast(state, now_ms).of(status.uid)
         return found

@@ -194,7 +194,10 @@ ENDPOINTS: Final = (
         "read",
         "Why a job is where it is, or why it waits and what would help.",
         answer=ExplainReply,
-        query=(_UID,),
+        query=(
+            _UID,
+            Field("nodes", "Whether the evidence says of each node if it could take a pod now.", {"type": "boolean"}),
+        ),
         errors=_LOOKED_UP,
     ),
     Endpoint(

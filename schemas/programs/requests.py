@@ -84,6 +84,8 @@ class ExplainRequest(Request, frozen=True, kw_only=True):
     namespace: Name = "default"
     uid: Text = ""
     """Only the job with this uid; empty: the job that has the name."""
+    nodes: bool = False
+    """Whether the evidence of a job that waits says of each node if it could take a pod of it now (``fits``)."""
 
 
 class NodesRequest(Request, frozen=True, kw_only=True):

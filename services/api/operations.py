@@ -316,7 +316,9 @@ class Operations:
         found = Explained([], None)
         if status is not None and status.uid == job.uid:
             may_read = partial(self._access.may, identity, "read")
-            found = await self._explanations.of(status, is_over=job.phase in OVER, may_read=may_read)
+            found = await self._explanations.of(
+                status, is_over=job.phase in OVER, may_read=may_read, with_nodes=asked.nodes
+            )
         lines = [*found.sentences] or [job.sentence or "Nothing was decided yet."]
         if status is not None and status.uid == job.uid and status.recovery is not None:
             since = utc_text(status.recovery.since_ms)

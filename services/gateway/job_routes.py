@@ -102,7 +102,7 @@ class JobRoutes:
 
     async def explain(self, request: Request) -> Response:
         """Explanation of a job."""
-        asked = asked_in(request, shapes.ExplainRequest, {"uid"})
+        asked = asked_in(request, shapes.ExplainRequest, {"uid", "nodes"})
         return Response(await self._cell.ask("explain", identity_of(request), asked), media_type=JSON)
 
     async def update(self, request: Request) -> Response:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from berth.page.files import CONTENT_POLICY, INDEX, page_files
-from tests.page.documents import hour, queues
+from tests.page.documents import fits, hour, queues
 from tests.page.synthetic import SyntheticCell
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -207,7 +207,10 @@ class PageGateway:
         if job is None:
             return _no_job(namespace, name)
         sentences = [job["sentence"]] if job["sentence"] else [f"{name} has the first free nodes that suffice."]
-        return JSONResponse({"ok": True, "namespace": namespace, "name": name, "sentences": sentences})
+        reply: dict[str, Any] = {"ok": True, "namespace": namespace, "name": name, "sentences": sentences}
+        if request.query_params.get("nodes") == "true":
+            reply["explanation"] = {"task": "worker", "fits": fits(self.cell, job)}
+        return JSONResponse(reply)
 
     async def _events(self, request: Request) -> Response:
         prefix = f"{request.path_params['namespace']}/{request.path_params['name']}/"

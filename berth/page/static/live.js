@@ -1,5 +1,7 @@
 // Data of a living cell: HTTP of the gateway, with a stream of changes.
 
+import { WAITING } from "./cell.js";
+
 const TOKEN = "berth.token";
 const QUIET_MS = 45_000; // a stream that is silent for longer is lost: the gateway sends a comment every 15 s ...
 const PAUSE = "berth-keepalive-s"; // ... or after another pause, which this header names
@@ -155,7 +157,8 @@ export class LiveSource {
   // What is known of a job besides the view: its events, and the reasons in sentences.
   async story(job) {
     const path = `jobs/${encodeURIComponent(job.namespace)}/${encodeURIComponent(job.name)}`;
-    const [events, why] = await Promise.allSettled([this.#stored(`${path}/events?follow=false`), this.get(`${path}/explain`)]);
+    const [events, why] = await Promise.allSettled([
+      this.#stored(`${path}/events?follow=false`), this.get(`${path}/explain${WAITING.has(job.phase) ? "?nodes=true" : ""}`)]);
     return {
       error: events.reason?.message,
       isRefused: isRefused(events.reason),
@@ -163,7 +166,9 @@ export class LiveSource {
       isLate: why.reason?.status === 404, // the service behind the gateway may know the job in a moment
       events: (events.value ?? []).filter((event) => !job.uid || event.uid === job.uid),
       why: why.value?.sentences ?? [],
-      expected: why.value?.explanation?.expected_start ?? null, // of a job that waits
+      expected: why.value?.explanation?.expected_start ?? null, // of a job that waits, as are the next two
+      fits: why.value?.explanation?.fits ?? [],
+      task: why.value?.explanation?.task ?? "",
     };
   }
 

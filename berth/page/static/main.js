@@ -1,7 +1,8 @@
 // The page: one cell, one map, and a panel with the view that the address names.
 
 import { Announcer } from "./announcer.js";
-import { Cell, OWNERS, ownersOf } from "./cell.js";
+import { candidatesOf } from "./candidates.js";
+import { Cell, OWNERS, WAITING, ownersOf } from "./cell.js";
 import { readPalette } from "./colors.js";
 import { Documents, isAlone, isLive } from "./documents.js";
 import { byId, element, show, shown } from "./dom.js";
@@ -283,6 +284,9 @@ class Page {
       const { row } = this.map.focus;
       const job = this.#job();
       if (this.map.focus.job !== (job?.n ?? 0)) this.map.highlight(job?.n ?? 0, row);
+      const hasPlaces = job !== undefined && this.cell.rowsByJob.has(job.n);
+      if (hasPlaces && !this.hadPlaces) this.#focusMap(); // it was placed while it is shown
+      this.hadPlaces = hasPlaces;
       this.#showViews();
       this.#render();
     }, waitMs);
@@ -309,6 +313,7 @@ class Page {
       return;
     }
     if (view === "job") this.reader.see(this.source, this.route.names, this.#job());
+    this.#markCandidates();
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
       limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
@@ -321,6 +326,18 @@ class Page {
     this.colors.update(this.cell, this.theme.isDark);
     const total = this.cell.totals(this.cell.allRows());
     byId("map").setAttribute("aria-label", `Map of the cell: ${count(total.nodes, "node")}, ${total.used} of ${count(total.chips, "chip")} in use`);
+  }
+
+  // Marks the nodes that could take a pod of the job that is shown, if it waits.
+  #markCandidates() {
+    const job = this.#job();
+    const fits = job && WAITING.has(job.phase) && !this.cell.rowsByJob.has(job.n) ? this.reader.story?.fits : undefined;
+    const layout = this.cell.layoutCount;
+    if (fits !== this.markedFits || layout !== this.markedLayout) {
+      this.candidates = fits?.length ? candidatesOf(this.cell, fits) : null;
+      [this.markedFits, this.markedLayout] = [fits, layout];
+    }
+    this.map.setCandidates(this.candidates?.rows ?? null);
   }
 
   // What a reader chose is in the address; a change of the list of choices does not change it.
@@ -370,7 +387,16 @@ class Page {
     const names = jobs.filter(Boolean).map((job) => (job.name ? fullName(job) : "a job that is not visible to you"));
     const condition = this.cell.condition[row];
     return `${this.cell.nodeName(row)}: ${this.cell.used[row]} of ${count(this.cell.chipsOf(row), "chip")} in use` +
-      (condition ? `, ${condition}` : "") + (names.length ? `, ${names.slice(0, 3).join(", ")}${names.length > 3 ? " …" : ""}` : "");
+      (condition ? `, ${condition}` : "") + (names.length ? `, ${names.slice(0, 3).join(", ")}${names.length > 3 ? " …" : ""}` : "") +
+      this.#candidateText(row);
+  }
+
+  // Whether a node could take a pod of the job that is shown.
+  #candidateText(row) {
+    if (!this.candidates) return "";
+    const why = this.candidates.why.get(row);
+    if (why) return `; cannot take a pod of ${this.route.names[1]}: ${why}`;
+    return this.candidates.rows.has(row) ? `; could take a pod of ${this.route.names[1]}` : "";
   }
 
   #hovered(row, group, x, y) {

@@ -1,5 +1,6 @@
 // The story of a job: what it requested, what it waited for, where it was placed and why.
 
+import { candidatesPart } from "./candidates.js";
 import { WAITING } from "./cell.js";
 import { element } from "./dom.js";
 import { clock, count, isElapsed, ranges, span } from "./format.js";
@@ -36,6 +37,7 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
         : story.error ? empty(`The events are not available: ${story.error}.`)
         : timeline(events, job, nowMs),
       why(story, job),
+      WAITING.has(job.phase) ? candidatesPart(cell, job, story) : null,
       element("h3", {}, "Places"),
       places(cell, job, events),
     ],
