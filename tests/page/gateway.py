@@ -37,6 +37,8 @@ class PageGateway:
         former: Jobs that are not in the view any more.
         held: Paths whose answers wait until they are not in it any more.
         failing: Paths that are answered with 503 meanwhile.
+        rights: What a reader may do, as ``me`` replies.
+        sent: What readers had done: method, path and body.
         keepalive_s: Pause after which a stream sends a comment.
     """
 
@@ -48,11 +50,15 @@ class PageGateway:
             "cell": _status(),
             "dead": _letters(cell.at_ms),
             "queues": queues(cell),
+            "drains": {"drains": [], "next": ""},
+            "faults": {"held": [], "more_held": 0, "approvals": []},
         }
         self.requests: list[str] = []
         self.former: list[dict[str, Any]] = []
         self.held: set[str] = set()
         self.failing: set[str] = set()
+        self.rights: dict[str, Any] = {"read": ["*"], "submit": [], "operate": False}
+        self.sent: list[tuple[str, str, Any]] = []
         self.keepalive_s = _KEEPALIVE_S
         self._files = page_files()
         self._readers: list[asyncio.Queue[bytes | None]] = []
@@ -129,7 +135,13 @@ class PageGateway:
                 Route("/api/v1/cell", self._guarded(self._cell)),
                 Route("/api/v1/dead", self._guarded(self._dead)),
                 Route("/api/v1/queues", self._guarded(self._queues)),
+                Route("/api/v1/faults", self._guarded(self._faults)),
+                Route("/api/v1/drains", self._guarded(self._drains)),
+                Route("/api/v1/drains", self._guarded(self._change), methods=["POST"]),
+                Route("/api/v1/drains/{kind}/{name:path}", self._guarded(self._change), methods=["DELETE"]),
+                Route("/api/v1/approvals", self._guarded(self._change), methods=["POST"]),
                 Route("/api/v1/jobs/{namespace}/{name}", self._guarded(self._job)),
+                Route("/api/v1/jobs/{namespace}/{name}", self._guarded(self._change), methods=["DELETE"]),
                 Route("/api/v1/jobs/{namespace}/{name}/events", self._guarded(self._events)),
                 Route("/api/v1/jobs/{namespace}/{name}/explain", self._guarded(self._explain)),
             ]
@@ -168,7 +180,7 @@ class PageGateway:
         return Response(file.content, headers=headers)
 
     async def _me(self, _: Request) -> Response:
-        return JSONResponse({"identity": "tester", "read": ["*"], "submit": []})
+        return JSONResponse({"identity": "tester"} | self.rights)
 
     async def _view(self, _: Request) -> Response:
         return Response(msgspec.json.encode(self.cell.view()), media_type="application/json")
@@ -178,6 +190,18 @@ class PageGateway:
 
     async def _cell(self, _: Request) -> Response:
         return JSONResponse(self.documents["cell"])
+
+    async def _faults(self, _: Request) -> Response:
+        return JSONResponse(self.documents["faults"])
+
+    async def _drains(self, _: Request) -> Response:
+        return JSONResponse(self.documents["drains"])
+
+    async def _change(self, request: Request) -> Response:
+        query = f"?{request.url.query}" if request.url.query else ""
+        body = await request.body()
+        self.sent.append((request.method, f"{request.url.path}{query}", msgspec.json.decode(body) if body else None))
+        return JSONResponse({"ok": True}, status_code=202)
 
     async def _dead(self, _: Request) -> Response:
         return JSONResponse(self.documents["dead"])

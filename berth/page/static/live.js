@@ -9,7 +9,7 @@ const WAIT_FIRST_MS = 500;
 const WAIT_MOST_MS = 10_000;
 
 export class LiveSource {
-  // `on`: view(view), change(change), state(text, detail), signIn(reason).
+  // `on`: view(view), change(change), state(text, detail), signIn(reason), me(rights).
   constructor(on) {
     this.on = on;
     this.isRecorded = false;
@@ -60,7 +60,8 @@ export class LiveSource {
       this.on.state("connecting");
       try {
         const me = await this.get("me");
-        this.on.me?.(me);
+        if (run !== this.run) return;
+        this.on.me(me);
         await this.#stream(run);
       } catch (error) {
         if (run !== this.run) return;
@@ -118,9 +119,9 @@ export class LiveSource {
     }
   }
 
-  async #fetch(path, signal) {
-    const headers = this.token ? { Authorization: `Bearer ${this.token}` } : {};
-    const answer = await fetch(`api/v1/${path}`, { headers, signal, cache: "no-store" });
+  async #fetch(path, signal, options = {}) {
+    const headers = { ...options.headers, ...(this.token ? { Authorization: `Bearer ${this.token}` } : {}) };
+    const answer = await fetch(`api/v1/${path}`, { ...options, headers, signal, cache: "no-store" });
     if (answer.ok) return answer;
     const failure = new Error(await errorOf(answer));
     failure.status = answer.status;
@@ -130,6 +131,12 @@ export class LiveSource {
   // A JSON document of the gateway. Throws an error with the text of the gateway.
   async get(path, signal = AbortSignal.timeout(20_000)) {
     return (await this.#fetch(path, signal)).json();
+  }
+
+  // Has something done. Throws an error with the text of the gateway.
+  async send(method, path, body) {
+    const data = body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+    await this.#fetch(path, AbortSignal.timeout(20_000), { method, ...data });
   }
 
   // What changed in the last hour.

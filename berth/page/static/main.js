@@ -1,8 +1,11 @@
 // The page: one cell, one map, and a panel with the view that the address names.
 
+import { planOf } from "./actions.js";
 import { Announcer } from "./announcer.js";
 import { candidatesOf } from "./candidates.js";
 import { Cell, OWNERS, WAITING, ownersOf } from "./cell.js";
+import { copyCommand } from "./commands.js";
+import { Confirmation } from "./confirmation.js";
 import { readPalette } from "./colors.js";
 import { Documents, isAlone, isLive } from "./documents.js";
 import { byId, element, show, shown } from "./dom.js";
@@ -39,6 +42,7 @@ class Page {
   constructor() {
     this.cell = new Cell();
     this.limits = new Map();
+    this.rights = null; // of the reader, once they are known
     this.route = parseAddress(location.hash);
     this.reader = new StoryReader(() => this.#plan());
     this.documents = new Documents((view) => this.#documentArrived(view));
@@ -53,6 +57,11 @@ class Page {
     this.colors = new MapColors(byId("map-colors"), byId("map-namespaces"), this.map);
     this.search = new SearchBox(byId("search"), byId("found"), this.cell);
     showLegend(byId("legend-marks"), readPalette());
+    this.confirmation = new Confirmation(
+      ({ method, path, body }, reason) => this.source.send(method, path(reason), body?.(reason)), (plan) => {
+        this.#say(plan.done);
+        this.#read();
+      });
     this.#listen();
     this.#listenFilters();
     this.#startSource();
@@ -68,6 +77,10 @@ class Page {
       signIn: (reason) => this.#askToken(reason),
       moved: () => this.#timeMoved(),
       taken: () => this.cell.view(),
+      me: (rights) => {
+        this.rights = rights;
+        this.#plan();
+      },
     };
     const data = byId("recording");
     if (data === null) {
@@ -112,6 +125,10 @@ class Page {
       const { sort, clear } = event.target.closest("[data-sort], [data-clear]")?.dataset ?? {};
       if (sort) return this.#filter({ sort });
       if (clear) return this.#filter({ [clear]: null });
+      const copied = event.target.closest("[data-copy]");
+      if (copied) return copyCommand(copied).then((said) => this.#say(said));
+      const action = event.target.closest("[data-action]");
+      if (action) return this.#ask(action.dataset);
       const more = event.target.closest("[data-more]");
       if (!more) return;
       this.limits.set(more.dataset.more, (this.limits.get(more.dataset.more) ?? Number(more.dataset.first)) + 200);
@@ -126,8 +143,25 @@ class Page {
     });
   }
 
+  // Asks whether what a button says is to be done.
+  #ask(dataset) {
+    const plan = planOf(dataset, {
+      cell: this.cell, job: this.#job() ?? this.reader.story?.job, groups: this.map.arranged?.groups ?? [], faults: this.documents.of("faults").document,
+    });
+    if (plan) this.confirmation.ask(plan);
+  }
+
+  // What a button did, until another view is shown.
+  #say(text) {
+    byId("done").hidden = false;
+    byId("done").textContent = shown(text);
+  }
+
   // Another reader may see less: nothing of what the one before saw stays.
   #forget() {
+    this.rights = null;
+    this.confirmation.close();
+    byId("done").hidden = true;
     this.cell.clear();
     this.reader.clear();
     this.documents.clear();
@@ -234,6 +268,7 @@ class Page {
     else if (position !== this.map.position()) this.map.setPosition(position);
     if (!isOther) return this.#render();
     this.reader.clear();
+    byId("done").hidden = true;
     byId("main").dataset.view = this.route.view; // some views are wider than others
     this.map.resize();
     this.#focusMap();
@@ -316,7 +351,7 @@ class Page {
     this.#markCandidates();
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
-      limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
+      limits: this.limits, route: this.route, rights: this.rights, isRecorded, story: this.reader.story, notes: this.source.recording?.notes,
       ...(isRecorded && view === "" ? { document: this.source.hour() } : this.documents.of(view)),
     });
     document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);

@@ -194,7 +194,7 @@ export class CellMap {
     this.#goToBox(group, 24, true);
   }
 
-  // Brings some nodes into sight with their surroundings, unless all of them are, at half that size or more.
+  // Brings some nodes into sight with their surroundings, unless all of them are, almost as large as then.
   goToRows(rows) {
     if (rows.length === 0) return;
     this.#arrange();
@@ -211,7 +211,7 @@ export class CellMap {
       [box.right, box.bottom] = [Math.max(box.right, x + 2.5), Math.max(box.bottom, y + 2.5)];
     }
     [box.width, box.height] = [box.right - box.x, box.bottom - box.y];
-    if (scale >= this.#scaleOf(box, 20) / 2 && rows.every(isSeen)) return;
+    if (scale >= this.#scaleOf(box, 20) / 1.4 && rows.every(isSeen)) return;
     this.isFitted = false;
     this.#goToBox(box, 20, true);
   }

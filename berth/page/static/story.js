@@ -1,7 +1,9 @@
 // The story of a job: what it requested, what it waited for, where it was placed and why.
 
+import { actionsPart, jobButtons } from "./actions.js";
 import { candidatesPart } from "./candidates.js";
 import { WAITING } from "./cell.js";
+import { commandsPart, jobCommands } from "./commands.js";
 import { element } from "./dom.js";
 import { clock, count, isElapsed, ranges, span } from "./format.js";
 import { empty, isOver, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms } from "./pieces.js";
@@ -13,7 +15,7 @@ const WORDS = {
 };
 
 // `story`: { events, why } if it is known, with its job if the view has none, or { error }; null while it is being read.
-export function jobView({ cell, route, nowMs, isDark, story }) {
+export function jobView({ cell, route, nowMs, isDark, story, rights, isRecorded }) {
   const [namespace, name] = route.names;
   const title = `Job ${namespace}/${name}`;
   const job = cell.jobNamed(namespace, name) ?? story?.job;
@@ -31,6 +33,8 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
         sinceWords(job, nowMs)),
       job.sentence && element("p", { class: "callout" }, job.sentence),
       job.warning ? element("p", { class: "callout" }, job.warning) : null,
+      actionsPart(jobButtons(job, rights)),
+      isRecorded ? null : commandsPart(jobCommands(job)),
       requested(cell, job, nowMs, WAITING.has(job.phase) ? story?.expected : null),
       element("h3", {}, isElapsed(nowMs) ? "What happened" : "What happened (UTC)"),
       story === null ? empty("Reading the events.")
