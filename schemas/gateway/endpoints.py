@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
 from berth.schemas.page.hour import Hour
-from berth.schemas.page.view import Change, View
+from berth.schemas.page.view import Change, PageSettings, View
 from berth.schemas.programs.documents import components_of
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.programs.expected import AskReply, AskRequest, ExpectedStartsReply, ExpectedStartsRequest
@@ -387,6 +387,15 @@ ENDPOINTS: Final = (
         "read",
         "What changed within the last hour: chips in use and waiting jobs over the time, and what happened.",
         answer=Hour,
+        tag="",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/page",
+        "pageSettings",
+        "none",
+        "Links of the page to other sites, as templates.",
+        answer=PageSettings,
         tag="",
     ),
     Endpoint(

@@ -51,6 +51,7 @@ class PageGateway:
             "dead": _letters(cell.at_ms),
             "queues": queues(cell),
             "drains": {"drains": [], "next": ""},
+            "page": {"links": []},
             "faults": {"held": [], "more_held": 0, "approvals": []},
         }
         self.requests: list[str] = []
@@ -129,6 +130,7 @@ class PageGateway:
                 Route("/bare", self._bare),
                 Route("/assets/{name}", self._asset),
                 Route("/api/v1/me", self._guarded(self._me)),
+                Route("/api/v1/page", self._guarded(self._page)),
                 Route("/api/v1/view", self._guarded(self._view)),
                 Route("/api/v1/view/changes", self._guarded(self._changes)),
                 Route("/api/v1/view/hour", self._guarded(self._hour)),
@@ -191,6 +193,9 @@ class PageGateway:
     async def _cell(self, _: Request) -> Response:
         return JSONResponse(self.documents["cell"])
 
+    async def _page(self, _: Request) -> Response:
+        return JSONResponse(self.documents["page"])
+
     async def _faults(self, _: Request) -> Response:
         return JSONResponse(self.documents["faults"])
 
@@ -232,6 +237,8 @@ class PageGateway:
             return _no_job(namespace, name)
         sentences = [job["sentence"]] if job["sentence"] else [f"{name} has the first free nodes that suffice."]
         reply: dict[str, Any] = {"ok": True, "namespace": namespace, "name": name, "sentences": sentences}
+        tasks = ["master", *["worker"] * (job["pods"] - 1)]
+        reply["explanation"] = {"choices": [{"rank": rank, "task": task} for rank, task in enumerate(tasks)]}
         if request.query_params.get("nodes") == "true":
             reply["explanation"] = {"task": "worker", "fits": fits(self.cell, job)}
         return JSONResponse(reply)

@@ -9,7 +9,7 @@ const WAIT_FIRST_MS = 500;
 const WAIT_MOST_MS = 10_000;
 
 export class LiveSource {
-  // `on`: view(view), change(change), state(text, detail), signIn(reason), me(rights).
+  // `on`: view(view), change(change), state(text, detail), signIn(reason), me(rights, links).
   constructor(on) {
     this.on = on;
     this.isRecorded = false;
@@ -59,9 +59,9 @@ export class LiveSource {
     while (run === this.run) {
       this.on.state("connecting");
       try {
-        const me = await this.get("me");
+        const [me, page] = await Promise.all([this.get("me"), this.get("page")]);
         if (run !== this.run) return;
-        this.on.me(me);
+        this.on.me(me, page.links);
         await this.#stream(run);
       } catch (error) {
         if (run !== this.run) return;
@@ -176,6 +176,7 @@ export class LiveSource {
       expected: why.value?.explanation?.expected_start ?? null, // of a job that waits, as are the next two
       fits: why.value?.explanation?.fits ?? [],
       task: why.value?.explanation?.task ?? "",
+      tasks: tasksOf(why.value?.explanation?.choices ?? []), // of one that is placed
     };
   }
 
@@ -185,6 +186,13 @@ export class LiveSource {
     for await (const { data } of eventsOf(answer.body, () => {})) found.push(JSON.parse(data));
     return found;
   }
+}
+
+// Tasks of the pods, by rank.
+function tasksOf(choices) {
+  const found = [];
+  for (const { rank, task } of choices) found[rank] = task;
+  return found;
 }
 
 // Whether the gateway refuses a request, so that it is of no use to repeat it.

@@ -43,6 +43,7 @@ class Page {
     this.cell = new Cell();
     this.limits = new Map();
     this.rights = null; // of the reader, once they are known
+    this.links = []; // templates
     this.route = parseAddress(location.hash);
     this.reader = new StoryReader(() => this.#plan());
     this.documents = new Documents((view) => this.#documentArrived(view));
@@ -77,8 +78,8 @@ class Page {
       signIn: (reason) => this.#askToken(reason),
       moved: () => this.#timeMoved(),
       taken: () => this.cell.view(),
-      me: (rights) => {
-        this.rights = rights;
+      me: (rights, links) => {
+        [this.rights, this.links] = [rights, links];
         this.#plan();
       },
     };
@@ -159,7 +160,7 @@ class Page {
 
   // Another reader may see less: nothing of what the one before saw stays.
   #forget() {
-    this.rights = null;
+    [this.rights, this.links] = [null, []];
     this.confirmation.close();
     byId("done").hidden = true;
     this.cell.clear();
@@ -351,7 +352,7 @@ class Page {
     this.#markCandidates();
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
-      limits: this.limits, route: this.route, rights: this.rights, isRecorded, story: this.reader.story, notes: this.source.recording?.notes,
+      limits: this.limits, route: this.route, rights: this.rights, links: this.links, isRecorded, story: this.reader.story, notes: this.source.recording?.notes,
       ...(isRecorded && view === "" ? { document: this.source.hour() } : this.documents.of(view)),
     });
     document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);

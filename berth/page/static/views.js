@@ -6,6 +6,7 @@ import { approveCommand, commandsPart, nodeCommands, placeCommands } from "./com
 import { element } from "./dom.js";
 import { bits, count, number, ranges } from "./format.js";
 import { groupTitle } from "./groups.js";
+import { linksPart } from "./links.js";
 import { age, badge, conditionBadge, empty, jobLink, jobLinks, limited, moment, nodeLink, sizeOf, swatch, table, terms } from "./pieces.js";
 import { address, addressOfGroup } from "./routes.js";
 
@@ -64,7 +65,7 @@ function drainWords({ kind, name, since_ms: sinceMs, by, reason }, nowMs) {
   return element("p", {}, `${what} ${name} ${words} `, moment(sinceMs, nowMs), `${by ? `, by ${by}` : ""}${reason ? `: ${reason}` : "."}`);
 }
 
-export function nodeView({ cell, route, nowMs, isDark, rights, document, isRecorded }) {
+export function nodeView({ cell, route, nowMs, isDark, rights, links, document, isRecorded }) {
   const [name] = route.names;
   const row = cell.rowOf.get(name);
   if (row === undefined) return { title: `Node ${name ?? ""}`, content: [empty(`There is no node ${name ?? ""} in this cell.`)] };
@@ -84,6 +85,7 @@ export function nodeView({ cell, route, nowMs, isDark, rights, document, isRecor
       element("p", {}, cell.condition[row] ? conditionBadge(cell.condition[row]) : badge("ok", "good", "●")),
       drained?.map((one) => drainWords(one, nowMs)),
       actionsPart(placeButtons("node", name, rights, drained)),
+      linksPart(links, { node: name }),
       isRecorded ? null : commandsPart(nodeCommands(name, drained)),
       terms(
         ["Product", cell.productOf(row)],
