@@ -14,16 +14,14 @@ from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Explanation
 from berth.core.replay.job_history import Life, Look, Point, Trail, View
 from berth.core.state.cell import JobKey, State
-from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.runtime.recording import Reach, When, is_whole, reaching_ends
-from berth.runtime.stored_snapshots import newest_snapshot, read_snapshot, snapshot_ends
+from berth.runtime.stored_snapshots import read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
-from berth.schemas.chain import ChainReader, Position, position_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.ledger import Round, Settings, Verdict, see_readable
+from berth.schemas.ledger import Round, Verdict, see_readable
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import JobStatus, SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -222,22 +220,6 @@ async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
         if kept is not None:
             return kept
     return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
-
-
-async def settings_now(bus: Bus) -> Settings | None:
-    """Settings of the current epoch; None before the first."""
-    found: Settings | None = None
-    start, reader = 1, ChainReader(Position())
-    body = await newest_snapshot(bus)
-    if body is not None:
-        found = dump_of(body.ledger).settings
-        start, reader = body.ledger_seq + 1, ChainReader(position_of(body))
-    head = (await bus.state(StreamName.LEDGER)).last_seq
-    for stored in await _tail(bus, StreamName.LEDGER, start, head) or ():
-        link = reader.read(stored.sequence, stored.data)
-        if link.epoch is not None and not link.void:
-            found = link.epoch.settings
-    return found
 
 
 async def verdict_on(

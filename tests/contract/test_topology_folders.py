@@ -1,4 +1,4 @@
-"""A topology is a folder and its lines in the registry: without them everything else of the core imports."""
+"""A topology is a folder and its lines in the registries: without them everything else of the core imports."""
 
 import shutil
 import subprocess
@@ -14,27 +14,29 @@ import berth.core
 for module in pkgutil.walk_packages(berth.core.__path__, "berth.core."):
     importlib.import_module(module.name)
 from berth.core.topologies.registry import TOPOLOGIES
+from berth.core.topologies.job_registry import JOB_TOPOLOGIES
+assert [one.name for one in TOPOLOGIES] == [one.name for one in JOB_TOPOLOGIES]
 print(*(topology.name for topology in TOPOLOGIES))
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "others"),
+    ("name", "jobs", "others"),
     [
-        ("switches", "superpods racks levels"),
-        ("superpods", "switches racks levels"),
-        ("racks", "switches superpods levels"),
-        ("levels", "switches superpods racks"),
+        ("switches", "SwitchJobs", "superpods racks levels"),
+        ("superpods", "SuperpodJobs", "switches racks levels"),
+        ("racks", "RackJobs", "switches superpods levels"),
+        ("levels", "LevelJobs", "switches superpods racks"),
     ],
 )
-def test_the_core_imports_without_a_topology(name: str, others: str, tmp_path: Path) -> None:
+def test_the_core_imports_without_a_topology(name: str, jobs: str, others: str, tmp_path: Path) -> None:
     shutil.copytree(BERTH, tmp_path / "berth", ignore=shutil.ignore_patterns("__pycache__"))
     topologies = tmp_path / "berth" / "core" / "topologies"
     shutil.rmtree(topologies / name)
-    registry = topologies / "registry.py"
-    gone = (f"from berth.core.topologies.{name}.", f"    {name.capitalize()}(),")
-    lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
-    registry.write_text("".join(line for line in lines if not line.startswith(gone)), encoding="utf-8")
+    gone = (f"from berth.core.topologies.{name}.", f"    {name.capitalize()}(),", f"    {jobs}(),")
+    for registry in (topologies / "registry.py", topologies / "job_registry.py"):
+        lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
+        registry.write_text("".join(line for line in lines if not line.startswith(gone)), encoding="utf-8")
     found = subprocess.run(  # noqa: S603  # our own program
         [sys.executable, "-B", "-c", IMPORT_ALL], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
