@@ -186,6 +186,7 @@ class Page {
     byId("partial").hidden = !view.is_partial;
     byId("partial").textContent = "You see a part of this cell: jobs of namespaces that you may not read have no names here.";
     if (isFirst) {
+      clearTimeout(this.mapTimer); // no reader moved the map before there was anything on it
       this.#read();
       requestAnimationFrame(() => {
         this.#focusMap();
