@@ -64,3 +64,20 @@ def test_the_nodes_of_a_placed_job_are_framed_and_zoomed_to(open_page: Open, gat
     middle = next(row for row, place in enumerate(cell.layout["nodes"]) if place[0] == name)
     assert middle // 16 == rows[0] // 16, "the middle of the map is at the leaf switch of the job"
     assert float(scale) > 60
+
+
+def test_a_first_view_that_is_late_still_leads_to_the_job_of_the_address(open_page: Open, gateway: PageGateway) -> None:
+    """It comes right before the time to note the place of the map, and its first frame right after."""
+    cell = gateway.cell = SyntheticCell(300, seed=3)
+    job = next(job for job in cell.jobs.values() if len(of(cell, job["n"])) == 1)
+    gateway.held.add("/api/v1/view/changes")
+    page = open_page("about:blank")
+    page.clock.install()
+    page.clock.pause_at(1_800_000_000)
+    page.goto(f"{gateway.url}{address(job)}")
+    expect(page.locator("#connection")).to_have_text("Connecting")
+    page.clock.run_for(300)
+    gateway.held.clear()
+    expect(page.locator("#connection")).to_have_text("Live")
+    page.clock.run_for(2_000)
+    page.wait_for_url("**?map=*")
