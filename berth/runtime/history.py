@@ -14,16 +14,14 @@ from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Explanation
 from berth.core.replay.job_history import Life, Look, Point, Trail, View
 from berth.core.state.cell import JobKey, State
-from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.runtime.recording import Reach, When, is_whole, reaching_ends
-from berth.runtime.stored_snapshots import newest_snapshot, read_snapshot, snapshot_ends
+from berth.runtime.stored_snapshots import read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
-from berth.schemas.chain import ChainReader, Position, position_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.ledger import Round, Settings, Verdict, see_readable
+from berth.schemas.ledger import Round, Verdict, see_readable
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import JobStatus, SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -169,7 +167,7 @@ async def state_now(bus: Bus, clock: Clock) -> State:
 
 
 async def explanation_of(
-    bus: Bus, clock: Clock, status: JobStatus, *, expects_start: bool = True
+    bus: Bus, clock: Clock, status: JobStatus, *, expects_start: bool = True, with_nodes: bool = False
 ) -> Explanation | None:
     """Explanation of a job as it is now: from the state of its decision, or of now while it waits.
 
@@ -180,6 +178,7 @@ async def explanation_of(
         clock: Of the process.
         status: Of the job.
         expects_start: Whether to say of one that waits when it is expected to start.
+        with_nodes: Whether to say of each node if it could take a pod of one that waits.
 
     Returns:
         The explanation; None before a decision, or if neither is possible.
@@ -195,7 +194,7 @@ async def explanation_of(
     if status.phase == "waiting" and (status.refusal is not None or status.is_held):
         verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, None, status.refusal)
         state, now_ms = await state_now(bus, clock), clock.now_ms()
-        found = explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=now_ms)
+        found = explain_now(state, verdict, ledger_seq=status.ledger_seq, at_ms=now_ms, with_nodes=with_nodes)
         if found is not None and expects_start:
             found.expected_start = Forecast(state, now_ms).of(status.uid)
         return found
@@ -221,22 +220,6 @@ async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
         if kept is not None:
             return kept
     return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
-
-
-async def settings_now(bus: Bus) -> Settings | None:
-    """Settings of the current epoch; None before the first."""
-    found: Settings | None = None
-    start, reader = 1, ChainReader(Position())
-    body = await newest_snapshot(bus)
-    if body is not None:
-        found = dump_of(body.ledger).settings
-        start, reader = body.ledger_seq + 1, ChainReader(position_of(body))
-    head = (await bus.state(StreamName.LEDGER)).last_seq
-    for stored in await _tail(bus, StreamName.LEDGER, start, head) or ():
-        link = reader.read(stored.sequence, stored.data)
-        if link.epoch is not None and not link.void:
-            found = link.epoch.settings
-    return found
 
 
 async def verdict_on(

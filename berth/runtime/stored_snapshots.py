@@ -1,12 +1,15 @@
-"""Snapshots as they are stored: their ends, and the newest one that is whole."""
+"""Snapshots as they are stored: their ends, the newest one that is whole, and the settings since then."""
 
 import zlib
 from collections.abc import Container, Mapping
 
+from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus
 from berth.runtime.logs import DEFAULT_LOG, Logger
-from berth.schemas.chain import state_digest
+from berth.runtime.stream_ranges import NotKeptError, pieces
+from berth.schemas.chain import ChainReader, Position, position_of, state_digest
 from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.ledger import Settings
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
@@ -20,6 +23,26 @@ async def newest_snapshot(
         if body is not None:
             return body
     return None
+
+
+async def settings_now(bus: Bus) -> Settings | None:
+    """Settings of the current epoch; None before the first."""
+    found: Settings | None = None
+    start, reader = 1, ChainReader(Position())
+    body = await newest_snapshot(bus)
+    if body is not None:
+        found = dump_of(body.ledger).settings
+        start, reader = body.ledger_seq + 1, ChainReader(position_of(body))
+    head = (await bus.state(StreamName.LEDGER)).last_seq
+    try:
+        tail = [stored async for piece in pieces(bus, StreamName.LEDGER, start, head) for stored in piece]
+    except NotKeptError:
+        return found
+    for stored in tail:
+        link = reader.read(stored.sequence, stored.data)
+        if link.epoch is not None and not link.void:
+            found = link.epoch.settings
+    return found
 
 
 async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:

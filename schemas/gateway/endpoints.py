@@ -1,10 +1,13 @@
-"""Endpoints of the gateway: method, path, the role that a caller needs, fields of the query, body and answer."""
+"""Endpoints of the gateway: method, path, the role that a caller needs, fields of the query, body and answer.
+
+Longer than 400 lines because each endpoint has its entry here.
+"""
 
 from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
 from berth.schemas.page.hour import Hour
-from berth.schemas.page.view import Change, View
+from berth.schemas.page.view import Change, PageSettings, View
 from berth.schemas.programs.documents import components_of
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.programs.expected import AskReply, AskRequest, ExpectedStartsReply, ExpectedStartsRequest
@@ -23,7 +26,9 @@ from berth.schemas.programs.lists import (
     UsageReply,
 )
 from berth.schemas.programs.replies import (
+    ApproveReply,
     CancelReply,
+    DrainReply,
     ExplainReply,
     JobState,
     NodesReply,
@@ -32,12 +37,18 @@ from berth.schemas.programs.replies import (
     SubmitReply,
     UpdateReply,
 )
-from berth.schemas.programs.requests import JobUpdate, NodesRequest, SubmitManyRequest
+from berth.schemas.programs.requests import (
+    ApproveRequest,
+    DrainRequest,
+    JobUpdate,
+    NodesRequest,
+    SubmitManyRequest,
+)
 from berth.schemas.programs.shape import Request, Shape
 
-Role = Literal["public", "none", "read", "read-all", "submit"]
+Role = Literal["public", "none", "read", "read-all", "submit", "operate"]
 """``public``: no token; ``none``: any token; ``read``, ``submit``: a grant of ``api`` in the namespace of the path or
-body, or in any if there is none; ``read-all``: one to read all namespaces."""
+body, or in any if there is none; ``read-all``, ``operate``: one for all namespaces."""
 Method = Literal["get", "post", "patch", "delete"]
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -109,6 +120,12 @@ _JOB: Final = "/api/v1/jobs/{namespace}/{name}"
 _TEXT: Final = {"type": "string", "maxLength": 1_000}
 _UID: Final = Field("uid", "Only the job with this uid; without it the job that has the name.", _TEXT)
 _LOOKED_UP: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
+_SENT: Final = (
+    *_LOOKED_UP,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+)
 
 ENDPOINTS: Final = (
     Endpoint(
@@ -180,12 +197,7 @@ ENDPOINTS: Final = (
         statuses=(HTTPStatus.ACCEPTED,),
         query=(_UID,),
         body=JobUpdate,
-        errors=(
-            *_LOOKED_UP,
-            HTTPStatus.CONFLICT,
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        ),
+        errors=_SENT,
     ),
     Endpoint(
         "get",
@@ -194,7 +206,10 @@ ENDPOINTS: Final = (
         "read",
         "Why a job is where it is, or why it waits and what would help.",
         answer=ExplainReply,
-        query=(_UID,),
+        query=(
+            _UID,
+            Field("nodes", "Whether the evidence says of each node if it could take a pod now.", {"type": "boolean"}),
+        ),
         errors=_LOOKED_UP,
     ),
     Endpoint(
@@ -299,6 +314,42 @@ ENDPOINTS: Final = (
         tag="cell",
     ),
     Endpoint(
+        "post",
+        "/api/v1/drains",
+        "drain",
+        "operate",
+        "Take a node, or all nodes of a leaf switch or SuperPoD, out of service. 202: the drain is stored.",
+        answer=DrainReply,
+        statuses=(HTTPStatus.ACCEPTED,),
+        body=DrainRequest,
+        errors=_SENT,
+        tag="operators",
+    ),
+    Endpoint(
+        "delete",
+        "/api/v1/drains/{kind}/{name}",
+        "undrain",
+        "operate",
+        "Return what was drained to service. 202: that is stored.",
+        answer=DrainReply,
+        statuses=(HTTPStatus.ACCEPTED,),
+        errors=_LOOKED_UP,
+        tag="operators",
+    ),
+    Endpoint(
+        "post",
+        "/api/v1/approvals",
+        "approve",
+        "operate",
+        "Let jobs restart for faults that only one source reports, although they are many; or withdraw that. 202: it is"
+        " stored.",
+        answer=ApproveReply,
+        statuses=(HTTPStatus.ACCEPTED,),
+        body=ApproveRequest,
+        errors=_SENT,
+        tag="operators",
+    ),
+    Endpoint(
         "get",
         "/api/v1/queues",
         "listQueues",
@@ -336,6 +387,15 @@ ENDPOINTS: Final = (
         "read",
         "What changed within the last hour: chips in use and waiting jobs over the time, and what happened.",
         answer=Hour,
+        tag="",
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/page",
+        "pageSettings",
+        "none",
+        "Links of the page to other sites, as templates.",
+        answer=PageSettings,
         tag="",
     ),
     Endpoint(

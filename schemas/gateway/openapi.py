@@ -12,7 +12,7 @@ from berth.schemas.programs.documents import API_VERSION, components_of
 from berth.schemas.programs.examples import EXAMPLES
 from berth.schemas.programs.job_file import JobFile, OtherJob
 from berth.schemas.programs.replies import ErrorReply
-from berth.schemas.programs.requests import StatusRequest
+from berth.schemas.programs.requests import StatusRequest, UndrainRequest
 from berth.schemas.programs.shape import Shape
 
 _ALWAYS: Final = (HTTPStatus.BAD_REQUEST,)
@@ -25,12 +25,13 @@ _WITH_TOKEN: Final = (
 _TAGS: Final = {
     "jobs": "Submit jobs, follow, list and cancel them.",
     "cell": "Nodes, how full places are, faults, drains and queues.",
-    "operators": "How the processes of the cell do.",
+    "operators": "How the processes of the cell do, and its maintenance.",
     "caller": "What the caller may do, and this document.",
 }
 _NAME: Final = re.compile(r"\{(\w+)\}")
 _TEXTS: Final = {"namespace": "Namespace of the job.", "name": "Name of the job."}
-_PATH: Final = {field.name: field.schema for field in fields_of(StatusRequest)}
+_JOB: Final = {field.name: field._replace(text=_TEXTS.get(field.name, "")) for field in fields_of(StatusRequest)}
+_DRAIN: Final = {field.name: field for field in fields_of(UndrainRequest)}
 
 
 def openapi() -> dict[str, Any]:
@@ -71,13 +72,14 @@ def _operation(one: Endpoint) -> dict[str, Any]:
     }
     if one.role == "public":
         made["security"] = []
+    named = _DRAIN if one.path.startswith("/api/v1/drains/") else _JOB
     parameters = [
         {
             "name": name,
             "in": "path",
             "required": True,
-            "description": _TEXTS[name],
-            "schema": _PATH[name],
+            "description": named[name].text,
+            "schema": named[name].schema,
         }
         for name in _NAME.findall(one.path)
     ]

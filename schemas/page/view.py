@@ -173,3 +173,17 @@ class Change(Shape, frozen=True, kw_only=True):
     faults: list[Fault] | UnsetType = UNSET
     reservations: list[Reservation] | UnsetType = UNSET
     has_queues: bool | UnsetType = UNSET
+
+
+class Link(Shape, frozen=True, kw_only=True):
+    """A link to another site."""
+
+    name: str
+    url: str
+    """Address with ``{namespace}``, ``{job}``, ``{pod}`` or ``{node}``, which percent-encoded names replace."""
+
+
+class PageSettings(Shape, frozen=True, kw_only=True):
+    """What the settings of the gateway say of the page."""
+
+    links: list[Link] = []

@@ -233,9 +233,35 @@ class FaultGroup(Shape, frozen=True, kw_only=True):
     reason: str = ""
     """What the source reports, if it is the same for all."""
     jobs: list[JobRanks] = []
-    """Jobs on these nodes, by namespace and name: the first 100 of those that the caller may read."""
+    """Jobs on these nodes, by namespace and name: the first 100 that the caller may read."""
     more_jobs: int = 0
     """Other jobs there."""
+
+
+class HeldRestart(Shape, frozen=True, kw_only=True):
+    """A job that a fault does not restart yet."""
+
+    namespace: str
+    name: str
+    kind: str
+    """Kind of the faults."""
+    domain: str
+    """Domain of the nodes; empty for nodes that are gone."""
+    reason: str
+    """Why, with numbers."""
+    approvable: bool
+    """The operation ``approve`` lets it restart; otherwise it waits for other jobs."""
+
+
+class Approval(Shape, frozen=True, kw_only=True):
+    """A person's consent that jobs restart although one source reports the faults alone."""
+
+    kind: str
+    domain: str
+    until_ms: Whole
+    by: str = ""
+    """Who gave it; only for those who may read all namespaces."""
+    reason: str = ""
 
 
 class FaultsReply(Reply, frozen=True, kw_only=True):
@@ -250,6 +276,12 @@ class FaultsReply(Reply, frozen=True, kw_only=True):
     """Nodes that have a fault."""
     facts_seq: int = 0
     ledger_seq: int = 0
+    held: list[HeldRestart] = []
+    """Jobs that a fault does not restart yet, by namespace and name: the first 100 that the caller may read."""
+    more_held: int = 0
+    """Other such jobs."""
+    approvals: list[Approval] = []
+    """Approvals that count, by kind and domain."""
 
 
 class DrainsRequest(Request, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Operations of the JSON API: verb, request, reply, and the role that a caller needs."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from berth.schemas.programs.events import EventsReply
 from berth.schemas.programs.expected import AskReply, AskRequest, ExpectedStartsReply, ExpectedStartsRequest
@@ -19,7 +19,9 @@ from berth.schemas.programs.lists import (
     UsageRequest,
 )
 from berth.schemas.programs.replies import (
+    ApproveReply,
     CancelReply,
+    DrainReply,
     ExplainReply,
     NodesReply,
     RightsReply,
@@ -29,7 +31,9 @@ from berth.schemas.programs.replies import (
     UpdateReply,
 )
 from berth.schemas.programs.requests import (
+    ApproveRequest,
     CancelRequest,
+    DrainRequest,
     EventsRequest,
     ExplainRequest,
     NodesRequest,
@@ -37,13 +41,17 @@ from berth.schemas.programs.requests import (
     StatusRequest,
     SubmitManyRequest,
     SubmitRequest,
+    UndrainRequest,
     UpdateRequest,
 )
 from berth.schemas.programs.shape import Reply, Request
 
-Role = Literal["read", "submit"]
-"""``read``: see jobs and nodes; ``submit``: submit, change and cancel jobs as well."""
-Needed = Literal["read", "submit", "none"]
+Role = Literal["read", "submit", "operate"]
+"""``read``: see jobs and nodes; ``submit``: submit, change and cancel jobs as well; ``operate``, for all namespaces:
+drain nodes and approve restarts as well."""
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+"""Each includes those before it."""
+Needed = Literal["read", "submit", "operate", "none"]
 """Role that an operation needs; ``none``: everybody may ask."""
 
 
@@ -69,6 +77,9 @@ OPERATIONS: Final = (
     Operation("submit-many", SubmitManyRequest, SubmitManyReply, "submit"),
     Operation("cancel", CancelRequest, CancelReply, "submit"),
     Operation("update", UpdateRequest, UpdateReply, "submit"),
+    Operation("drain", DrainRequest, DrainReply, "operate"),
+    Operation("undrain", UndrainRequest, DrainReply, "operate"),
+    Operation("approve", ApproveRequest, ApproveReply, "operate"),
     Operation("status", StatusRequest, StatusReply, "read"),
     Operation("explain", ExplainRequest, ExplainReply, "read"),
     Operation("expected-starts", ExpectedStartsRequest, ExpectedStartsReply, "read"),

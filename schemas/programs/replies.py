@@ -83,6 +83,28 @@ class UpdateReply(Reply, frozen=True, kw_only=True):
     """Sequence at which the change is stored."""
 
 
+class DrainReply(Reply, frozen=True, kw_only=True):
+    """The drain is stored, or that it was withdrawn."""
+
+    kind: str
+    name: str
+    since_ms: Whole = 0
+    """From when on it counts; 0 if it was withdrawn."""
+    sequence: int
+    """Sequence at which the fact is stored."""
+
+
+class ApproveReply(Reply, frozen=True, kw_only=True):
+    """The approval is stored, or that it was withdrawn."""
+
+    kind: str
+    domain: str
+    until_ms: Whole
+    """Until when it counts; 0 if it was withdrawn."""
+    sequence: int
+    """Sequence at which the fact is stored."""
+
+
 class Rank(Shape, frozen=True, kw_only=True):
     """Place of a pod."""
 
@@ -279,3 +301,5 @@ class RightsReply(Reply, frozen=True, kw_only=True):
     """Namespaces whose jobs it may see; with any of them it may also see nodes. Sorted."""
     submit: list[str]
     """Namespaces in which it may submit and cancel jobs. Sorted."""
+    operate: bool = False
+    """Whether it may drain nodes and approve restarts."""

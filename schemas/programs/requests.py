@@ -4,9 +4,10 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from berth.schemas.fault_facts import DrainKind
 from berth.schemas.intake import Name, Priority
 from berth.schemas.programs.job_file import JobFile
-from berth.schemas.programs.shape import Request, Sent, Text
+from berth.schemas.programs.shape import Request, Sent, Text, Whole
 
 SUBMIT_MAX: Final = 100
 """Most jobs in one request."""
@@ -17,6 +18,7 @@ EVENTS_MAX: Final = 1_000
 WAIT_MAX_S: Final = 30
 """Longest wait for an event."""
 _POSITION_MAX: Final = (1 << 63) - 1
+_LASTS_MAX_MS: Final = 366 * 86_400_000
 NameOrAll = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)\Z")]
 """A name; ``*`` for all."""
 
@@ -68,6 +70,45 @@ class UpdateRequest(Request, frozen=True, kw_only=True):
     change: JobUpdate
 
 
+class DrainRequest(Request, frozen=True, kw_only=True):
+    """Take a node, or all nodes of a leaf switch or SuperPoD, out of service: they accept no new work."""
+
+    kind: DrainKind
+    """What ``name`` is."""
+    name: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    """Of the node, leaf switch or SuperPoD."""
+    since_ms: Whole = 0
+    """From when on: a moment to come; 0 for now."""
+    grace_ms: Annotated[int, Meta(ge=0, le=_LASTS_MAX_MS)] = 0
+    """How long pods may take to end from then on; 0 for the default."""
+    reason: Text = ""
+    """It is stored with the drain."""
+    force: bool = False
+    """Whether pods leave too that no controller makes anew."""
+
+
+class UndrainRequest(Request, frozen=True, kw_only=True):
+    """Return what was drained to service."""
+
+    kind: DrainKind
+    """What ``name`` is."""
+    name: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    """Of the node, leaf switch or SuperPoD."""
+
+
+class ApproveRequest(Request, frozen=True, kw_only=True):
+    """Let jobs restart for faults that only one source reports, although they are many; or withdraw that."""
+
+    kind: Text
+    """Kind of the faults, as of ``held`` in the operation ``faults``."""
+    domain: Text = ""
+    """Domain of the nodes; empty for nodes that are gone."""
+    lasts_ms: Annotated[int, Meta(ge=0, le=_LASTS_MAX_MS)] = 600_000
+    """How long new faults of this kind are approved too; 0 withdraws the approval."""
+    reason: Text = ""
+    """It is stored with the approval."""
+
+
 class StatusRequest(Request, frozen=True, kw_only=True):
     """Ask for the status of a job."""
 
@@ -84,6 +125,8 @@ class ExplainRequest(Request, frozen=True, kw_only=True):
     namespace: Name = "default"
     uid: Text = ""
     """Only the job with this uid; empty: the job that has the name."""
+    nodes: bool = False
+    """Whether the evidence of a job that waits says of each node if it could take a pod of it now (``fits``)."""
 
 
 class NodesRequest(Request, frozen=True, kw_only=True):

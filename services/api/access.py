@@ -1,9 +1,14 @@
 """Who may do what: decided by the identity of the caller, and denied unless a grant allows it."""
 
-from berth.schemas.programs.operations import Role
+from collections.abc import Mapping
+from typing import Final
+
+from berth.schemas.programs.operations import ROLES, Role
 from berth.schemas.subjects import untoken
 from berth.services.api.config import EVERY, ApiConfig, Grant
 from berth.services.api.request_errors import RequestError
+
+_VERBS: Final[Mapping[Role, str]] = {"read": "read", "submit": "submit jobs", "operate": "operate the cell"}
 
 
 class Access:
@@ -23,17 +28,16 @@ class Access:
         Args:
             identity: The caller; empty if it has none.
             role: The role.
-            namespace: The namespace; empty: any.
+            namespace: The namespace; empty: any; ``*``: all of them.
 
         Raises:
             RequestError: It has not.
         """
         if self.may(identity, role, namespace):
             return
-        where = f" in namespace {namespace}" if namespace else ""
-        verb = "submit jobs" if role == "submit" else "read"
+        where = " in all namespaces" if namespace == EVERY else f" in namespace {namespace}" if namespace else ""
         shown = repr(identity) if identity else "missing"
-        raise RequestError("identity", shown, f"one that may {verb}{where}", code="denied")
+        raise RequestError("identity", shown, f"one that may {_VERBS[role]}{where}", code="denied")
 
     def check_all(self, identity: str) -> None:
         """Check that a caller may read all namespaces.
@@ -75,7 +79,7 @@ def _allows(grant: Grant, identity: str, role: Role, namespace: str) -> bool:
     return (
         bool(identity)
         and grant.identity in {EVERY, identity}
-        and grant.role in {role, "submit"}
+        and ROLES.index(grant.role) >= ROLES.index(role)
         and (not namespace or EVERY in grant.namespaces or namespace in grant.namespaces)
     )
 

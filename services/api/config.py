@@ -20,7 +20,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     identity: Annotated[str, Meta(min_length=1, max_length=256)]
     """Name of the caller in the subject of its requests; ``*`` for every caller that has one."""
     role: Role
-    """``read``: see jobs and nodes; ``submit``: submit and cancel jobs as well."""
+    """``read``: see jobs and nodes; ``submit``: submit and cancel jobs as well; ``operate``: drain nodes and approve
+    restarts as well, if it is for all namespaces, and otherwise as ``submit``."""
     namespaces: list[Annotated[str, Meta(min_length=1, max_length=253)]]
     """Namespaces in which it has the role; ``*`` for all."""
 

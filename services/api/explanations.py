@@ -59,20 +59,21 @@ class Explanations:
         self._outer.call_soon_threadsafe(self._inner.set_result, (asyncio.get_running_loop(), bus))
         await stop.wait()
 
-    async def of(self, status: JobStatus, *, is_over: bool, may_read: MayRead) -> Explained:
+    async def of(self, status: JobStatus, *, is_over: bool, may_read: MayRead, with_nodes: bool) -> Explained:
         """Explain a job; called on the loop that answers.
 
         Args:
             status: Of the job.
             is_over: The job has ended.
             may_read: Whether the caller may read a namespace: jobs of others have no names.
+            with_nodes: Whether to say of each node if it could take a pod of a job that waits.
 
         Raises:
             TransientError: The bus did not answer.
         """
         async with self._turn:
             loop, bus = await asyncio.shield(self._inner)
-            work = self._explained(bus, status, is_over=is_over, may_read=may_read)
+            work = self._explained(bus, status, is_over=is_over, may_read=may_read, with_nodes=with_nodes)
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
     async def forecast(self, use: Callable[[Forecast], T]) -> T:
@@ -91,8 +92,10 @@ class Explanations:
 
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), loop))
 
-    async def _explained(self, bus: Bus, status: JobStatus, *, is_over: bool, may_read: MayRead) -> Explained:
-        found = await explanation_of(bus, self._clock, status, expects_start=False)
+    async def _explained(
+        self, bus: Bus, status: JobStatus, *, is_over: bool, may_read: MayRead, with_nodes: bool
+    ) -> Explained:
+        found = await explanation_of(bus, self._clock, status, expects_start=False, with_nodes=with_nodes)
         if found is None:
             return Explained([], None)
         if found.outcome == "waiting" and not is_over:

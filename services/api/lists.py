@@ -5,17 +5,22 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from berth.core.faults.storms import held_now
 from berth.core.overview.chip_use import is_whole_free
 from berth.core.overview.drain_list import drain_of, known_drains
 from berth.core.overview.node_list import NodeList
 from berth.core.overview.queue_use import queue_entries
 from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
 from berth.schemas.programs.lists import (
+    NAMES_MAX,
     PAGE_MAX,
+    Approval,
     DrainsReply,
     DrainsRequest,
     FaultsReply,
     FaultsRequest,
+    HeldRestart,
     JobsReply,
     JobsRequest,
     PlacesReply,
@@ -81,12 +86,14 @@ class Lists:
 
     Args:
         bus: The cell.
+        clock: Of the process.
         loop: Keeps the state of the cell, its jobs and faults, and how full it is.
         access: Who may do what.
     """
 
-    def __init__(self, bus: Bus, loop: Loop, access: Access) -> None:
+    def __init__(self, bus: Bus, clock: Clock, loop: Loop, access: Access) -> None:
         self._bus = bus
+        self._clock = clock
         self._state = loop.state
         self._jobs = loop.jobs
         self._faults = loop.faults
@@ -184,8 +191,39 @@ class Lists:
         places = self._faults.places()
         chosen = ((one.id, self._faults.group(one, reader.may)) for one in places if one.id > asked.after)
         groups, after, _ = self._page(chosen, asked.limit)
-        reply = FaultsReply(groups=groups, next=after, total=len(places), nodes=len(self._faults))
-        return reply, len(groups) // _MADE_A_TOKEN + len(self._faults) // _FAULTY_A_TOKEN
+        now_ms = self._clock.now_ms()
+        held = held_now(self._state, at_ms=now_ms) if len(self._faults) and not asked.after else []
+        seen = [one for one in held if reader.may(one.namespace)][:NAMES_MAX]
+        reply = FaultsReply(
+            groups=groups,
+            next=after,
+            total=len(places),
+            nodes=len(self._faults),
+            held=[
+                HeldRestart(
+                    namespace=one.namespace,
+                    name=one.name,
+                    kind=one.cause.kind,
+                    domain=one.cause.domain,
+                    reason=one.reason,
+                    approvable=one.approvable,
+                )
+                for one in seen
+            ],
+            more_held=len(held) - len(seen),
+            approvals=[
+                Approval(
+                    kind=one.kind,
+                    domain=one.domain,
+                    until_ms=one.until_ms,
+                    reason=one.reason,
+                    by=one.by if reader.sees_all else "",
+                )
+                for _, one in sorted(self._state.faults.approvals.items())
+                if now_ms < one.until_ms
+            ],
+        )
+        return reply, (len(groups) + len(held)) // _MADE_A_TOKEN + len(self._faults) // _FAULTY_A_TOKEN
 
     def _list_drains(self, asked: DrainsRequest, reader: _Reader) -> tuple[Reply, int]:
         chosen = (

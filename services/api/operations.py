@@ -71,7 +71,7 @@ from berth.services.api.submission import (
     uid_of,
 )
 from berth.services.api.turns import Turns
-from berth.services.api.updates import wish_of
+from berth.services.api.updates import Maintenance, wish_of
 
 T = TypeVar("T")
 _WAITS: Final = "events"
@@ -128,7 +128,8 @@ class Operations:
         self._reading = FairTurns()
         self._reading_aside = FairTurns()
         self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply | Page]]] = {
-            **Lists(bus, loop, access).steps(),
+            **Lists(bus, clock, loop, access).steps(),
+            **Maintenance(bus, clock, loop.state, access, instruments.log).steps(),
             "submit": self._submit,
             "submit-many": self._submit_many,
             "cancel": self._cancel,
@@ -316,7 +317,9 @@ class Operations:
         found = Explained([], None)
         if status is not None and status.uid == job.uid:
             may_read = partial(self._access.may, identity, "read")
-            found = await self._explanations.of(status, is_over=job.phase in OVER, may_read=may_read)
+            found = await self._explanations.of(
+                status, is_over=job.phase in OVER, may_read=may_read, with_nodes=asked.nodes
+            )
         lines = [*found.sentences] or [job.sentence or "Nothing was decided yet."]
         if status is not None and status.uid == job.uid and status.recovery is not None:
             since = utc_text(status.recovery.since_ms)
@@ -373,6 +376,7 @@ class Operations:
             identity=identity,
             read=self._access.namespaces(identity, "read"),
             submit=self._access.namespaces(identity, "submit"),
+            operate=self._access.may(identity, "operate", EVERY),
         )
 
     async def _job(self, asked: CancelRequest | UpdateRequest | StatusRequest | ExplainRequest) -> JobState:

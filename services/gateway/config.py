@@ -1,6 +1,7 @@
 """Settings of the gateway."""
 
 import ipaddress
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -12,6 +13,11 @@ from berth.runtime.config import ConfigError, ServiceConfig
 from berth.services.gateway.extender_config import ExtenderConfig, check_extender
 
 _LOCALHOST: Final = "localhost"
+_NAMES: Final = ("namespace", "job", "pod", "node")
+"""What stands in braces in a link."""
+_ADDRESS: Final = re.compile(r"https?://[\w.-]+(:\d{1,5})?([/?#][!-~]*)?", re.ASCII)
+"""Scheme, host and port, which no name changes; then a path, query and fragment without spaces."""
+_IN_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,6 +29,16 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """SHA-256 of the token in hex."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """From when on it is refused, with an offset from UTC; without it never."""
+
+
+class PageLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A link of the page to another site, such as to logs."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=40)]
+    """What the link says."""
+    url: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    """Its address, ``http`` or ``https``, with ``{namespace}``, ``{job}``, ``{pod}`` or ``{node}`` behind the host. The
+    page puts in the names percent-encoded, and shows the link where it knows all of them."""
 
 
 class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +84,8 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Most events that wait for one reader; a slower one is closed."""
     keepalive_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     """Pause after which a stream without events sends a comment."""
+    links: Annotated[list[PageLink], Meta(max_length=16)] = []
+    """Links of the page beside jobs, pods and nodes."""
 
     extender: ExtenderConfig = ExtenderConfig()
 
@@ -81,8 +99,11 @@ def check(config: GatewayConfig) -> None:
     """Check what no single field shows.
 
     Raises:
-        ConfigError: It would be reachable from other machines without a token or in plain text, by mistake.
+        ConfigError: It would be reachable from other machines without a token or in plain text, by mistake; or a link
+            of the page leads nowhere.
     """
+    for index, link in enumerate(config.links):
+        _check_link(f"links[{index}].url", link.url)
     if (config.tls_cert_file is None) != (config.tls_key_file is None):
         missing = "tls_key_file" if config.tls_key_file is None else "tls_cert_file"
         raise ConfigError(field=missing, value="none", expected="expected a file: certificate and key belong together")
@@ -102,6 +123,26 @@ def check(config: GatewayConfig) -> None:
             expected="expected a loopback address, tls_cert_file and tls_key_file, or plain_http = true behind a proxy"
             " that encrypts",
         )
+
+
+def _check_link(field: str, url: str) -> None:
+    """Check the address of a link.
+
+    Raises:
+        ConfigError: It is no template of the page.
+    """
+    names = _IN_BRACES.findall(url)
+    if any(name not in _NAMES for name in names) or "{" in _IN_BRACES.sub("", url) or "}" in _IN_BRACES.sub("", url):
+        expected = f"expected no other braces than those of {', '.join(f'{{{name}}}' for name in _NAMES)}"
+    elif (
+        not _ADDRESS.fullmatch(_IN_BRACES.sub("x", url)) or "{" in url.split("/")[2].partition("?")[0].partition("#")[0]
+    ):
+        expected = "expected http:// or https://, a host without names in braces, and a path without spaces"
+    elif not names:
+        expected = "expected {namespace}, {job}, {pod} or {node} in it"
+    else:
+        return
+    raise ConfigError(field=field, value=repr(url), expected=expected)
 
 
 def is_loopback(host: str) -> bool:

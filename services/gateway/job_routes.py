@@ -1,4 +1,4 @@
-"""Jobs and rights: the operations of programs under paths."""
+"""Jobs, rights, and what operators do: the operations of programs under paths."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -58,6 +58,9 @@ class JobRoutes:
             Route(JOB, self.update, methods=["PATCH"]),
             Route(JOB, self.cancel, methods=["DELETE"]),
             Route(f"{JOB}/explain", self.explain, methods=["GET"]),
+            Route("/api/v1/drains", self.drain, methods=["POST"]),
+            Route("/api/v1/drains/{kind}/{name:path}", self.undrain, methods=["DELETE"]),
+            Route("/api/v1/approvals", self.approve, methods=["POST"]),
             Route("/api/v1/me", self.me, methods=["GET"]),
         ]
 
@@ -102,7 +105,7 @@ class JobRoutes:
 
     async def explain(self, request: Request) -> Response:
         """Explanation of a job."""
-        asked = asked_in(request, shapes.ExplainRequest, {"uid"})
+        asked = asked_in(request, shapes.ExplainRequest, {"uid", "nodes"})
         return Response(await self._cell.ask("explain", identity_of(request), asked), media_type=JSON)
 
     async def update(self, request: Request) -> Response:
@@ -118,6 +121,27 @@ class JobRoutes:
         """Cancel a job."""
         asked = asked_in(request, shapes.CancelRequest, {"uid", "reason"})
         reply = await self._cell.ask("cancel", identity_of(request), asked)
+        return Response(reply, HTTPStatus.ACCEPTED, media_type=JSON)
+
+    async def drain(self, request: Request) -> Response:
+        """Drain what the body names."""
+        return await self._stored("drain", request)
+
+    async def undrain(self, request: Request) -> Response:
+        """Withdraw a drain."""
+        asked = asked_in(request, shapes.UndrainRequest, set())
+        reply = await self._cell.ask("undrain", identity_of(request), asked)
+        return Response(reply, HTTPStatus.ACCEPTED, media_type=JSON)
+
+    async def approve(self, request: Request) -> Response:
+        """Approve what the body names, or withdraw that."""
+        return await self._stored("approve", request)
+
+    async def _stored(self, verb: str, request: Request) -> Response:
+        """Answer to a request whose body is that of an operation which stores something."""
+        fields(request)
+        identity = identity_of(request)
+        reply = await self._cell.ask(verb, identity, await self._object_in(request, identity))
         return Response(reply, HTTPStatus.ACCEPTED, media_type=JSON)
 
     async def me(self, request: Request) -> Response:

@@ -131,7 +131,7 @@ def routes_of(bus: Bus, clock: Clock, config: GatewayConfig, parts: Parts) -> li
         *ViewRoutes(cell, parts.view, parts.view_streams, guard, clock, config).routes(),
         *CellRoutes(cell, bus, clock).routes(),
         *DocumentRoutes().routes(),
-        *PageRoutes(page_files()).routes(),
+        *PageRoutes(page_files(), config.links).routes(),
     ]
 
 

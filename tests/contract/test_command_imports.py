@@ -6,6 +6,7 @@
 import asyncio
 import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -42,13 +43,13 @@ sys.exit(code)
 """
 
 
-async def imports(*words: str) -> set[str]:
-    """Modules after a command that succeeded and printed something."""
+async def imports(*words: str, code: int = 0) -> set[str]:
+    """Modules after a command that ended with a code and printed something."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _CODE, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
+    assert process.returncode == code, err.decode()
     assert out
     return set(err.decode().partition("modules:\n")[2].split())  # before them, that it waits for the server
 
@@ -81,11 +82,22 @@ async def test_the_list_of_jobs_imports_little(real_bus: NatsBus, nats_server: s
     assert [name for name in _SLOW_TO_LIST if name in found] == []
 
 
-@pytest.mark.parametrize("module", ["nodes", "node", "fault_groups"])
-async def test_lists_of_the_service_need_no_numpy(module: str) -> None:
-    code = f"import sys, berth.cli.cluster.{module}; sys.exit('numpy' in sys.modules)"
+@pytest.mark.parametrize("module", ["cluster.nodes", "cluster.node", "cluster.fault_groups", "jobs.submit"])
+async def test_lists_of_the_service_and_requests_need_no_numpy(module: str) -> None:
+    code = f"import sys, berth.cli.{module}; sys.exit('numpy' in sys.modules)"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await process.wait() == 0
+
+
+async def test_a_job_is_submitted_and_refused_without_numpy(
+    real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    del real_bus  # its streams are there
+    file = tmp_path / "job.yaml"
+    file.write_text("{apiVersion: berth/v1, kind: Job, metadata: {name: x}, spec: {product: module910bx8, chips: 9}}")
+    found = await imports("submit", str(file), "--json", "--url", nats_server, "--cell", cell, code=1)
+    assert "berth.core.requests.job_validation" in found
+    assert "numpy" not in found
 
 
 @pytest.mark.parametrize(

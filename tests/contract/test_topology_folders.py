@@ -14,25 +14,29 @@ import berth.core
 for module in pkgutil.walk_packages(berth.core.__path__, "berth.core."):
     importlib.import_module(module.name)
 from berth.core.topologies.registry import TOPOLOGIES
+from berth.core.topologies.job_registry import JOB_TOPOLOGIES
+assert [one.name for one in TOPOLOGIES] == [one.name for one in JOB_TOPOLOGIES]
 print(*(topology.name for topology in TOPOLOGIES))
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "others"),
+    ("name", "jobs", "others"),
     [
-        ("switches", "superpods racks levels"),
-        ("superpods", "switches racks levels"),
-        ("racks", "switches superpods levels"),
-        ("levels", "switches superpods racks"),
+        ("switches", "SwitchJobs", "superpods racks levels"),
+        ("superpods", "SuperpodJobs", "switches racks levels"),
+        ("racks", "RackJobs", "switches superpods levels"),
+        ("levels", "LevelJobs", "switches superpods racks"),
     ],
 )
-def test_the_core_imports_without_a_topology(name: str, others: str, tmp_path: Path) -> None:
+def test_the_core_imports_without_a_topology(name: str, jobs: str, others: str, tmp_path: Path) -> None:
     shutil.copytree(BERTH, tmp_path / "berth", ignore=shutil.ignore_patterns("__pycache__"))
     topologies = tmp_path / "berth" / "core" / "topologies"
     shutil.rmtree(topologies / name)
-    gone = (f"from berth.core.topologies.{name}.", f"    {name.capitalize()}(),", f'    "{name}": ')
-    for registry in (topologies / "registry.py", topologies / "annotations.py"):
+    gone = (
+        f"from berth.core.topologies.{name}.", f"    {name.capitalize()}(),", f"    {jobs}(),", f'    "{name}": ',
+    )  # fmt: skip
+    for registry in (topologies / f"{module}.py" for module in ("registry", "job_registry", "annotations")):
         lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
         registry.write_text("".join(line for line in lines if not line.startswith(gone)), encoding="utf-8")
     found = subprocess.run(  # noqa: S603  # our own program

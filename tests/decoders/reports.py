@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.core.topologies.levels.model import LevelError, read_level_config
+from berth.core.topologies.levels.request import LevelError, read_level_config
 from berth.formats.ascend.check_code import code_of
 from berth.formats.ascend.cluster_info import Chunks, read_devices, read_nodes, read_switches
 from berth.formats.ascend.device_info import (

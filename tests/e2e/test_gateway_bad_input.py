@@ -97,7 +97,7 @@ async def test_each_identity_may_do_what_the_guide_says(running: Gateway) -> Non
     """Every identity with every endpoint of the table, in a namespace with a grant and in one without."""
     table = GUIDE.read_text("utf-8").partition("## Endpoints")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([A-Z]+) (\S+)` \| ([\w-]+) \|", table, re.MULTILINE)
-    assert {role for _, _, role in rows} == {"public", "none", "read", "read-all", "submit"}
+    assert {role for _, _, role in rows} == {"public", "none", "read", "read-all", "submit", "operate"}
     roles = {
         "admin": {("team-a", "read"), ("team-a", "submit"), ("team-b", "read"), ("team-b", "submit")},
         "portal": {("team-a", "read"), ("team-a", "submit")},
@@ -113,13 +113,18 @@ async def test_each_identity_may_do_what_the_guide_says(running: Gateway) -> Non
             for namespace in ("team-a", "team-b"):
                 has_path = "{namespace}" in path or (method, path) in {("POST", JOBS), ("POST", ASK)}
                 granted = (namespace, role) in held if has_path else any(role == one for _, one in held)
-                if role == "read-all":
+                if role in {"read-all", "operate"}:
                     granted = identity == "admin"
                 want = role == "public" or (bool(identity) and (role == "none" or granted))
-                target = path.format(namespace=namespace, name="there", path="none")
+                target = path.format(namespace=namespace, name="there", path="none", kind="node")
                 query = "?follow=false" if path.endswith("/events") else ""
                 job = a_job(f"of-{identity}", namespace)
-                posted: dict[str, object] = {JOBS: job, ASK: {"job": job}}
+                posted: dict[str, object] = {
+                    JOBS: job,
+                    ASK: {"job": job},
+                    "/api/v1/drains": {"kind": "node", "name": "no-such-node"},
+                    "/api/v1/approvals": {"kind": "CardUnhealthy", "domain": "nowhere"},
+                }
                 body = {"PATCH": {"held": True}, "POST": posted.get(path, {"jobs": [job]})}.get(method)
                 if path.endswith("/changes") and want:
                     async with running.stream(target, identity=identity) as stream:

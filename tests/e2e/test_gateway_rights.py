@@ -32,7 +32,7 @@ JOB: Final = {
 @pytest.mark.timeout(120)
 async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) -> None:
     port, extender = free_ports(2)
-    grant = {"identity": "portal", "role": "submit", "namespaces": ["*"]}
+    grant = {"identity": "portal", "role": "operate", "namespaces": ["*"]}
     async with EmbeddedServer(tmp_path / "nats", more=server_lines(rights(CELL))) as server:
         async with await NatsBus.connect(server.url, CELL, name="all", access=ALL) as bus:
             await bus.ensure_streams()
@@ -74,6 +74,12 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
                         return answer.status == 200 and (await answer.json())["phase"] == "waiting"
 
                 await until_true(waits, deadline_s=30, what="the job waits")
+                for path, body, status in (
+                    ("/api/v1/approvals", {"kind": "CardUnhealthy"}, 202),
+                    ("/api/v1/drains", {"kind": "node", "name": "n1"}, 404),  # the cell has no nodes
+                ):
+                    async with session.post(path, json=body) as answer:
+                        assert answer.status == status, await answer.text()
                 for path in (
                     "/api/v1/jobs/team-a/train/explain",
                     "/api/v1/jobs",

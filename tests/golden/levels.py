@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from berth.core.topologies.levels.model import Level, LevelPlan, Sizes, check_sizes, read_sizes
+from berth.core.topologies.levels.model import LevelPlan
 from berth.core.topologies.levels.planner import plan_levels
+from berth.core.topologies.levels.request import Level, Sizes, check_sizes, read_sizes
 from berth.schemas.ledger import Settings
 from tests.golden.harness import Answer, Differences, Line, differ
 from tests.support.level_trees import forest_of

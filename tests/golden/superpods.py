@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from berth.core.parity import REFERENCE, differs
+from berth.core.topologies.blocks.demand import Variant
 from berth.core.topologies.blocks.drawing import candidates
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
@@ -16,7 +17,6 @@ from berth.core.topologies.blocks.model import (
     BlockRules,
     CandidatePool,
     NoBlocks,
-    Variant,
     pool_of,
 )
 from berth.core.topologies.blocks.validation import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks

@@ -14,7 +14,7 @@ from berth.core.topologies.blocks.model import (
     Phase,
     pool_of,
 )
-from berth.core.topologies.levels.model import Sizes
+from berth.core.topologies.levels.request import Sizes
 from berth.core.topologies.racks.planner import BlockNodes
 from berth.core.topologies.superpods.block_history import DisruptedGang, HeldBlock, PodFate
 from tests.golden import leaf_invariants, levels

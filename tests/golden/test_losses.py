@@ -22,7 +22,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.leaving import LeavingPods
-from berth.core.topologies.levels.model import read_sizes
+from berth.core.topologies.levels.request import read_sizes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Settings

@@ -15,12 +15,12 @@ from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.fsck.ledger_check import check_ledger
 from berth.runtime.fsck.ledger_repair import find
-from berth.runtime.history import settings_now, state_now
+from berth.runtime.history import state_now
 from berth.runtime.instruments import Instruments
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import record
-from berth.runtime.stored_snapshots import newest_snapshot
+from berth.runtime.stored_snapshots import newest_snapshot, settings_now
 from berth.schemas.envelope import OlderVersionError
 from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig

@@ -1,4 +1,4 @@
-"""Documents beside the picture of a synthetic cell: its last hour and its queues, as a gateway replies."""
+"""Documents beside the picture of a synthetic cell, as a gateway replies: its hour, its queues, nodes for a job."""
 
 import random
 
@@ -61,6 +61,27 @@ def hour(cell: SyntheticCell) -> Json:
         "counts": counts,
         "events": sorted(events, key=lambda event: -event["at_ms"]),
     }
+
+
+def fits(cell: SyntheticCell, job: Json) -> list[Json]:
+    """Nodes by whether they could take a pod of a job that waits, as ``explain`` replies."""
+    chips = job["chips"] // job["pods"]
+    found: dict[tuple[str, str], list[str]] = {}
+    for place, node in zip(cell.layout["nodes"], cell.nodes, strict=True):
+        if node[0] in {"evict", "no-new-work"}:
+            reason = ("node_fault", "is faulty or takes no new work")
+        elif node[1]:
+            reason = ("cordoned", "is cordoned") if node[1] & 2 else ("not_ready", "is not ready")
+        elif sum(owner == 0 for owner in node[3]) < chips:
+            reason = ("shortage", f"has fewer than {chips} free chips")
+        else:
+            reason = ("fits", "")
+        found.setdefault(reason, []).append(place[0])
+    order = ("fits", "not_ready", "cordoned", "node_fault", "shortage")
+    return [
+        {"reason": reason, "words": words, "nodes": names}
+        for (reason, words), names in sorted(found.items(), key=lambda one: order.index(one[0][0]))
+    ]
 
 
 def queues(cell: SyntheticCell) -> Json:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from berth.page.files import CONTENT_POLICY, INDEX, page_files
-from tests.page.documents import hour, queues
+from tests.page.documents import fits, hour, queues
 from tests.page.synthetic import SyntheticCell
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -37,6 +37,8 @@ class PageGateway:
         former: Jobs that are not in the view any more.
         held: Paths whose answers wait until they are not in it any more.
         failing: Paths that are answered with 503 meanwhile.
+        rights: What a reader may do, as ``me`` replies.
+        sent: What readers had done: method, path and body.
         keepalive_s: Pause after which a stream sends a comment.
     """
 
@@ -48,11 +50,16 @@ class PageGateway:
             "cell": _status(),
             "dead": _letters(cell.at_ms),
             "queues": queues(cell),
+            "drains": {"drains": [], "next": ""},
+            "page": {"links": []},
+            "faults": {"held": [], "more_held": 0, "approvals": []},
         }
         self.requests: list[str] = []
         self.former: list[dict[str, Any]] = []
         self.held: set[str] = set()
         self.failing: set[str] = set()
+        self.rights: dict[str, Any] = {"read": ["*"], "submit": [], "operate": False}
+        self.sent: list[tuple[str, str, Any]] = []
         self.keepalive_s = _KEEPALIVE_S
         self._files = page_files()
         self._readers: list[asyncio.Queue[bytes | None]] = []
@@ -123,13 +130,20 @@ class PageGateway:
                 Route("/bare", self._bare),
                 Route("/assets/{name}", self._asset),
                 Route("/api/v1/me", self._guarded(self._me)),
+                Route("/api/v1/page", self._guarded(self._page)),
                 Route("/api/v1/view", self._guarded(self._view)),
                 Route("/api/v1/view/changes", self._guarded(self._changes)),
                 Route("/api/v1/view/hour", self._guarded(self._hour)),
                 Route("/api/v1/cell", self._guarded(self._cell)),
                 Route("/api/v1/dead", self._guarded(self._dead)),
                 Route("/api/v1/queues", self._guarded(self._queues)),
+                Route("/api/v1/faults", self._guarded(self._faults)),
+                Route("/api/v1/drains", self._guarded(self._drains)),
+                Route("/api/v1/drains", self._guarded(self._change), methods=["POST"]),
+                Route("/api/v1/drains/{kind}/{name:path}", self._guarded(self._change), methods=["DELETE"]),
+                Route("/api/v1/approvals", self._guarded(self._change), methods=["POST"]),
                 Route("/api/v1/jobs/{namespace}/{name}", self._guarded(self._job)),
+                Route("/api/v1/jobs/{namespace}/{name}", self._guarded(self._change), methods=["DELETE"]),
                 Route("/api/v1/jobs/{namespace}/{name}/events", self._guarded(self._events)),
                 Route("/api/v1/jobs/{namespace}/{name}/explain", self._guarded(self._explain)),
             ]
@@ -168,7 +182,7 @@ class PageGateway:
         return Response(file.content, headers=headers)
 
     async def _me(self, _: Request) -> Response:
-        return JSONResponse({"identity": "tester", "read": ["*"], "submit": []})
+        return JSONResponse({"identity": "tester"} | self.rights)
 
     async def _view(self, _: Request) -> Response:
         return Response(msgspec.json.encode(self.cell.view()), media_type="application/json")
@@ -178,6 +192,21 @@ class PageGateway:
 
     async def _cell(self, _: Request) -> Response:
         return JSONResponse(self.documents["cell"])
+
+    async def _page(self, _: Request) -> Response:
+        return JSONResponse(self.documents["page"])
+
+    async def _faults(self, _: Request) -> Response:
+        return JSONResponse(self.documents["faults"])
+
+    async def _drains(self, _: Request) -> Response:
+        return JSONResponse(self.documents["drains"])
+
+    async def _change(self, request: Request) -> Response:
+        query = f"?{request.url.query}" if request.url.query else ""
+        body = await request.body()
+        self.sent.append((request.method, f"{request.url.path}{query}", msgspec.json.decode(body) if body else None))
+        return JSONResponse({"ok": True}, status_code=202)
 
     async def _dead(self, _: Request) -> Response:
         return JSONResponse(self.documents["dead"])
@@ -207,7 +236,12 @@ class PageGateway:
         if job is None:
             return _no_job(namespace, name)
         sentences = [job["sentence"]] if job["sentence"] else [f"{name} has the first free nodes that suffice."]
-        return JSONResponse({"ok": True, "namespace": namespace, "name": name, "sentences": sentences})
+        reply: dict[str, Any] = {"ok": True, "namespace": namespace, "name": name, "sentences": sentences}
+        tasks = ["master", *["worker"] * (job["pods"] - 1)]
+        reply["explanation"] = {"choices": [{"rank": rank, "task": task} for rank, task in enumerate(tasks)]}
+        if request.query_params.get("nodes") == "true":
+            reply["explanation"] = {"task": "worker", "fits": fits(self.cell, job)}
+        return JSONResponse(reply)
 
     async def _events(self, request: Request) -> Response:
         prefix = f"{request.path_params['namespace']}/{request.path_params['name']}/"

@@ -65,6 +65,7 @@ def _live(browser: Browser, scheme: str) -> None:
     for n, job in cell.jobs.items():
         job["queue"] = ("llm", "vision", "default")[n % 3]
     with running(PageGateway(cell)) as gateway:
+        gateway.rights = {"read": ["*"], "submit": ["*"], "operate": True}
         for name, address in (
             ("cell", ""),
             ("queue", "queue"),

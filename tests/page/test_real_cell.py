@@ -117,6 +117,21 @@ def submit(page: Page, cell: RealCell, name: str, **spec: Any) -> None:  # noqa:
     raise AssertionError(f"{name} was not stored")
 
 
+def acted(page: Page, cell: RealCell) -> None:
+    """Cancel a job that waits, and drain a node."""
+    content = page.locator("#content")
+    page.goto(f"{cell.url}#/job/team/large-7")
+    expect(content).to_contain_text("nodes could take a pod of task worker now", timeout=_SOON_MS)
+    page.get_by_role("button", name="Cancel the job …").click()
+    page.get_by_role("button", name="Cancel the job", exact=True).click()
+    expect(page.locator("#done")).to_have_text("The cancellation of team/large-7 is stored.", timeout=_SOON_MS)
+    expect(content.locator(".job-head")).to_contain_text("cancelled", timeout=_SOON_MS)
+    page.goto(f"{cell.url}#/node/a2-001")
+    page.get_by_role("button", name="Drain the node …").click()
+    page.get_by_role("button", name="Drain", exact=True).click()
+    expect(content).to_contain_text("Node a2-001 is drained since", timeout=_SOON_MS)
+
+
 @pytest.mark.timeout(240)
 def test_jobs_of_a_real_cell_are_seen_also_after_a_restart_of_nats(
     open_page: Open, tmp_path: Path, allowed: list[str], axe: str
@@ -138,6 +153,7 @@ def test_jobs_of_a_real_cell_are_seen_also_after_a_restart_of_nats(
         page.goto(f"{cell.url}#/queue")
         expect(page.locator("ol.cards li").first).to_be_visible(timeout=_SOON_MS)
         expect(page.locator("ol.cards .sentence").first).not_to_be_empty()
+        acted(page, cell)
         page.goto(f"{cell.url}#/")
         hour = page.get_by_role("region", name="What changed in the last hour")
         expect(hour.locator(".feed")).to_contain_text("placed team/first", timeout=_SOON_MS)

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.topologies.levels.model import LevelPlan, NoLevels, Sizes, Tree, tree_of
+from berth.core.topologies.levels.model import LevelPlan, NoLevels, Tree, tree_of
 from berth.core.topologies.levels.planner import plan_levels
+from berth.core.topologies.levels.request import Sizes
 from berth.core.topologies.levels.rescheduling import LevelRecovery, recover_levels
 
 

@@ -23,7 +23,8 @@ from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.model import rack_number
 from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.leaving import LeavingPods
-from berth.core.topologies.levels.model import levels_of, node_path
+from berth.core.topologies.levels.level_map import node_path
+from berth.core.topologies.levels.request import levels_of
 from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.core.topologies.switches.placed import switch_of

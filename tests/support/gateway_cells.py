@@ -17,7 +17,7 @@ from tests.support.waiting import until_true
 CLUSTER: Final = ROOT / "docs" / "examples" / "cluster.yaml"
 ADMIN: Final = "admin"
 GRANTS: Final = [
-    {"identity": ADMIN, "role": "submit", "namespaces": ["*"]},
+    {"identity": ADMIN, "role": "operate", "namespaces": ["*"]},
     {"identity": "portal", "role": "submit", "namespaces": ["team-a"]},
     {"identity": "viewer", "role": "read", "namespaces": ["team-a"]},
 ]

@@ -42,7 +42,7 @@ def an_application(
     parts = Parts(bus, clock, config, metrics, DEFAULT_LOG)
     routes = routes_of(bus, clock, config, parts)
     if page is not None:
-        routes = PageRoutes(page).routes()
+        routes = PageRoutes(page, []).routes()
     return Application(routes, parts.guard, clock, metrics, refusals or RefusalLog(clock, DEFAULT_LOG))
 
 

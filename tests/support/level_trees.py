@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from berth.core.topologies.levels.model import Config, Forest, forest, node_path
+from berth.core.topologies.levels.level_map import Forest, forest, node_path
+from berth.core.topologies.levels.request import Config
 
 
 def forest_of(config: Config, nodes: Iterable[tuple[str, int, Mapping[str, str]]]) -> Forest:

@@ -36,7 +36,7 @@ from berth.formats.yaml_tree import is_dns_name
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.history import settings_now
+from berth.runtime.stored_snapshots import settings_now
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings

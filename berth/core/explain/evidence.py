@@ -143,6 +143,17 @@ def holders_words(holders: Sequence[Holder], clock: Clock) -> str:
     return f"; chips there are held by {jobs}{f' and {more:,} more' if more > 0 else ''}"
 
 
+class NodesAlike(msgspec.Struct, frozen=True):
+    """Nodes that a pod could go to now, or nodes that cannot take it for one reason."""
+
+    reason: str
+    """``fits``, or the first reason against them."""
+    words: str
+    """The reason as the end of a sentence about one node; empty where it fits."""
+    nodes: list[str]
+    """By name."""
+
+
 class NearNode(msgspec.Struct, frozen=True):
     """A node that almost takes a pod."""
 

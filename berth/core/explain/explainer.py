@@ -17,7 +17,7 @@ from berth.core.explain.alternatives import alternatives_of, runner_up_of
 from berth.core.explain.current_reasons import reason_of
 from berth.core.explain.evidence import LostBy
 from berth.core.explain.model import Basis, Choice, Explanation
-from berth.core.explain.nearest import Holders, nearest_domains, nearest_nodes
+from berth.core.explain.nearest import Holders, nearest_domains, nearest_nodes, nodes_by_reason
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.obstacles import Namer
 from berth.core.explain.refusal_text import sentence
@@ -90,7 +90,9 @@ def _held(verdict: Verdict, placement: Placement, ledger_seq: int, at_ms: int) -
     )
 
 
-def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int = 0) -> Explanation | None:
+def explain_now(
+    state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int = 0, with_nodes: bool = False
+) -> Explanation | None:
     """As :func:`explain`, on the current state: of a job that waits, or when the history is no longer stored.
 
     Args:
@@ -98,6 +100,7 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int =
         verdict: Last known verdict. A refusal for want of room is judged again.
         ledger_seq: Record with this verdict.
         at_ms: The time, if it is later than that of the last record.
+        with_nodes: Whether to say of each node if it could take a pod of a job that waits.
     """
     fold = state.fold
     held = fold.holdings.get((verdict.uid, verdict.attempt)) if verdict.placement is not None else None
@@ -113,7 +116,12 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int, at_ms: int =
         verdict = msgspec.structs.replace(verdict, refusal=now.refusal)
     basis = Basis(ledger_seq, state.facts_seq, fold.at_ms, fold.epoch, is_current=True)
     basis = _with_state(basis, state)
-    return _explained(_Case(snapshot, gang, verdict), basis)
+    explanation = _explained(_Case(snapshot, gang, verdict), basis)
+    if with_nodes and explanation.outcome == "waiting" and explanation.code not in {INTERNAL, LATE}:
+        index = gang.tasks.index(explanation.task) if explanation.task else 0
+        explanation.task = gang.tasks[index]
+        explanation.fits = nodes_by_reason(snapshot, gang.request_class[index][0])
+    return explanation
 
 
 def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, basis: Basis) -> Explanation:

@@ -13,6 +13,7 @@ from berth.core.explain.evidence import (
     Clock,
     NearDomain,
     NearNode,
+    NodesAlike,
     Unblocking,
     holders_words,
     unblocking_lines,
@@ -129,6 +130,8 @@ class Explanation(msgspec.Struct):
     """Somebody holds the job; ``sentence`` says who, and nothing is said of what else it would wait for."""
     expected_start: ExpectedStart | None = None
     """When it is expected to start, while it waits; None if nobody asked."""
+    fits: list[NodesAlike] = []
+    """All nodes by whether they could take a pod of ``task`` now, while it waits; empty if nobody asked."""
 
 
 def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from berth.core.explain.evidence import Holder, NearDomain, NearNode
+from berth.core.explain.evidence import Holder, NearDomain, NearNode, NodesAlike
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import reason_words
 from berth.core.explain.unblocking import end_of, wrong_with
@@ -128,6 +128,22 @@ def nearest_nodes(snapshot: NodeSnapshot, shape: Shape, holders: Holders) -> lis
             )
         )
     return found
+
+
+def nodes_by_reason(snapshot: NodeSnapshot, shape: Shape) -> list[NodesAlike]:
+    """All nodes by whether they could take a pod: those that could, then the others in the order of the reasons."""
+    evaluation, table = ShapeEvaluation(snapshot, shape), snapshot.table
+    found: dict[int, list[str]] = {}
+    for row in np.flatnonzero(table.present[table.view()]).tolist():
+        found.setdefault(int(evaluation.reasons[row]), []).append(table.names[row])
+    return [
+        NodesAlike(
+            reason=NodeReason(reason).name.lower(),
+            words="" if reason == _FITS else reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
+            nodes=sorted(names),
+        )
+        for reason, names in sorted(found.items())
+    ]
 
 
 def nearest_domains(snapshot: NodeSnapshot, gang: Gang, shape: Shape, holders: Holders) -> list[NearDomain]:

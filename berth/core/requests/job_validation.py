@@ -13,8 +13,8 @@ from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.parity import differs
 from berth.core.requests.constraint_checks import check_constraints
 from berth.core.requests.fault_rules import rules_of
-from berth.core.topologies.port import Asked, Topology
-from berth.core.topologies.registry import TOPOLOGIES
+from berth.core.topologies.job_registry import JOB_TOPOLOGIES
+from berth.core.topologies.job_topology import Asked, JobTopology
 from berth.products.catalogue import FORMS
 from berth.products.model import MIN_AVAILABLE, SKIP_PLUGIN, Form
 from berth.schemas.intake import JobRequest, Task
@@ -36,8 +36,8 @@ LABEL_VALUES: Final = {
 }
 """Labels with a fixed set of values. The reference treats any other value as if the label were missing; labels of
 topologies have sets of their own, and any other value makes the job invalid."""
-_TOPOLOGY_VALUES: Final = {label: values for one in TOPOLOGIES for label, values in one.label_values.items()}
-_TOPOLOGY_CHECKS: Final = [one.check for one in TOPOLOGIES if type(one).check is not Topology.check]
+_TOPOLOGY_VALUES: Final = {label: values for one in JOB_TOPOLOGIES for label, values in one.label_values.items()}
+_TOPOLOGY_CHECKS: Final = [one.check for one in JOB_TOPOLOGIES if type(one).check is not JobTopology.check]
 """Those that topologies define: they are made for each job."""
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
 CHIPS_MAX: Final = 64
@@ -231,7 +231,7 @@ def _check_topologies(asked: Asked) -> Refusal | None:
 def _demand_of(asked: Asked, form: Form, settings: Settings) -> Demand | Refusal | None:
     """What a job demands of the first topology that it names, or the first refusal of any topology."""
     demand: Demand | None = None
-    for topology in TOPOLOGIES:
+    for topology in JOB_TOPOLOGIES:
         found = topology.demand(asked, form, settings)
         if isinstance(found, Refusal):
             return found

@@ -19,7 +19,7 @@ from berth.core.requests.job_validation import (
     SHARE_HBM,
     SHARE_POLICY,
 )
-from berth.core.topologies.registry import TOPOLOGIES
+from berth.core.topologies.job_registry import JOB_TOPOLOGIES
 from berth.products.model import ANNOTATION_POLICY, MIN_AVAILABLE, SKIP_PLUGIN
 from berth.schemas.fault_facts import (
     ELASTIC,
@@ -34,7 +34,7 @@ from berth.schemas.fault_facts import (
 from berth.schemas.intake import PREEMPTION_KEYS, JobRequest
 
 _READ: Final = (
-    *(key for topology in TOPOLOGIES for key in topology.keys),
+    *(key for topology in JOB_TOPOLOGIES for key in topology.keys),
     FAULT_SCHEDULING,
     FAULT_RETRY_TIMES,
     POD_RESCHEDULING,

@@ -1,40 +1,22 @@
 """What is asked of a topology. Each answers for itself in a folder of its own; ``registry`` has them all."""
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.job_topology import JobTopology
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
 from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Areas, Ground, Index, TopologyRound
-from berth.products.model import Form
 from berth.schemas.facts import PodsSeen, TopologySeen
-from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Groups, Placement, Run
 from berth.schemas.refusal import Code, NodeReason, Refusal
-
-
-class Asked(NamedTuple):
-    """A job request, and what it says of its gang.
-
-    Attributes:
-        request: The request.
-        chip_pods: Its pods with chips.
-        gang_pods: Pods with chips of the whole gang, of which the request may be a part.
-        minimum: Pods that start together, by annotation; None without one.
-    """
-
-    request: JobRequest
-    chip_pods: int
-    gang_pods: int
-    minimum: int | None
 
 
 class FoundPods(NamedTuple):
@@ -68,14 +50,11 @@ class Places:
 AnyIndex = TypeVar("AnyIndex", bound=Index)
 
 
-class Topology(Generic[AnyIndex]):
+class Topology(JobTopology, Generic[AnyIndex]):
     """A topology. What one does not define has a neutral answer.
 
     Attributes:
-        name: Name in demands.
         index_name: Name of what it keeps of the nodes; topologies with the same one share it.
-        keys: Labels and annotations of a job that it reads.
-        label_values: Labels with a fixed set of values; with any other value a job is invalid.
         record_bytes_a_pod: Bytes of a record that each planned pod takes, in the usual case.
         heeds_jobs: Which jobs are in a group, not free nodes alone, decides what it takes.
         heeds_fewer_nodes: Fewer free nodes may help a gang.
@@ -83,10 +62,7 @@ class Topology(Generic[AnyIndex]):
         keeps_groups: A gang that starts anew keeps its groups where they were, not each pod its node.
     """
 
-    name: str = ""
     index_name: str = ""
-    keys: tuple[str, ...] = ()
-    label_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     record_bytes_a_pod: int = 0
     heeds_jobs: bool = False
     heeds_fewer_nodes: bool = False
@@ -122,19 +98,6 @@ class Topology(Generic[AnyIndex]):
             jobs_on: Names of the jobs on a node, sorted.
         """
         return {}
-
-    def check(self, asked: Asked) -> Refusal | None:  # noqa: ARG002  # topologies have it
-        """Refusal of a job before its product form is chosen."""
-        return None
-
-    def demand(
-        self,
-        asked: Asked,  # noqa: ARG002  # topologies have it
-        form: Form,  # noqa: ARG002  # as above
-        settings: Settings,  # noqa: ARG002  # as above
-    ) -> Demand | Refusal | None:
-        """What the pods with chips of a job demand, or its refusal; None if they demand nothing of this topology."""
-        return None
 
     def is_beside(self, demand: Demand | None) -> bool:  # noqa: ARG002  # topologies have it
         """Whether the plan of a gang depends on where certain other jobs run."""

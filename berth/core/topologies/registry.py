@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from berth.core.cluster.node_table import NodeTable
+from berth.core.topologies.job_registry import JOB_TOPOLOGIES
 from berth.core.topologies.layouts import Seat
 from berth.core.topologies.levels.topology import Levels
 from berth.core.topologies.maps import DrawnCell, Maps
@@ -34,6 +35,8 @@ def register(topology: Topology[Any]) -> None:
     if topology.name in _BY_NAME:
         raise ValueError(f"topology {topology.name} is registered twice")
     TOPOLOGIES.append(topology)
+    if all(one.name != topology.name for one in JOB_TOPOLOGIES):
+        JOB_TOPOLOGIES.append(topology)
     _BY_NAME[topology.name] = topology
     for code in topology.codes:
         _BY_CODE.setdefault(code, []).insert(0, topology)  # the first topology answers for what no other one knows

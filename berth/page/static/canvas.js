@@ -60,9 +60,9 @@ export class Painter {
   }
 
   // One node in the middle of a small canvas, for the legend.
-  paintAlone(row, side, scale, ratio) {
+  paintAlone(row, side, scale, ratio, candidates = null) {
     this.frame = { width: side, height: side, ratio, scale, left: 0, top: 0 };
-    this.focus = { job: 0, rows: new Set(), row: -1 };
+    this.focus = { job: 0, rows: new Set(), row: -1, candidates };
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const at = (side - scale) / 2;
     if (scale < CHIPS_FROM) this.#paintNode(row, at, at);
@@ -115,6 +115,7 @@ export class Painter {
       const height = Math.max(1, Math.round(part.height * frame.scale));
       this.#fill(x, y, width, height, total.used, total.chips, () => mainOf(this.cell, part.rows));
       if (total.serious) this.#stroke(x, y, width, height, palette.bad, 1);
+      if (this.#isMarked(part.rows)) this.#stroke(x, y, width, height, palette.text, 2);
       this.drawn.parts += 1;
       return;
     }
@@ -126,6 +127,12 @@ export class Painter {
       context.fillText(groupTitle(part).replace("Rack", "rack"), (part.x - frame.left) * frame.scale + 1, y, part.width * frame.scale);
     }
     this.#paintNodes(part, arranged);
+  }
+
+  // Whether some nodes have places of the job that is shown, or could take a pod of it.
+  #isMarked(rows) {
+    const marked = this.focus.candidates ?? this.focus.rows;
+    return marked.size > 0 && rows.some((row) => marked.has(row));
   }
 
   #paintNodes(part, arranged) {
@@ -151,7 +158,8 @@ export class Painter {
     const top = Math.round(y + margin);
     const side = Math.max(1, Math.round(frame.scale - 2 * margin));
     const holds = focus.job > 0 && focus.rows.has(row);
-    if (focus.rows.size > 0 && !holds) context.globalAlpha = 0.3;
+    const fits = focus.candidates?.has(row) ?? false;
+    if (focus.candidates ? !fits : focus.rows.size > 0 && !holds) context.globalAlpha = 0.3;
     if (holds) {
       context.fillStyle = this.colorOf(focus.job);
       context.fillRect(left, top, side, side);
@@ -159,7 +167,8 @@ export class Painter {
     context.globalAlpha = 1;
     if (cell.condition[row]) this.#markNode(row, left, top, side);
     else if (cell.nodes[row][UNHEALTHY]) this.#corner(left, top, side, palette.bad);
-    if (holds) this.#stroke(left, top, side, side, palette.text, 1);
+    if (holds) this.#stroke(left, top, side, side, palette.text, side > 8 ? 2 : 1);
+    if (fits) this.#markCandidate(left, top, side);
     this.drawn.nodes += 1;
   }
 
@@ -218,7 +227,7 @@ export class Painter {
       // To the next chip, so that all gaps are equal; none behind the last one.
       const width = Math.max(1, Math.round(left + inset + (column + 1) * chipWidth) - chipLeft - (column + 1 < wide ? gap : 0));
       const height = Math.max(1, Math.round(top + inset + head + (line + 1) * chipHeight) - chipTop - (line + 1 < lines ? gap : 0));
-      this.#paintChip(node, slot, chipLeft, chipTop, width, height);
+      this.#paintChip(node, slot, [chipLeft, chipTop, width, height], focus.candidates ? !focus.candidates.has(row) : false);
       this.drawn.chips += 1;
     }
     this.drawn.nodes += 1;
@@ -226,10 +235,10 @@ export class Painter {
     this.#frameNode(row, left, top, side, focus);
   }
 
-  #paintChip(node, slot, x, y, width, height) {
+  #paintChip(node, slot, [x, y, width, height], isOther) {
     const { context, palette, focus } = this;
     const owner = node[OWNERS][slot];
-    const isDim = focus.rows.size > 0 && owner !== focus.job;
+    const isDim = isOther || (focus.rows.size > 0 && owner !== focus.job);
     if (isDim) context.globalAlpha = 0.28;
     context.fillStyle = owner === 0 ? palette.free : this.colorOf(owner);
     context.fillRect(x, y, width, height);
@@ -273,7 +282,25 @@ export class Painter {
       const node = cell.nodes[row];
       if (node[DRAINED] || node[FLAGS] & CORDONED || condition) this.#corner(x, y, side, palette.warn);
     }
-    if (focus.job > 0 && focus.rows.has(row)) this.#stroke(x, y, side, side, palette.text, 2);
+    const out = side > 50 ? 2 : 0; // around the name, where there is one
+    if (focus.job > 0 && focus.rows.has(row)) this.#stroke(x - out, y - out, side + 2 * out, side + 2 * out, palette.text, out || 2);
+    if (focus.candidates?.has(row)) this.#markCandidate(x, y, side);
+  }
+
+  // A frame, and the lower left corner: conditions have the upper right one.
+  #markCandidate(x, y, side) {
+    const { context, palette } = this;
+    this.#stroke(x, y, side, side, palette.accent, side > 60 ? 3 : side > 8 ? 2 : 1);
+    const size = Math.min(14, Math.max(3, side * 0.4));
+    for (const [edge, color] of [[size + 3, palette.surface], [size, palette.accent]]) {
+      const length = Math.min(side, edge);
+      context.fillStyle = color;
+      context.beginPath();
+      context.moveTo(x, y + side - length);
+      context.lineTo(x + length, y + side);
+      context.lineTo(x, y + side);
+      context.fill();
+    }
   }
 
   #stroke(x, y, width, height, color, line) {

@@ -1,16 +1,19 @@
 // Documents of views beside the picture of the cell: read from the gateway, again and again while the view is shown.
 
+const drains = (source) => source.list("drains", "drains");
 const READ = {
   "": (source) => source.hour(), queues: (source) => source.list("queues", "queues"),
+  node: drains, group: drains, faults: (source) => source.get("faults?limit=1"), // the first page has what is held back
   services: (source) => source.get("cell"), dead: (source) => source.get("dead"),
 };
 const ALONE = new Set(["services", "dead"]); // shown without a picture of the cell
+const LIVE = new Set(["queues", ...ALONE]);
 
 // Whether a view is shown without a picture.
 export const isAlone = (view) => ALONE.has(view);
 
-// Whether a view has a document of a living cell alone.
-export const isLive = (view) => view !== "" && view in READ;
+// Whether a view has nothing without a document of a living cell.
+export const isLive = (view) => LIVE.has(view);
 
 export class Documents {
   // `arrived(view)` is called after a document was read, or could not be.

@@ -24,14 +24,15 @@ const MARKS = [
   ["Reserved chip: dashes", 26, ok(FREE, { reserved: 3 })],
   ["Chip that is being released", 26, ok([-2, -2, 0, 0], { releasing: 3 })],
   ["Withheld by the node: lines", 26, ok(FREE, { withheld: 12 })],
+  ["Could take a pod of the job that is shown: frame and lower corner", 18, ok(FREE), new Set([0])],
 ];
 
 export function showLegend(place, palette) {
-  place.replaceChildren(...MARKS.map(([text, scale, row]) =>
-    element("li", {}, drawn(scale, row, palette), element("span", {}, text))));
+  place.replaceChildren(...MARKS.map(([text, scale, row, candidates]) =>
+    element("li", {}, drawn(scale, row, palette, candidates), element("span", {}, text))));
 }
 
-function drawn(scale, row, palette) {
+function drawn(scale, row, palette, candidates) {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const canvas = element("canvas", { width: SIDE * ratio, height: SIDE * ratio, "aria-hidden": "true" });
   const cell = new Cell();
@@ -41,6 +42,6 @@ function drawn(scale, row, palette) {
   painter.setPalette(palette);
   painter.colors.set(-2, palette.isDark ? "oklch(0.68 0.115 190)" : "oklch(0.58 0.125 190)");
   painter.colors.set(-3, palette.isDark ? "oklch(0.68 0.115 310)" : "oklch(0.58 0.125 310)");
-  painter.paintAlone(0, SIDE, scale, ratio);
+  painter.paintAlone(0, SIDE, scale, ratio, candidates);
   return canvas;
 }

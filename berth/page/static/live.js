@@ -1,5 +1,7 @@
 // Data of a living cell: HTTP of the gateway, with a stream of changes.
 
+import { WAITING } from "./cell.js";
+
 const TOKEN = "berth.token";
 const QUIET_MS = 45_000; // a stream that is silent for longer is lost: the gateway sends a comment every 15 s ...
 const PAUSE = "berth-keepalive-s"; // ... or after another pause, which this header names
@@ -7,7 +9,7 @@ const WAIT_FIRST_MS = 500;
 const WAIT_MOST_MS = 10_000;
 
 export class LiveSource {
-  // `on`: view(view), change(change), state(text, detail), signIn(reason).
+  // `on`: view(view), change(change), state(text, detail), signIn(reason), me(rights, links).
   constructor(on) {
     this.on = on;
     this.isRecorded = false;
@@ -57,8 +59,9 @@ export class LiveSource {
     while (run === this.run) {
       this.on.state("connecting");
       try {
-        const me = await this.get("me");
-        this.on.me?.(me);
+        const [me, page] = await Promise.all([this.get("me"), this.get("page")]);
+        if (run !== this.run) return;
+        this.on.me(me, page.links);
         await this.#stream(run);
       } catch (error) {
         if (run !== this.run) return;
@@ -116,9 +119,9 @@ export class LiveSource {
     }
   }
 
-  async #fetch(path, signal) {
-    const headers = this.token ? { Authorization: `Bearer ${this.token}` } : {};
-    const answer = await fetch(`api/v1/${path}`, { headers, signal, cache: "no-store" });
+  async #fetch(path, signal, options = {}) {
+    const headers = { ...options.headers, ...(this.token ? { Authorization: `Bearer ${this.token}` } : {}) };
+    const answer = await fetch(`api/v1/${path}`, { ...options, headers, signal, cache: "no-store" });
     if (answer.ok) return answer;
     const failure = new Error(await errorOf(answer));
     failure.status = answer.status;
@@ -128,6 +131,12 @@ export class LiveSource {
   // A JSON document of the gateway. Throws an error with the text of the gateway.
   async get(path, signal = AbortSignal.timeout(20_000)) {
     return (await this.#fetch(path, signal)).json();
+  }
+
+  // Has something done. Throws an error with the text of the gateway.
+  async send(method, path, body) {
+    const data = body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+    await this.#fetch(path, AbortSignal.timeout(20_000), { method, ...data });
   }
 
   // What changed in the last hour.
@@ -155,7 +164,8 @@ export class LiveSource {
   // What is known of a job besides the view: its events, and the reasons in sentences.
   async story(job) {
     const path = `jobs/${encodeURIComponent(job.namespace)}/${encodeURIComponent(job.name)}`;
-    const [events, why] = await Promise.allSettled([this.#stored(`${path}/events?follow=false`), this.get(`${path}/explain`)]);
+    const [events, why] = await Promise.allSettled([
+      this.#stored(`${path}/events?follow=false`), this.get(`${path}/explain${WAITING.has(job.phase) ? "?nodes=true" : ""}`)]);
     return {
       error: events.reason?.message,
       isRefused: isRefused(events.reason),
@@ -163,7 +173,10 @@ export class LiveSource {
       isLate: why.reason?.status === 404, // the service behind the gateway may know the job in a moment
       events: (events.value ?? []).filter((event) => !job.uid || event.uid === job.uid),
       why: why.value?.sentences ?? [],
-      expected: why.value?.explanation?.expected_start ?? null, // of a job that waits
+      expected: why.value?.explanation?.expected_start ?? null, // of a job that waits, as are the next two
+      fits: why.value?.explanation?.fits ?? [],
+      task: why.value?.explanation?.task ?? "",
+      tasks: tasksOf(why.value?.explanation?.choices ?? []), // of one that is placed
     };
   }
 
@@ -173,6 +186,13 @@ export class LiveSource {
     for await (const { data } of eventsOf(answer.body, () => {})) found.push(JSON.parse(data));
     return found;
   }
+}
+
+// Tasks of the pods, by rank.
+function tasksOf(choices) {
+  const found = [];
+  for (const { rank, task } of choices) found[rank] = task;
+  return found;
 }
 
 // Whether the gateway refuses a request, so that it is of no use to repeat it.

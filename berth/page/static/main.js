@@ -1,7 +1,11 @@
 // The page: one cell, one map, and a panel with the view that the address names.
 
+import { planOf } from "./actions.js";
 import { Announcer } from "./announcer.js";
-import { Cell, OWNERS, ownersOf } from "./cell.js";
+import { candidatesOf } from "./candidates.js";
+import { Cell, OWNERS, WAITING, ownersOf } from "./cell.js";
+import { copyCommand } from "./commands.js";
+import { Confirmation } from "./confirmation.js";
 import { readPalette } from "./colors.js";
 import { Documents, isAlone, isLive } from "./documents.js";
 import { byId, element, show, shown } from "./dom.js";
@@ -38,6 +42,8 @@ class Page {
   constructor() {
     this.cell = new Cell();
     this.limits = new Map();
+    this.rights = null; // of the reader, once they are known
+    this.links = []; // templates
     this.route = parseAddress(location.hash);
     this.reader = new StoryReader(() => this.#plan());
     this.documents = new Documents((view) => this.#documentArrived(view));
@@ -52,6 +58,11 @@ class Page {
     this.colors = new MapColors(byId("map-colors"), byId("map-namespaces"), this.map);
     this.search = new SearchBox(byId("search"), byId("found"), this.cell);
     showLegend(byId("legend-marks"), readPalette());
+    this.confirmation = new Confirmation(
+      ({ method, path, body }, reason) => this.source.send(method, path(reason), body?.(reason)), (plan) => {
+        this.#say(plan.done);
+        this.#read();
+      });
     this.#listen();
     this.#listenFilters();
     this.#startSource();
@@ -67,6 +78,10 @@ class Page {
       signIn: (reason) => this.#askToken(reason),
       moved: () => this.#timeMoved(),
       taken: () => this.cell.view(),
+      me: (rights, links) => {
+        [this.rights, this.links] = [rights, links];
+        this.#plan();
+      },
     };
     const data = byId("recording");
     if (data === null) {
@@ -111,6 +126,10 @@ class Page {
       const { sort, clear } = event.target.closest("[data-sort], [data-clear]")?.dataset ?? {};
       if (sort) return this.#filter({ sort });
       if (clear) return this.#filter({ [clear]: null });
+      const copied = event.target.closest("[data-copy]");
+      if (copied) return copyCommand(copied).then((said) => this.#say(said));
+      const action = event.target.closest("[data-action]");
+      if (action) return this.#ask(action.dataset);
       const more = event.target.closest("[data-more]");
       if (!more) return;
       this.limits.set(more.dataset.more, (this.limits.get(more.dataset.more) ?? Number(more.dataset.first)) + 200);
@@ -125,8 +144,25 @@ class Page {
     });
   }
 
+  // Asks whether what a button says is to be done.
+  #ask(dataset) {
+    const plan = planOf(dataset, {
+      cell: this.cell, job: this.#job() ?? this.reader.story?.job, groups: this.map.arranged?.groups ?? [], faults: this.documents.of("faults").document,
+    });
+    if (plan) this.confirmation.ask(plan);
+  }
+
+  // What a button did, until another view is shown.
+  #say(text) {
+    byId("done").hidden = false;
+    byId("done").textContent = shown(text);
+  }
+
   // Another reader may see less: nothing of what the one before saw stays.
   #forget() {
+    [this.rights, this.links] = [null, []];
+    this.confirmation.close();
+    byId("done").hidden = true;
     this.cell.clear();
     this.reader.clear();
     this.documents.clear();
@@ -150,6 +186,7 @@ class Page {
     byId("partial").hidden = !view.is_partial;
     byId("partial").textContent = "You see a part of this cell: jobs of namespaces that you may not read have no names here.";
     if (isFirst) {
+      clearTimeout(this.mapTimer); // no reader moved the map before there was anything on it
       this.#read();
       requestAnimationFrame(() => {
         this.#focusMap();
@@ -233,6 +270,7 @@ class Page {
     else if (position !== this.map.position()) this.map.setPosition(position);
     if (!isOther) return this.#render();
     this.reader.clear();
+    byId("done").hidden = true;
     byId("main").dataset.view = this.route.view; // some views are wider than others
     this.map.resize();
     this.#focusMap();
@@ -283,6 +321,9 @@ class Page {
       const { row } = this.map.focus;
       const job = this.#job();
       if (this.map.focus.job !== (job?.n ?? 0)) this.map.highlight(job?.n ?? 0, row);
+      const hasPlaces = job !== undefined && this.cell.rowsByJob.has(job.n);
+      if (hasPlaces && !this.hadPlaces) this.#focusMap(); // it was placed while it is shown
+      this.hadPlaces = hasPlaces;
       this.#showViews();
       this.#render();
     }, waitMs);
@@ -309,9 +350,10 @@ class Page {
       return;
     }
     if (view === "job") this.reader.see(this.source, this.route.names, this.#job());
+    this.#markCandidates();
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
-      limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
+      limits: this.limits, route: this.route, rights: this.rights, links: this.links, isRecorded, story: this.reader.story, notes: this.source.recording?.notes,
       ...(isRecorded && view === "" ? { document: this.source.hour() } : this.documents.of(view)),
     });
     document.title = shown(view ? `${title} - Berth` : `Berth ${this.cell.name}`);
@@ -321,6 +363,18 @@ class Page {
     this.colors.update(this.cell, this.theme.isDark);
     const total = this.cell.totals(this.cell.allRows());
     byId("map").setAttribute("aria-label", `Map of the cell: ${count(total.nodes, "node")}, ${total.used} of ${count(total.chips, "chip")} in use`);
+  }
+
+  // Marks the nodes that could take a pod of the job that is shown, if it waits.
+  #markCandidates() {
+    const job = this.#job();
+    const fits = job && WAITING.has(job.phase) && !this.cell.rowsByJob.has(job.n) ? this.reader.story?.fits : undefined;
+    const layout = this.cell.layoutCount;
+    if (fits !== this.markedFits || layout !== this.markedLayout) {
+      this.candidates = fits?.length ? candidatesOf(this.cell, fits) : null;
+      [this.markedFits, this.markedLayout] = [fits, layout];
+    }
+    this.map.setCandidates(this.candidates?.rows ?? null);
   }
 
   // What a reader chose is in the address; a change of the list of choices does not change it.
@@ -370,7 +424,16 @@ class Page {
     const names = jobs.filter(Boolean).map((job) => (job.name ? fullName(job) : "a job that is not visible to you"));
     const condition = this.cell.condition[row];
     return `${this.cell.nodeName(row)}: ${this.cell.used[row]} of ${count(this.cell.chipsOf(row), "chip")} in use` +
-      (condition ? `, ${condition}` : "") + (names.length ? `, ${names.slice(0, 3).join(", ")}${names.length > 3 ? " …" : ""}` : "");
+      (condition ? `, ${condition}` : "") + (names.length ? `, ${names.slice(0, 3).join(", ")}${names.length > 3 ? " …" : ""}` : "") +
+      this.#candidateText(row);
+  }
+
+  // Whether a node could take a pod of the job that is shown.
+  #candidateText(row) {
+    if (!this.candidates) return "";
+    const why = this.candidates.why.get(row);
+    if (why) return `; cannot take a pod of ${this.route.names[1]}: ${why}`;
+    return this.candidates.rows.has(row) ? `; could take a pod of ${this.route.names[1]}` : "";
   }
 
   #hovered(row, group, x, y) {

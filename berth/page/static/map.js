@@ -19,7 +19,7 @@ export class CellMap {
     this.on = on;
     this.painter = new Painter(canvas.getContext("2d", { alpha: false }), cell);
     this.painter.setPalette(readPalette());
-    this.focus = { job: 0, rows: new Set(), row: -1 };
+    this.focus = { job: 0, rows: new Set(), row: -1, candidates: null };
     this.scale = 20;
     this.x = 0;
     this.y = 0;
@@ -75,6 +75,13 @@ export class CellMap {
   highlight(job, row) {
     this.focus.job = job;
     this.focus.row = row;
+    this.redraw();
+  }
+
+  // Marks the nodes that could take a pod of the job in the foreground; null for none that waits.
+  setCandidates(rows) {
+    if (rows === this.focus.candidates) return;
+    this.focus.candidates = rows;
     this.redraw();
   }
 
@@ -172,8 +179,11 @@ export class CellMap {
   }
 
   #goToBox(box, margin, isSmooth) {
-    const scale = Math.min((this.width - 2 * margin) / box.width, (this.height - 2 * margin) / box.height, FIT_MOST);
-    this.#go(box.x + box.width / 2, box.y + box.height / 2, Math.max(SCALE_LEAST, scale), isSmooth);
+    this.#go(box.x + box.width / 2, box.y + box.height / 2, Math.max(SCALE_LEAST, this.#scaleOf(box, margin)), isSmooth);
+  }
+
+  #scaleOf(box, margin) {
+    return Math.min((this.width - 2 * margin) / box.width, (this.height - 2 * margin) / box.height, FIT_MOST);
   }
 
   goToGroup(kind, name) {
@@ -184,7 +194,7 @@ export class CellMap {
     this.#goToBox(group, 24, true);
   }
 
-  // Brings some nodes into sight, if none of them is: then with their surroundings.
+  // Brings some nodes into sight with their surroundings, unless all of them are, almost as large as then.
   goToRows(rows) {
     if (rows.length === 0) return;
     this.#arrange();
@@ -194,12 +204,15 @@ export class CellMap {
       const y = (this.arranged.y[row] - top) * scale;
       return x >= 0 && y >= 0 && x + scale <= this.width && y + scale <= this.height;
     };
-    if (scale >= 14 && rows.some(isSeen)) return;
-    const xs = rows.map((row) => this.arranged.x[row]);
-    const ys = rows.map((row) => this.arranged.y[row]);
-    const [x, y] = [Math.min(...xs), Math.min(...ys)];
+    const box = { x: Infinity, y: Infinity, right: 0, bottom: 0 };
+    for (const row of rows) {
+      const [x, y] = [this.arranged.x[row], this.arranged.y[row]];
+      [box.x, box.y] = [Math.min(box.x, x - 1.5), Math.min(box.y, y - 1.5)];
+      [box.right, box.bottom] = [Math.max(box.right, x + 2.5), Math.max(box.bottom, y + 2.5)];
+    }
+    [box.width, box.height] = [box.right - box.x, box.bottom - box.y];
+    if (scale >= this.#scaleOf(box, 20) / 1.4 && rows.every(isSeen)) return;
     this.isFitted = false;
-    const box = { x: x - 1.5, y: y - 1.5, width: Math.max(...xs) - x + 4, height: Math.max(...ys) - y + 4 };
     this.#goToBox(box, 20, true);
   }
 

@@ -1,8 +1,12 @@
 // The story of a job: what it requested, what it waited for, where it was placed and why.
 
+import { actionsPart, jobButtons } from "./actions.js";
+import { candidatesPart } from "./candidates.js";
 import { WAITING } from "./cell.js";
+import { commandsPart, jobCommands } from "./commands.js";
 import { element } from "./dom.js";
 import { clock, count, isElapsed, ranges, span } from "./format.js";
+import { linksOf, linksPart, podName } from "./links.js";
 import { empty, isOver, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms } from "./pieces.js";
 
 const WORDS = {
@@ -12,7 +16,7 @@ const WORDS = {
 };
 
 // `story`: { events, why } if it is known, with its job if the view has none, or { error }; null while it is being read.
-export function jobView({ cell, route, nowMs, isDark, story }) {
+export function jobView({ cell, route, nowMs, isDark, story, rights, links, isRecorded }) {
   const [namespace, name] = route.names;
   const title = `Job ${namespace}/${name}`;
   const job = cell.jobNamed(namespace, name) ?? story?.job;
@@ -30,14 +34,18 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
         sinceWords(job, nowMs)),
       job.sentence && element("p", { class: "callout" }, job.sentence),
       job.warning ? element("p", { class: "callout" }, job.warning) : null,
+      actionsPart(jobButtons(job, rights)),
+      linksPart(links, { namespace: job.namespace, job: job.name }),
+      isRecorded ? null : commandsPart(jobCommands(job)),
       requested(cell, job, nowMs, WAITING.has(job.phase) ? story?.expected : null),
       element("h3", {}, isElapsed(nowMs) ? "What happened" : "What happened (UTC)"),
       story === null ? empty("Reading the events.")
         : story.error ? empty(`The events are not available: ${story.error}.`)
         : timeline(events, job, nowMs),
       why(story, job),
+      WAITING.has(job.phase) ? candidatesPart(cell, job, story) : null,
       element("h3", {}, "Places"),
-      places(cell, job, events),
+      places(cell, job, events, { links, tasks: story?.tasks ?? [] }),
     ],
   };
 }
@@ -83,13 +91,20 @@ function why(story, job) {
 }
 
 // Places of the pods: those of its newest placement, otherwise what the map knows.
-function places(cell, job, events) {
+function places(cell, job, events, { links, tasks }) {
   const placed = isOver(job) ? undefined : events.findLast((event) => event.phase === "placed" && event.ranks?.length);
   const rows = cell.rowsOf(job.n);
   if (placed && (rows.length || !job.n)) {
-    const heads = ["Pod", "Node", "Chips"];
-    return table(`Places of ${job.name}`, heads, placed.ranks.slice(0, 500).map((rank) =>
-      [String(rank.rank), cell.rowOf.has(rank.node) ? nodeLink(rank.node) : rank.node, ranges(rank.chips)]));
+    const shown = placed.ranks.slice(0, 500);
+    const outside = shown.map(({ rank, node }) => {
+      const names = { namespace: job.namespace, job: job.name, pod: podName(job, tasks, rank), node };
+      return [...linksOf(links, names, ["pod"]), ...linksOf(links.filter((link) => !link.url.includes("{pod}")), names, ["node"])];
+    });
+    const hasLinks = outside.some((found) => found.length);
+    const heads = ["Pod", "Node", "Chips", hasLinks && "Links"].filter(Boolean);
+    return table(`Places of ${job.name}`, heads, shown.map((rank, index) => [
+      String(rank.rank), cell.rowOf.has(rank.node) ? nodeLink(rank.node) : rank.node, ranges(rank.chips),
+      ...(hasLinks ? [outside[index]] : [])]));
   }
   if (rows.length) {
     return table(`Places of ${job.name}`, ["Node", "Chips"], rows.slice(0, 500).map((row) =>

@@ -1,10 +1,12 @@
 // Reads the story of the job that is shown: again when the job has changed, when an answer failed, and while the events
 // lag behind the job.
 
+import { WAITING } from "./cell.js";
 import { isRefused } from "./live.js";
 
 // Pauses before the next tries. After the last one a failed answer is asked for again and again, a late event is not.
 const AGAIN_MS = [1000, 3000, 10_000, 30_000];
+const NODES_EVERY_MS = 30_000; // which nodes could take a pod changes also while the job does not
 
 export class StoryReader {
   // `came()` is called when there is something new to show.
@@ -60,16 +62,18 @@ export class StoryReader {
     if (run !== this.run) return;
     this.isReading = false;
     this.story = story;
-    if (!source.isRecorded) this.#planAgain();
+    if (!source.isRecorded) this.#planAgain(WAITING.has(job?.phase));
     this.came();
   }
 
-  #planAgain() {
+  #planAgain(isWaiting) {
     const { error, isRefused, isWhyFailed, isLate } = this.story;
     const isFailed = error ? !isRefused : isWhyFailed;
-    const pauseMs = AGAIN_MS[isFailed ? Math.min(this.tries, AGAIN_MS.length - 1) : this.tries];
-    if (pauseMs === undefined || !(isFailed || (!error && isLate))) return;
-    this.tries += 1;
+    const againMs = AGAIN_MS[isFailed ? Math.min(this.tries, AGAIN_MS.length - 1) : this.tries];
+    const isDue = againMs !== undefined && (isFailed || (!error && isLate));
+    const pauseMs = isDue ? againMs : isWaiting && !error ? NODES_EVERY_MS : undefined;
+    if (pauseMs === undefined) return;
+    if (isDue) this.tries += 1;
     this.timer = setTimeout(() => {
       this.isDue = true;
       this.came();

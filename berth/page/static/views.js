@@ -1,26 +1,33 @@
 // Views in the panel: group, node, queue, faults. Each returns its title and its content.
 
+import { actionsPart, approveButton, placeButtons, placeOf } from "./actions.js";
 import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, UNNAMED, WITHHELD, ownersOf } from "./cell.js";
+import { approveCommand, commandsPart, nodeCommands, placeCommands } from "./commands.js";
 import { element } from "./dom.js";
 import { bits, count, number, ranges } from "./format.js";
 import { groupTitle } from "./groups.js";
-import { age, badge, conditionBadge, empty, jobLink, limited, moment, nodeLink, sizeOf, swatch, table, terms } from "./pieces.js";
+import { linksPart } from "./links.js";
+import { age, badge, conditionBadge, empty, jobLink, jobLinks, limited, moment, nodeLink, sizeOf, swatch, table, terms } from "./pieces.js";
 import { address, addressOfGroup } from "./routes.js";
 
 // What a view needs: the cell, the arranged map, the time, the theme, the limits of lists, and the route.
 // `page`: { cell, groups, nowMs, isDark, limits, route, source }.
 
-export function groupView({ cell, groups, limits, route }) {
+export function groupView({ cell, groups, limits, route, nowMs, rights, document, isRecorded }) {
   const [kind, name] = route.names;
   const group = groups.find((one) => one.kind === kind && one.name === name);
   if (!group) return { title: "Group", content: [empty(`There is no group ${kind ?? ""} ${name ?? ""} in this cell.`)] };
   const sum = cell.totals(group.rows);
+  const isPlace = kind === "leaf" || kind === "superpod";
+  const drained = drainsOf(document, [[kind, name]]);
   const [rows, more] = limited(group.rows, `group ${kind} ${name}`, limits, (row) => nodeRow(cell, row));
   return {
     title: groupTitle(group),
     content: [
       element("p", {}, `${count(sum.nodes, "node")}, ${number(sum.used)} of ${count(sum.chips, "chip")} in use` +
         (sum.limited ? `, ${count(sum.limited, "node")} with a limit.` : ".")),
+      drained?.map((one) => drainWords(one, nowMs)),
+      isPlace ? [actionsPart(placeButtons(kind, name, rights, drained)), isRecorded ? null : commandsPart(placeCommands(kind, name, drained))] : null,
       table(`Nodes of ${groupTitle(group)}`, ["Node", "In use", "Jobs", "State"], rows),
       more,
     ],
@@ -47,7 +54,18 @@ function chipsText(chips) {
   return `${chips.length === 1 ? "chip" : "chips"} ${ranges(chips)}`;
 }
 
-export function nodeView({ cell, route, nowMs, isDark }) {
+// Drains that concern one of some places; undefined while they are not known.
+function drainsOf(document, places) {
+  return document?.drains.filter((one) => places.some(([kind, name]) => one.kind === kind && one.name === name));
+}
+
+function drainWords({ kind, name, since_ms: sinceMs, by, reason }, nowMs) {
+  const what = kind === "superpod" ? "SuperPoD" : kind === "leaf" ? "Leaf switch" : "Node";
+  const words = sinceMs > nowMs ? "will be drained from" : "is drained since";
+  return element("p", {}, `${what} ${name} ${words} `, moment(sinceMs, nowMs), `${by ? `, by ${by}` : ""}${reason ? `: ${reason}` : "."}`);
+}
+
+export function nodeView({ cell, route, nowMs, isDark, rights, links, document, isRecorded }) {
   const [name] = route.names;
   const row = cell.rowOf.get(name);
   if (row === undefined) return { title: `Node ${name ?? ""}`, content: [empty(`There is no node ${name ?? ""} in this cell.`)] };
@@ -59,10 +77,16 @@ export function nodeView({ cell, route, nowMs, isDark }) {
   const group = superpod >= 0 ? { kind: "superpod", name: cell.layout.superpods[superpod] }
     : leaf >= 0 ? { kind: "leaf", name: cell.layout.leaves[leaf] }
     : rack >= 0 ? { kind: "rack", name: cell.layout.racks[rack] } : null;
+  const places = [["node", name], ["leaf", cell.layout.leaves[leaf]], ["superpod", cell.layout.superpods[superpod]]];
+  const drained = drainsOf(document, places);
   return {
     title: `Node ${name}`,
     content: [
       element("p", {}, cell.condition[row] ? conditionBadge(cell.condition[row]) : badge("ok", "good", "●")),
+      drained?.map((one) => drainWords(one, nowMs)),
+      actionsPart(placeButtons("node", name, rights, drained)),
+      linksPart(links, { node: name }),
+      isRecorded ? null : commandsPart(nodeCommands(name, drained)),
       terms(
         ["Product", cell.productOf(row)],
         ["Group", group && element("a", { href: addressOfGroup(group) }, groupTitle(group))],
@@ -133,17 +157,38 @@ function queueCard(cell, job, nowMs) {
     job.expected_start_ms ? element("p", { class: "small" }, "expected start: ", moment(job.expected_start_ms, nowMs)) : null);
 }
 
-export function faultsView({ cell, nowMs, limits }) {
+export function faultsView({ cell, nowMs, limits, rights, document }) {
   if (cell.faults.length === 0) return { title: "Faults", content: [empty("There are no faults.")] };
   const [cards, more] = limited(cell.faults, "faults", limits, (fault) => faultCard(cell, fault, nowMs));
   return {
     title: "Faults",
     content: [
       element("p", { class: "muted" }, `${count(cell.faults.length, "fault")} of nodes and chips, as the cell knows them now.`),
+      heldPart(cell, document?.held ?? [], document?.more_held ?? 0, rights),
       element("ul", { class: "cards" }, cards),
       more,
     ],
   };
+}
+
+// Jobs that a fault does not restart yet, by cause.
+function heldPart(cell, held, others, rights) {
+  if (held.length + others === 0) return null;
+  const causes = new Map();
+  for (const one of held) {
+    const key = `${one.kind} ${one.domain} ${one.reason}`;
+    causes.set(key, [...(causes.get(key) ?? []), one]);
+  }
+  return element("section", { class: "held", "data-key": "held", "aria-label": "Not restarted yet" },
+    element("h3", {}, "Not restarted yet"),
+    element("ul", { class: "cards" }, [...causes].map(([key, jobs]) => {
+      const [{ kind, domain, reason, approvable }] = jobs;
+      return element("li", { class: "card", "data-key": key },
+        element("p", {}, element("strong", {}, kind), ` ${placeOf(domain)}: `, jobLinks(jobs.map((one) => cell.jobNamed(one.namespace, one.name) ?? { ...one, is_foreign: false }), 4)),
+        element("p", { class: "sentence" }, `${reason}.`),
+        approvable ? [actionsPart(approveButton(kind, domain, rights)), commandsPart([approveCommand(kind, domain)])] : null);
+    })),
+    others ? element("p", { class: "muted" }, `${count(others, "job")} of other namespaces as well.`) : null);
 }
 
 function faultCard(cell, fault, nowMs) {

@@ -84,7 +84,7 @@ _SERVICES: Final[dict[str, Rights]] = {
     "scorer": Rights((), ("score.>",)),
     "binder": Rights(("fact.outcome.>", "fact.unbound.>", "sim.bind", "sim.evict"), ()),
     "summary": Rights(("summary.>",), ()),
-    "api": Rights(("intake.>", "event.>"), ("api.>", "gate.>")),
+    "api": Rights(("intake.>", "event.>", "fact.drain.>", "fact.approval.>"), ("api.>", "gate.>")),
     "nodesim": Rights(("fact.node.>", "fact.health.>", "fact.topology.>", "fact.pod.>"), ("sim.>",)),
     "gateway": Rights(("$SRV.STATS", "gate.*.*"), ()),
 }

@@ -10,10 +10,11 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
 from berth.core.topologies.annotations import register_writer
+from berth.core.topologies.job_topology import Asked
 from berth.core.topologies.layouts import Layouts, Seat
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.planning import Ground, Index, Lack, Planned, Replaced, TopologyRound
-from berth.core.topologies.port import Asked, Topology
+from berth.core.topologies.port import Topology
 from berth.core.topologies.registry import register
 from berth.products.model import Form
 from berth.schemas.columns import pack, unpack

@@ -16,7 +16,8 @@ from berth.cli.output import age, listed, moment
 from berth.core.text import ranges
 from berth.lab.cells.processes import RESTARTS_MAX, Child, GivenUpError, toml
 from berth.lab.commands.story import Tale
-from berth.runtime.history import settings_now, state_now
+from berth.runtime.history import state_now
+from berth.runtime.stored_snapshots import settings_now
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import PodPhase, PodsSeen

@@ -12,12 +12,12 @@ from berth.cli.app import call
 from berth.runtime.errors import FatalError
 from berth.runtime.fsck.ledger_check import check_ledger
 from berth.runtime.fsck.ledger_repair import find
-from berth.runtime.history import settings_now, state_now, verdict_on
+from berth.runtime.history import state_now, verdict_on
 from berth.runtime.instruments import Instruments
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import anonymise_file, record
-from berth.runtime.stored_snapshots import newest_snapshot
+from berth.runtime.stored_snapshots import newest_snapshot, settings_now
 from berth.schemas.chain import ChainReader, Position, chained
 from berth.schemas.envelope import NewerVersionError, encode, open_envelope
 from berth.schemas.ledger import Epoch, Round

@@ -10,9 +10,9 @@ from berth.core.cluster.node_groups import Rows
 from berth.core.gangs import Gang
 from berth.core.parity import differs
 from berth.core.pod_shares import pods_of
-from berth.core.topologies.blocks.demand import Blocks, blocks_of_gang
+from berth.core.topologies.blocks.demand import VARIANTS, Blocks, blocks_of_gang
 from berth.core.topologies.blocks.explanation import BlockExplanations, Places, superpods_of
-from berth.core.topologies.blocks.model import VARIANTS, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
+from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
 from berth.core.topologies.blocks.placed import BlockPart, service_of
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.planning import Ground, Lack, Planned

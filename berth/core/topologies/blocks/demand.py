@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from berth.core.gangs import Gang
 from berth.schemas.offers import Demand
@@ -12,6 +12,12 @@ RACKS: Final = "racks"
 LEVELS: Final = "levels"
 TOPOLOGY_OF: Final[Mapping[str, str]] = {"a3": SUPERPODS, "850": SUPERPODS, "rack": RACKS, "levels": LEVELS}
 """Topology by variant."""
+SIZE_DEFAULT: Final = 48
+"""Nodes of a physical SuperPoD if no size is configured."""
+Variant = Literal["a3", "850", "rack"]
+"""Handler of the product: Atlas A3 with 16 or 8 chips per node, Atlas 850, Atlas 950 with racks."""
+VARIANTS: Final[Mapping[str, Variant]] = {variant: variant for variant in get_args(Variant)}
+"""Handlers by the text that stands for them in messages."""
 _SOFT: Final = "soft"
 _MEMORY: Final = "memory"
 _SERVICE: Final = "service"

@@ -5,8 +5,8 @@ A block is a logical SuperPoD: a number of nodes of one physical SuperPoD.
 Source: docs/reference/superpods.md, "Terms of SuperPoDs", "Before the selection" and "Selection of blocks".
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, get_args
+from collections.abc import Collection, Sequence
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,9 +14,8 @@ import numpy as np
 from berth.core.cluster.bitmaps import Marks
 from berth.core.cluster.node_groups import NUMBER, Counts, Rows, running
 from berth.core.parity import OWN, Differences
+from berth.core.topologies.blocks.demand import SIZE_DEFAULT, Variant
 
-SIZE_DEFAULT: Final = 48
-"""Nodes of a physical SuperPoD if no size is configured."""
 RESERVE_DEFAULT: Final = 2
 """Nodes that a SuperPoD keeps while another can give nodes, if no reserve is configured."""
 CLOSEST_MAX: Final = 3
@@ -25,10 +24,6 @@ RACK_MAX: Final = (1 << 31) - 1
 """Highest number of a rack."""
 _NO_RACK: Final = -1
 
-Variant = Literal["a3", "850", "rack"]
-"""Handler of the product: Atlas A3 with 16 or 8 chips per node, Atlas 850, Atlas 950 with racks."""
-VARIANTS: Final[Mapping[str, Variant]] = {variant: variant for variant in get_args(Variant)}
-"""Handlers by the text that stands for them in messages."""
 Phase = Literal[
     "fits",
     "larger",

@@ -4,14 +4,13 @@ Source: docs/reference/superpods.md, "Policies of SuperPoDs", "Validation of blo
 "Inference on SuperPoDs".
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Literal
 
 import msgspec
 
 from berth.core.parity import differs
-from berth.core.topologies.blocks.demand import Blocks
-from berth.core.topologies.blocks.model import VARIANTS, Variant
+from berth.core.topologies.blocks.demand import VARIANTS, Blocks, Variant
 from berth.core.topologies.blocks.validation import (
     RA_BLOCK,
     SOFT,
@@ -23,7 +22,7 @@ from berth.core.topologies.blocks.validation import (
     Pods,
     check_blocks,
 )
-from berth.core.topologies.port import Asked
+from berth.core.topologies.job_topology import Asked, JobTopology
 from berth.products.model import SKIP_PLUGIN, Form
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
@@ -56,6 +55,20 @@ def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | Non
     if labels.get(SERVICE_LABEL):
         return "service"
     return "mindie" if variant == "a3" and all(name in labels for name in MINDIE_LABELS) else None
+
+
+class BlockJobs(JobTopology):
+    """A topology whose gangs are split into blocks of nodes.
+
+    Attributes:
+        variants: Variants of the product forms that use it.
+    """
+
+    variants: Collection[str] = ()
+
+    def demand(self, asked: Asked, form: Form, settings: Settings) -> Demand | Refusal | None:
+        """Blocks of a job whose form has one of the variants."""
+        return requested_blocks(asked, form, settings) if form.variant in self.variants else None
 
 
 def requested_blocks(asked: Asked, form: Form, settings: Settings) -> Demand | Refusal:

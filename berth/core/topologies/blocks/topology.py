@@ -1,20 +1,18 @@
 """What topologies whose gangs are split into blocks answer alike."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 from typing import Final
 
 from berth.core.topologies.blocks.demand import blocks_of
 from berth.core.topologies.blocks.explanation import seats_of
 from berth.core.topologies.blocks.placed import block_of
-from berth.core.topologies.blocks.request import requested_blocks
+from berth.core.topologies.blocks.request import BlockJobs
 from berth.core.topologies.blocks.text import LACKS, placed_lines, seat_words, waiting_lines
 from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, integer_of
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
-from berth.core.topologies.port import AnyIndex, Asked, Topology
-from berth.products.model import Form
-from berth.schemas.ledger import Settings
+from berth.core.topologies.port import AnyIndex, Topology
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import BlockLack, Refusal
@@ -23,15 +21,13 @@ _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
 """Rules of plans that fewer free nodes may help."""
 
 
-class BlockTopology(Topology[AnyIndex]):
+class BlockTopology(BlockJobs, Topology[AnyIndex]):
     """A topology whose gangs are split into blocks of nodes.
 
     Attributes:
-        variants: Variants of the product forms that use it.
         lacks: What is missing for a gang, as a sentence without a full stop, by rule.
     """
 
-    variants: Collection[str] = ()
     lacks: Mapping[str, Callable[[BlockLack], str]] = LACKS
     codes = ("no-blocks",)
     record_bytes_a_pod = 2 + 2
@@ -46,10 +42,6 @@ class BlockTopology(Topology[AnyIndex]):
             if given > 0 and (size := gcd(given, sum(chips))) % chips[0] == 0:
                 found[key] = str(size)
         return found
-
-    def demand(self, asked: Asked, form: Form, settings: Settings) -> Demand | Refusal | None:
-        """Blocks of a job whose form has one of the variants."""
-        return requested_blocks(asked, form, settings) if form.variant in self.variants else None
 
     def is_beside(self, demand: Demand | None) -> bool:
         """Jobs of a service are near one another, and MindIE jobs near those that they name."""

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.topologies.blocks.model import SIZE_DEFAULT, Variant
+from berth.core.topologies.blocks.demand import SIZE_DEFAULT, Variant
 
 SP_BLOCK: Final = "sp-block"
 """Annotation of a job: number of chips of a block."""

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.node_groups import Counts, Rows
-from berth.core.topologies.levels.model import LevelPlan, NoLevels, Sizes, Tree
+from berth.core.topologies.levels.model import LevelPlan, NoLevels, Tree
+from berth.core.topologies.levels.request import Sizes
 
 _FRAGMENT_WEIGHT: Final = 10
 """Weight of the fragments of child groups against those of their parent."""

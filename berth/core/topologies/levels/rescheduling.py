@@ -14,8 +14,9 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Marks
 from berth.core.cluster.node_groups import Rows
-from berth.core.topologies.levels.model import LEVELS_MAX, NoLevels, Sizes, Tree
+from berth.core.topologies.levels.model import NoLevels, Tree
 from berth.core.topologies.levels.planner import Found, find, plan_levels
+from berth.core.topologies.levels.request import LEVELS_MAX, Sizes
 
 SESSIONS_A_STEP: Final = 6
 """Number of attempts after which the next larger part of a gang moves."""

@@ -1,4 +1,4 @@
-"""Trees of levels as a topology: what a job says of them, and which nodes are in one."""
+"""Trees of levels as a topology: which nodes are in one."""
 
 from collections.abc import Mapping, Sequence
 from math import gcd
@@ -6,16 +6,15 @@ from math import gcd
 import numpy as np
 
 from berth.core.cluster.node_table import NodeTable
-from berth.core.topologies.blocks.demand import LEVELS, Blocks
+from berth.core.topologies.blocks.demand import LEVELS
 from berth.core.topologies.blocks.placed import block_of
-from berth.core.topologies.blocks.request import of_part
 from berth.core.topologies.blocks.topology import BlockTopology
 from berth.core.topologies.leaving import Together
 from berth.core.topologies.levels.level_map import LevelMap
-from berth.core.topologies.levels.model import (
+from berth.core.topologies.levels.request import (
     AFFINITY_CONFIG,
     LevelError,
-    check_sizes,
+    LevelJobs,
     is_in_tree,
     levels_of,
     read_level_config,
@@ -24,21 +23,17 @@ from berth.core.topologies.levels.model import (
 from berth.core.topologies.levels.round import LevelRound
 from berth.core.topologies.levels.text import LEVEL_LACKS
 from berth.core.topologies.planning import Areas, Ground
-from berth.core.topologies.port import Asked
-from berth.products.model import Form
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, Refusal
 
 
-class Levels(BlockTopology[LevelMap]):
+class Levels(LevelJobs, BlockTopology[LevelMap]):
     """Groups of several levels."""
 
-    name = index_name = LEVELS
-    variants = (LEVELS,)
+    index_name = LEVELS
     lacks = LEVEL_LACKS
-    keys = (AFFINITY_CONFIG,)
 
     def settings_error(self, settings: Settings) -> str:
         """What is wrong with the levels of the trees."""
@@ -56,35 +51,6 @@ class Levels(BlockTopology[LevelMap]):
             return {}  # the verdict names what is wrong
         levels = (f"level{number}={gcd(size, len(chips))}" for number, size in enumerate(sizes, start=1))
         return {AFFINITY_CONFIG: ",".join(levels)}
-
-    def demand(
-        self,
-        asked: Asked,
-        form: Form,
-        settings: Settings,  # noqa: ARG002  # the port has it
-    ) -> Demand | Refusal | None:
-        """Groups of several levels. All pods with chips are alike, and each uses a whole node (decision D-11)."""
-        if form.variant != LEVELS:
-            return None
-        request = asked.request
-        chips = next(task.chips for task in request.tasks if task.chips)
-        for index, task in enumerate(request.tasks):
-            if task.chips > form.chips_max or task.chips not in {0, chips}:
-                most = f"1 to {form.chips_max}" if chips > form.chips_max else f"{chips}"
-                wanted = f"{most}, the chips of a node, in every pod with chips: each fills a node"
-                field = f"tasks[{index}].chips"
-                return of_part(
-                    asked, Refusal(code="invalid-request", field=field, value=str(task.chips), expected=wanted)
-                )
-        try:
-            sizes = read_sizes(request.annotations.get(AFFINITY_CONFIG, ""))
-            check_sizes(sizes, asked.chip_pods)
-        except LevelError as error:
-            field = error.field if error.field.startswith(AFFINITY_CONFIG) else AFFINITY_CONFIG
-            value, field = error.value.strip("'"), f"annotations.{field}"
-            return of_part(asked, Refusal(code="invalid-argument", field=field, value=value, expected=error.expected))
-        groups = Blocks(variant=LEVELS, size=sizes[0], number=asked.chip_pods // sizes[0], levels=sizes)
-        return groups.demand(gang_pods=asked.gang_pods)
 
     def index(self, table: NodeTable) -> LevelMap:
         """Trees of all nodes."""

@@ -1,15 +1,14 @@
-"""Racks of SuperPoDs as a topology: what a job says of them, and which nodes are in one."""
+"""Racks of SuperPoDs as a topology: which nodes are in one."""
 
 from berth.core.cluster.node_table import NodeTable
-from berth.core.topologies.blocks.demand import RACKS, SUPERPODS
+from berth.core.topologies.blocks.demand import SUPERPODS
 from berth.core.topologies.blocks.place_rows import RackPlaces, rack_areas, superpod_areas
-from berth.core.topologies.blocks.request import SERVICE_LABEL
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.topology import BlockTopology
-from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, SUPER_POD_AFFINITY, UB_MEMORY
 from berth.core.topologies.leaving import Together
 from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import Places
+from berth.core.topologies.racks.request import RackJobs
 from berth.core.topologies.racks.round import RackRound
 from berth.core.topologies.racks.text import RACK_LACKS
 from berth.schemas.ledger import Settings
@@ -17,13 +16,10 @@ from berth.schemas.offers import Demand
 from berth.schemas.placement import Placement
 
 
-class Racks(BlockTopology[SuperpodMap]):
+class Racks(RackJobs, BlockTopology[SuperpodMap]):
     """SuperPoDs with racks."""
 
-    name = RACKS
     index_name = SUPERPODS
-    keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, RA_BLOCK, UB_MEMORY)
-    variants = ("rack",)
     lacks = RACK_LACKS
 
     def together(self, demand: Demand, placement: Placement) -> Together:

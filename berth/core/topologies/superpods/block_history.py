@@ -8,7 +8,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from berth.core.parity import OWN, Differences
-from berth.core.topologies.blocks.model import BlockDemand, Variant
+from berth.core.topologies.blocks.demand import Variant
+from berth.core.topologies.blocks.model import BlockDemand
 
 WHOLE_JOB_SESSIONS: Final = 12
 """Number of attempts after which pods are no longer replaced one by one (850)."""

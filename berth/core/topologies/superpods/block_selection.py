@@ -15,7 +15,8 @@ import numpy as np
 
 from berth.core.cluster.node_groups import Counts, Rows
 from berth.core.parity import Differences
-from berth.core.topologies.blocks.model import BlockAllocation, BlockRules, Lack, NoBlocks, Phase, Variant, closest
+from berth.core.topologies.blocks.demand import Variant
+from berth.core.topologies.blocks.model import BlockAllocation, BlockRules, Lack, NoBlocks, Phase, closest
 
 """Documented decisions of a selection, and their fields in :class:`Differences`."""
 

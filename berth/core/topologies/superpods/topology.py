@@ -1,18 +1,17 @@
-"""SuperPoDs as a topology: what a job says of them, and which nodes are in one."""
+"""SuperPoDs as a topology: which nodes are in one."""
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.blocks.adopted import adopted_part
 from berth.core.topologies.blocks.demand import SUPERPODS
 from berth.core.topologies.blocks.place_rows import SuperpodPlaces, superpod_areas
-from berth.core.topologies.blocks.request import MINDIE_LABELS, SERVICE_LABEL, SP_FIT
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.text import lacking_blocks
 from berth.core.topologies.blocks.topology import BlockTopology
-from berth.core.topologies.blocks.validation import SP_BLOCK, SUPER_POD_AFFINITY
 from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Areas, Ground
 from berth.core.topologies.port import FoundPods, Places
 from berth.core.topologies.superpods.drawing import superpods_shown
+from berth.core.topologies.superpods.request import SuperpodJobs
 from berth.core.topologies.superpods.round import SuperpodRound
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Demand
@@ -20,12 +19,10 @@ from berth.schemas.placement import Groups
 from berth.schemas.refusal import Refusal
 
 
-class Superpods(BlockTopology[SuperpodMap]):
+class Superpods(SuperpodJobs, BlockTopology[SuperpodMap]):
     """SuperPoDs without racks."""
 
-    name = index_name = SUPERPODS
-    keys = (SUPER_POD_AFFINITY, SERVICE_LABEL, SP_BLOCK, SP_FIT, *MINDIE_LABELS)
-    variants = ("a3", "850")
+    index_name = SUPERPODS
     keeps_groups = True
 
     def adopted(self, found: FoundPods) -> Groups | None:

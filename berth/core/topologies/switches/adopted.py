@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.occupancy.leaf_bits import LARGE, NORMAL
 from berth.core.topologies.switches.placed import SwitchPart
 from berth.schemas.facts import PodsSeen
 from berth.schemas.placement import Run

@@ -5,6 +5,10 @@ from typing import Final
 from berth.schemas.offers import Demand
 
 SWITCHES: Final = "switches"
+TOR_AFFINITY: Final = "tor-affinity"
+"""Label of a job that requests switch affinity."""
+UNINVOLVED: Final = "null"
+"""Value of the label that turns switch affinity off."""
 
 
 def leaf_demand(label: str, *, gang_pods: int) -> Demand:

@@ -4,19 +4,16 @@ Source: docs/reference/switches.md, "Jobs and policies" and "Partitions of idle 
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from berth.core.parity import OWN, Differences
-from berth.core.topologies.switches.occupancy.leaf_states import LARGE_PODS_MIN, NORMAL, Bits
+from berth.core.topologies.switches.occupancy.leaf_bits import NORMAL
+from berth.core.topologies.switches.occupancy.leaf_states import LARGE_PODS_MIN, Bits
 from berth.core.topologies.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
 
-TOR_AFFINITY: Final = "tor-affinity"
-"""Label of a job that requests switch affinity."""
-UNINVOLVED: Final = "null"
-"""Value of the label that turns switch affinity off."""
 Policy = Literal["1.0", "2.0", "single-layer"]
 Kind = Literal["common", "foundation-model", "padding"]
 Rule = Literal[

@@ -11,21 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth.core.parity import differs
-from berth.core.topologies.switches.model import (
-    TOR_AFFINITY,
-    UNINVOLVED,
-    Demand,
-    Kind,
-    LeafPool,
-    NoPlan,
-    Plan,
-    Policy,
-    Rule,
-    SwitchRules,
-)
+from berth.core.topologies.switches.demand import TOR_AFFINITY, UNINVOLVED
+from berth.core.topologies.switches.model import Demand, Kind, LeafPool, NoPlan, Plan, Policy, Rule, SwitchRules
 from berth.core.topologies.switches.nslb_v1 import plan_v1
 from berth.core.topologies.switches.nslb_v2 import plan_v2
-from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.topologies.switches.occupancy.leaf_bits import LARGE, NORMAL
 from berth.core.topologies.switches.single_layer import plan_single
 from berth.schemas.ledger import Settings
 

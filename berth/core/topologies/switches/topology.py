@@ -1,7 +1,6 @@
-"""Leaf switches as a topology: what a job says of them."""
+"""Leaf switches as a topology."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -10,19 +9,17 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.maps import DrawnCell, Maps
 from berth.core.topologies.planning import Areas, Ground
-from berth.core.topologies.port import Asked, FoundPods, Topology
+from berth.core.topologies.port import FoundPods, Topology
 from berth.core.topologies.switches.adopted import adopted_part
-from berth.core.topologies.switches.demand import SWITCHES, leaf_demand
-from berth.core.topologies.switches.model import TOR_AFFINITY, UNINVOLVED
+from berth.core.topologies.switches.demand import SWITCHES
 from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
-from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.core.topologies.switches.occupancy.leaf_table import check_topology
 from berth.core.topologies.switches.placed import switch_of
+from berth.core.topologies.switches.request import SwitchJobs
 from berth.core.topologies.switches.rounds.drawing import switches_shown
 from berth.core.topologies.switches.rounds.switch_round import SwitchRound
 from berth.core.topologies.switches.summary import KEY, leaf_map
 from berth.core.topologies.switches.text import UNKNOWN, lack_words, near_words, placed_lines
-from berth.products.model import MIN_AVAILABLE, Form
 from berth.schemas.columns import unpack
 from berth.schemas.facts import TopologySeen
 from berth.schemas.ledger import Settings
@@ -30,15 +27,11 @@ from berth.schemas.offers import Demand
 from berth.schemas.placement import Groups, Placement
 from berth.schemas.refusal import Refusal
 
-_WHOLE: Final = f"pods of the job: with label {TOR_AFFINITY} all of them start together"
 
-
-class Switches(Topology[LeafIndex]):
+class Switches(SwitchJobs, Topology[LeafIndex]):
     """Leaf (ToR) switches."""
 
-    name = index_name = SWITCHES
-    keys = (TOR_AFFINITY,)
-    label_values = {TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE)}
+    index_name = SWITCHES
     record_bytes_a_pod = 2 + 1
     """Index of its leaf, and its leaf state."""
     heeds_jobs = True
@@ -66,31 +59,6 @@ class Switches(Topology[LeafIndex]):
     def begin(self, ground: Ground, index: LeafIndex) -> SwitchRound:
         """Leaf switches during a round."""
         return SwitchRound(ground, index)
-
-    def check(self, asked: Asked) -> Refusal | None:
-        """Check that a job starts all its pods together (decision switch-min-available).
-
-        Source: docs/reference/switches.md, "Jobs and policies".
-        """
-        if not _label(asked):
-            return None
-        request, pods = asked.request, sum(task.replicas for task in asked.request.tasks)
-        if request.min_available not in {0, pods}:
-            return _refused("min_available", request.min_available, f"0 or {pods}, the {_WHOLE}")
-        if asked.minimum not in {None, pods}:
-            written = request.annotations[MIN_AVAILABLE]
-            return _refused(f"annotations.{MIN_AVAILABLE}", written, f"{pods}, the {_WHOLE}")
-        return None
-
-    def demand(
-        self,
-        asked: Asked,
-        form: Form,  # noqa: ARG002  # the port has it
-        settings: Settings,  # noqa: ARG002  # as above
-    ) -> Demand | None:
-        """The label of a job with chips."""
-        label = _label(asked)
-        return leaf_demand(label, gang_pods=asked.gang_pods) if label else None
 
     def adopted(self, found: FoundPods) -> Groups | None:
         """States of leaf switches, by annotations."""
@@ -141,13 +109,3 @@ class Switches(Topology[LeafIndex]):
     def seat_words(self, seat: Seat, layouts: Layouts) -> tuple[str, str] | None:
         """Leaf switch of a rank."""
         return (f" below {seat.leaf}", "leaf plan") if seat.leaf and layouts.switch is not None else None
-
-
-def _label(asked: Asked) -> str:
-    """Value of the label; empty if switch affinity is off."""
-    value = asked.request.labels.get(TOR_AFFINITY, UNINVOLVED)
-    return value if value != UNINVOLVED and asked.chip_pods else ""
-
-
-def _refused(field: str, value: object, expected: str) -> Refusal:
-    return Refusal(code="invalid-request", field=field, value=str(value), expected=expected)

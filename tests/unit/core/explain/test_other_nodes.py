@@ -17,11 +17,11 @@ async def cell() -> AsyncIterator[Cell]:
     await opened.close()
 
 
-async def told(cell: Cell) -> Explanation:
+async def told(cell: Cell, *, with_nodes: bool = False) -> Explanation:
     """Explanation of the last verdict on the job ``job``."""
     kept = await verdict_on(cell.user, "uid-job", hint_seq=0)
     assert kept is not None
-    found = explain_now(cell.dispatcher.state, kept.verdict, ledger_seq=kept.sequence)
+    found = explain_now(cell.dispatcher.state, kept.verdict, ledger_seq=kept.sequence, with_nodes=with_nodes)
     assert found is not None
     return found
 
@@ -45,3 +45,20 @@ async def test_a_node_that_must_change_less_is_nearer_than_one_that_must_change_
         ("c", "cordoned"),
         ("a", "node_label"),
     ]
+
+
+async def test_a_job_that_waits_knows_of_each_node_if_it_could_take_a_pod_now(cell: Cell) -> None:
+    await cell.nodes([a_node("a"), a_node("b"), a_node("c"), a_node("d", ready=False)])
+    on_b = {"accelerator-type": "module-910b-8", "kubernetes.io/hostname": "b"}
+    await cell.submit(a_job("holds", chips=6, node_selector=on_b))
+    await cell.turns(2)
+    await cell.submit(a_job("job", chips=8, replicas=3))
+    await cell.turns(2)
+    found = await told(cell, with_nodes=True)
+    assert [(one.reason, one.words, one.nodes) for one in found.fits] == [
+        ("fits", "", ["a", "c"]),
+        ("not_ready", "is not ready", ["d"]),
+        ("shortage", "has fewer than 8 free chips", ["b"]),
+    ]
+    assert found.task == "worker"
+    assert (await told(cell)).fits == []

@@ -5,7 +5,8 @@ from typing import get_args
 
 import pytest
 
-from berth.core.topologies.blocks.model import Lack, Phase, Variant
+from berth.core.topologies.blocks.demand import Variant
+from berth.core.topologies.blocks.model import Lack, Phase
 from berth.core.topologies.blocks.text import (
     group_words,
     missing_blocks,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from berth.core.cluster.node_packing import pack_switches
-from berth.core.topologies.switches.model import TOR_AFFINITY
+from berth.core.topologies.switches.demand import TOR_AFFINITY
 from berth.schemas.intake import JobRequest
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell

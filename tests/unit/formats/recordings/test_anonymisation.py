@@ -14,8 +14,8 @@ from berth.core.cluster.node_packing import pack_nodes
 from berth.core.requests import gangs, job_validation
 from berth.core.state.ledger import LedgerDump
 from berth.core.topologies.blocks import request, validation
-from berth.core.topologies.levels import model
-from berth.core.topologies.switches.model import TOR_AFFINITY
+from berth.core.topologies.levels.request import AFFINITY_CONFIG, TOPOTREE
+from berth.core.topologies.switches.demand import TOR_AFFINITY
 from berth.formats.recordings.anonymisation import MESSAGES, Anonymiser
 from berth.formats.recordings.anonymisation_rules import (
     JOB_KEY,
@@ -103,8 +103,8 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
         MIN_AVAILABLE, SKIP_PLUGIN, TOR_AFFINITY, job_validation.SUB_HEALTHY, job_validation.GANG_PODS, job_validation.SHARE_AICORE, job_validation.SHARE_HBM,
         job_validation.SHARE_POLICY, *job_validation.LABEL_VALUES, ANNOTATION_POLICY, form_selection.SP_BLOCK, LABEL_TYPE,
         form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, validation.RA_BLOCK,
-        validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, request.SP_FIT, model.AFFINITY_CONFIG,
-        model.TOPOTREE, "framework",
+        validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, request.SP_FIT, AFFINITY_CONFIG,
+        TOPOTREE, "framework",
     }  # fmt: skip
     for product in NODE_PRODUCTS.values():
         read.update(product.labels, product.selector, product.job_labels)

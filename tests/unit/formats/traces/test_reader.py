@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from berth.core.requests.job_validation import ValidJob, validate
-from berth.core.topologies.switches.model import TOR_AFFINITY
+from berth.core.topologies.switches.demand import TOR_AFFINITY
 from berth.core.topologies.switches.occupancy.leaf_states import LARGE_PODS_MIN
 from berth.formats.ascend.pod_annotations import TOR_AFFINITY as FORMAT_LABEL
 from berth.formats.traces import jobs

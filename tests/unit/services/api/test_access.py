@@ -148,7 +148,7 @@ async def test_everybody_may_ask_what_it_may_do(identity: str, read: list[str], 
     async with programs(is_started=False) as told:
         await told.start(GRANTS)
         reply = await told.ask("rights", {}, identity=identity)
-        assert reply == {"ok": True, "identity": identity, "read": read, "submit": submit}
+        assert reply == {"ok": True, "identity": identity, "read": read, "submit": submit, "operate": False}
 
 
 async def test_in_an_open_cell_everybody_may_do_everything() -> None:

@@ -265,6 +265,9 @@ async def test_a_placed_and_a_waiting_job_are_explained() -> None:
         waiting = await told.ask("explain", {"namespace": "team", "name": "two"})
         assert (waiting["phase"], waiting["explanation"]["outcome"]) == ("waiting", "waiting")
         assert waiting["sentences"]
+        assert waiting["explanation"]["fits"] == []
+        asked = await told.ask("explain", {"namespace": "team", "name": "two", "nodes": True})
+        assert [(one["reason"], one["nodes"]) for one in asked["explanation"]["fits"]] == [("shortage", ["n0"])]
 
 
 async def test_a_job_without_a_verdict_is_explained() -> None:

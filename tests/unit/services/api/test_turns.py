@@ -181,7 +181,7 @@ async def test_the_loop_that_answers_goes_on_while_an_explanation_is_computed() 
     try:
         status = JobStatus(namespace="n", name="j", uid="u", phase="waiting", since_ms=1, at_ms=1, ledger_seq=1)
         async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(failed(explanations.of(status, is_over=False, may_read=bool)))
+            waiting = group.create_task(failed(explanations.of(status, is_over=False, may_read=bool, with_nodes=False)))
             await until(asked.is_set, deadline_s=5, what="the computation begins")
             assert not waiting.done()
             gate.set()

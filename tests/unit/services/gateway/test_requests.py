@@ -16,6 +16,7 @@ from berth.schemas.gateway.openapi import openapi
 from berth.schemas.programs.requests import CancelRequest, NodesRequest
 from berth.services.gateway.application import Application
 from berth.services.gateway.bodies import json_body
+from berth.services.gateway.config import PageLink
 from berth.services.gateway.errors import CODES, RequestError, status_of
 from berth.services.gateway.event_routes import _flag, _position
 from berth.services.gateway.job_routes import asked_in, converted, fields, see_object
@@ -143,7 +144,7 @@ def test_one_object_is_taken() -> None:
 
 async def test_every_route_is_in_the_document_and_nothing_else() -> None:
     served = {
-        (method.lower(), route.path.replace("{path:path}", "{path}"))
+        (method.lower(), route.path.replace(":path}", "}"))
         for route in an_application().routes
         for method in (route.methods or set()) - {"HEAD"}
     }
@@ -217,3 +218,10 @@ async def test_a_wrong_method_names_the_right_ones() -> None:
 async def test_answers_of_the_api_are_not_stored() -> None:
     _, head, _ = await ask(an_application(), "/api/v1/openapi.json")
     assert head["cache-control"] == "no-store"
+
+
+async def test_links_of_the_settings_are_those_of_the_page() -> None:
+    links = [PageLink(name="Logs", url="https://logs.example/{job}")]
+    answer = await told(an_application(links=links), "GET", "/api/v1/page")
+    assert answer.status == 200
+    assert json.loads(answer.body) == {"links": [{"name": "Logs", "url": "https://logs.example/{job}"}]}

@@ -11,7 +11,7 @@ from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
 from berth.runtime.instruments import Instruments
 from berth.services.gateway.app import serve
-from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.config import GatewayConfig, PageLink, check
 from berth.services.gateway.extender_config import ExtenderConfig, check_extender
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.server import listen, raise_file_limit
@@ -54,3 +54,40 @@ def test_the_limit_of_files_is_raised_as_far_as_the_system_permits() -> None:
         assert raise_file_limit(1_000_000_000) < 1_000_000_000
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://grafana.example/d/npu?var-node={node}",
+        "http://logs.example:3100/{namespace}/{job}/{pod}#tail",
+        "https://logs.example?q=%7B{job}%7D",
+    ],
+)
+def test_links_of_the_page_are_templates_of_addresses(url: str) -> None:
+    check(GatewayConfig(links=[PageLink(name="Logs", url=url)]))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("javascript:alert({job})", "expected http:// or https://"),
+        ("//logs.example/{job}", "expected http:// or https://"),
+        ("https:/logs.example/{job}", "expected http:// or https://"),
+        ("https://{job}.example/", "a host without names in braces"),
+        ("https://logs.example:{job}/", "a host without names in braces"),
+        ("https://logs.example{job}/", "a host without names in braces"),
+        ("https://user:secret@logs.example/{job}", "a host without names in braces"),
+        ("https://logs.example/a b/{job}", "a path without spaces"),
+        ("https://logs.example/{job}\n", "a path without spaces"),
+        ("https://logs.example/{uid}", "expected no other braces than those of {namespace}, {job}, {pod}, {node}"),
+        ("https://logs.example/{job", "expected no other braces"),
+        ("https://logs.example/", "expected {namespace}, {job}, {pod} or {node} in it"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_named_by_its_field(url: str, expected: str) -> None:
+    links = [PageLink(name="Good", url="https://a.example/{job}"), PageLink(name="Logs", url=url)]
+    with pytest.raises(ConfigError) as caught:
+        check(GatewayConfig(links=links))
+    assert caught.value.field == "links[1].url"
+    assert expected in caught.value.expected

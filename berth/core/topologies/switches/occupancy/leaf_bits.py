@@ -1,4 +1,4 @@
-"""Bits of the state of a leaf, for code that reads states and computes none."""
+"""Bits of the state of a leaf, and kinds of jobs there, for code that reads states and computes none."""
 
 from typing import Final
 
@@ -10,3 +10,5 @@ NOT_NORMAL: Final = 16
 LARGE_CROSS: Final = 32
 STATE: Final = 3
 """Bits 0 and 1 of :meth:`berth.core.topologies.switches.occupancy.leaf_states.LeafOccupancy.bits` are the state."""
+NORMAL: Final = "normal-schema"
+LARGE: Final = "large-model-schema"

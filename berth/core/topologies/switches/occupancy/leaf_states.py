@@ -23,7 +23,9 @@ from berth.core.parity import OWN, Differences
 from berth.core.topologies.switches.occupancy.leaf_bits import (
     CROSS,
     EXCLUSIVE,
+    LARGE,
     LARGE_CROSS,
+    NORMAL,
     NOT_NORMAL,
     SHARED,
     STATE,
@@ -31,8 +33,6 @@ from berth.core.topologies.switches.occupancy.leaf_bits import (
 )
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 
-NORMAL: Final = "normal-schema"
-LARGE: Final = "large-model-schema"
 LARGE_PODS_MIN: Final = 4
 """A foundation-model job with fewer pods with chips is a padding job."""
 Bits = npt.NDArray[np.uint8]

@@ -8,8 +8,7 @@ from berth.core.gangs import Gang
 from berth.core.topologies.layouts import NO_LAYOUTS, Layouts, WaitingGang
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.planning import Ground, Lack, PlacedGang, Planned, Replaced, TopologyRound
-from berth.core.topologies.switches.demand import label_of
-from berth.core.topologies.switches.model import TOR_AFFINITY
+from berth.core.topologies.switches.demand import TOR_AFFINITY, label_of
 from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.placed import switch_of
 from berth.core.topologies.switches.planner import NoPlan

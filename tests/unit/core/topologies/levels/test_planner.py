@@ -5,20 +5,18 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from berth.core.topologies.levels.model import (
+from berth.core.topologies.levels.level_map import Forest
+from berth.core.topologies.levels.model import LevelPlan, NoLevels, Tree
+from berth.core.topologies.levels.planner import plan_levels
+from berth.core.topologies.levels.request import (
     TOPOTREE,
     Config,
-    Forest,
     Level,
     LevelError,
-    LevelPlan,
-    NoLevels,
-    Tree,
     check_sizes,
     read_level_config,
     read_sizes,
 )
-from berth.core.topologies.levels.planner import plan_levels
 from berth.core.topologies.levels.rescheduling import (
     STEPS_MAX,
     LevelRecovery,

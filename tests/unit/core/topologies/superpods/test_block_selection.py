@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from berth.core.parity import OWN, REFERENCE
-from berth.core.topologies.blocks.model import BlockAllocation, BlockRules, Near, NoBlocks, Variant
+from berth.core.topologies.blocks.demand import Variant
+from berth.core.topologies.blocks.model import BlockAllocation, BlockRules, Near, NoBlocks
 from berth.core.topologies.superpods.block_selection import OpenBlocks, select
 from tests.support.plan_decisions import selection_decisions
 

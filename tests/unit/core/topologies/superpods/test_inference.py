@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 
-from berth.core.topologies.blocks.model import (
-    BlockDemand,
-    BlockPlan,
-    BlockRules,
-    CandidatePool,
-    NoBlocks,
-    Variant,
-    pool_of,
-)
+from berth.core.topologies.blocks.demand import Variant
+from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, pool_of
 from berth.core.topologies.blocks.request import Inference, inference_of
 from berth.core.topologies.superpods.inference import AffinityPreference
 from tests.support.inference_plans import plan_mindie, plan_service

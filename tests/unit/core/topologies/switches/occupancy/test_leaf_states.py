@@ -8,13 +8,15 @@ from berth.core.parity import OWN, REFERENCE
 from berth.core.topologies.switches.occupancy.leaf_bits import (
     CROSS,
     EXCLUSIVE,
+    LARGE,
     LARGE_CROSS,
+    NORMAL,
     NOT_NORMAL,
     SHARED,
     STATE,
     UNHEALTHY,
 )
-from berth.core.topologies.switches.occupancy.leaf_states import LARGE, NORMAL, JobPhase, LeafJob, LeafOccupancy
+from berth.core.topologies.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.facts import Leaf
 
