@@ -39,19 +39,6 @@ class Access:
         shown = repr(identity) if identity else "missing"
         raise RequestError("identity", shown, f"one that may {_VERBS[role]}{where}", code="denied")
 
-    def check_all(self, identity: str) -> None:
-        """Check that a caller may read all namespaces.
-
-        Args:
-            identity: The caller; empty if it has none.
-
-        Raises:
-            RequestError: It may not.
-        """
-        if EVERY not in self.namespaces(identity, "read"):
-            shown = repr(identity) if identity else "missing"
-            raise RequestError("identity", shown, "one that may read all namespaces", code="denied")
-
     def may(self, identity: str, role: Role, namespace: str = "") -> bool:
         """Whether a caller has a role in a namespace, or in any; arguments as of :meth:`check`."""
         return self._is_open or any(_allows(grant, identity, role, namespace) for grant in self._grants)

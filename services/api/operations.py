@@ -351,7 +351,7 @@ class Operations:
         sent = await self._read(read_question, data, identity)
         self._access.check(identity, "submit", sent.request.namespace)
         if sent.asks_victims:
-            self._access.check_all(identity)
+            self._access.check(identity, "read", EVERY)
         may_read = partial(self._access.may, identity, "read")
 
         def answer(forecast: Forecast) -> AskReply:

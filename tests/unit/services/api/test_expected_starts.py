@@ -118,7 +118,7 @@ async def test_who_would_end_is_told_only_to_those_who_may_read_all_namespaces()
         reply = await told.ask("ask", asked, identity="alice")
         assert (reply["code"], reply["error"]) == (
             "denied",
-            "identity is 'alice', expected one that may read all namespaces",
+            "identity is 'alice', expected one that may read in all namespaces",
         )
         victims = (await told.ask("ask", asked, identity="operator"))["expected"]["victims"]
         assert [job["job"] for job in victims["jobs"]] == ["team/one"]
