@@ -1,7 +1,7 @@
 """Words that the product does not use, with the term that it uses instead: in prose, names, messages and documents.
 
 The list holds words without a legitimate use here. The documents about results and the files of recorded runs are not
-searched, nor is the changelog of earlier releases.
+searched.
 """
 
 import re
@@ -52,7 +52,7 @@ def product_files() -> list[Path]:
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
     documents = [path for path in (ROOT / "docs").rglob("*.md") if not {"results", "node_modules"} & set(path.parts)]
     found += [*ROOT.glob("*.md"), *documents, ROOT / "compose.yaml"]
-    return sorted(path for path in set(found) if path.name != "CHANGELOG.md" and not path.is_symlink())
+    return sorted(path for path in set(found) if not path.is_symlink())
 
 
 def uses_of(term: str, text: str) -> list[int]:
