@@ -18,7 +18,7 @@ from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
-from berth.runtime.recording import Reach, When, is_whole, reaching_ends
+from berth.runtime.recording import HistoryRange, When, is_whole, reaching_ends
 from berth.runtime.stored_snapshots import newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.chain import ChainReader, Position, position_of
@@ -97,7 +97,7 @@ async def past_of(bus: Bus, key: JobKey, *, uid: str, until: When | None) -> Pas
         trail = Trail(key, start, Point())
         async for entry in _entries(bus, start, until, heads):
             trail.add(entry)
-        trail.end()
+        trail.close()
         life = trail.life(uid)
         found = Past(trail, life, None)
         if life is not None:
@@ -148,7 +148,7 @@ def _is_before(end: SnapshotEnd, until: When) -> bool:
 
 
 async def _entries(bus: Bus, start: SnapshotBody, until: When | None, heads: Heads) -> AsyncIterator[Entry]:
-    async for entry in Reach(bus, start, (heads[0].last_seq, heads[1].last_seq), until).entries():
+    async for entry in HistoryRange(bus, start, (heads[0].last_seq, heads[1].last_seq), until).entries():
         yield entry
 
 

@@ -171,7 +171,7 @@ class Loop:
         else:
             has_more = True
         await self.writer.store(
-            event for event in self._events if not self._position.holds(event.source, event.sequence)
+            event for event in self._events if not self._position.covers(event.source, event.sequence)
         )
         self._events = []
         self._ended = {}

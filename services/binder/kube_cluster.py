@@ -108,7 +108,7 @@ class KubeCluster(EvictionPort):
     def take_pods(self, fact: PodsSeen) -> None:
         """Take a fact of pods."""
         self._free(self._chip_slots.take(fact))
-        self._left.take(fact)
+        self._previous_pods.record_gone(fact)
         if (fact.uid, fact.attempt) in self._unreported:
             self.wake([(fact.uid, fact.attempt)])
 
@@ -118,7 +118,7 @@ class KubeCluster(EvictionPort):
         self._claims.forget(key)
         self._recovery.take_bound(key)
         self._unreported.discard(key)
-        self._left.forget(key)
+        self._previous_pods.remove(key)
         self._free(self._chip_slots.forget(*key))
 
     async def bind(self, gang: Gang) -> BindResult:
@@ -425,13 +425,13 @@ class KubeCluster(EvictionPort):
         self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod, member: Member
     ) -> PodBindRequest:
         ns = self.times.next(pod.card.name, self._clock.now_ms())
-        left = self._left.marks(gang, pod.rank, name=member.pod, node=pod.card.name)
+        left = self._previous_pods.marks(gang, pod.rank, name=member.pod, node=pod.card.name)
         return bind_request(gang, progress, job_members.fact, pod, member, predicate_ns=ns, left=left)
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
         """See :meth:`Cluster.begin`."""
         self._claims.failures.settle()
-        self._left.keep(gang.key for gang in gangs)
+        self._previous_pods.keep(gang.key for gang in gangs)
         self.times.begin_after(after_ms)
         self.wake = wake
         await self.recover(gangs)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.formats.kubernetes.policies import PriorityClass
 from berth.formats.kubernetes.workloads.facts import OwnerFacts
 from berth.formats.kubernetes.workloads.membership import base_name, group_of, group_owner
@@ -52,7 +52,7 @@ class Gangs:
     def __init__(self, settings: GangSettings, *, settle_ms: int = 0) -> None:
         self._settings = settings
         self._schedulers = frozenset(settings.scheduler_names)
-        self._asks = PodAsks()
+        self._asks = PodRequirementsReader()
         self._podgroups: dict[Name, PodGroup] = {}
         self.queues = JobQueues(self._podgroups, lambda: list(self._gangs), self._touch)
         self._resolver = Resolver(settings, self.queues)

@@ -13,7 +13,7 @@ from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SlewedClock
@@ -98,7 +98,7 @@ class Loop:
         self._lookups = PodLookups(
             self.pods, api, self.api_tasks, slewed, self._log, marks=marks, on_change=self._changed.set
         )
-        self._asks = PodAsks()
+        self._asks = PodRequirementsReader()
         self._queue = PublishQueue(bus, instruments, ahead_ms=slewed.ahead_ms)
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
@@ -129,7 +129,7 @@ class Loop:
         """Take all nodes."""
         self.pods.touch_nodes(sorted(self.nodes.replace(nodes)))
         self.constraints.usage.replace_nodes(nodes)
-        self.devices.look()
+        self.devices.start_if_needed()
         self._changed.set()
 
     def change_nodes(self, changes: list[tuple[Change, Node]]) -> None:
@@ -139,7 +139,7 @@ class Loop:
             if self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node):
                 self.pods.touch_nodes([name])
             self.constraints.usage.take_node(node, is_gone=change == "DELETED")
-        self.devices.look()
+        self.devices.start_if_needed()
         if self.nodes.is_changed or self.constraints.usage.is_changed:
             self._changed.set()
 

@@ -160,7 +160,7 @@ class Recorded:
             trail = Trail(key, start, _limit(until))
             for entry in reading:
                 trail.add(entry)
-            trail.end()
+            trail.close()
         if until is not None and until.ledger_seq > trail.ledger_seq:
             raise CommandError(f"{self._path}: {until} does not exist: the recording ends at record {trail.ledger_seq}")
         life = trail.life(point.uid)

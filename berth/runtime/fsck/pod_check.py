@@ -11,7 +11,7 @@ from berth.formats.ascend.pod_annotations import ASCEND_REAL, BASE_DEVICE_INFOS,
 from berth.formats.kubernetes.bound_pods import counted, identity_of, named_chips, other_number
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Listed, Pod
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
@@ -42,7 +42,7 @@ async def bound_pods(api: Api, marks: MarkProofs = UNCHECKED) -> list[BoundPod]:
         meta = node.metadata
         infos, chip = meta.annotation(BASE_DEVICE_INFOS), meta.label(LABEL_CHIP_NAME)
         cards[meta.name] = NodeCard(name=meta.name, base_device_infos=infos, chip_name=chip)
-    asks = PodAsks()
+    asks = PodRequirementsReader()
     return [
         _bound(pod, counted(pod.metadata, marks), asks, cards)
         async for pod in objects_of(api, "/api/v1/pods", Listed[Pod], page_size=_PAGE)
@@ -50,7 +50,7 @@ async def bound_pods(api: Api, marks: MarkProofs = UNCHECKED) -> list[BoundPod]:
     ]
 
 
-def _bound(pod: Pod, meta: Meta, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
+def _bound(pod: Pod, meta: Meta, asks: PodRequirementsReader, cards: dict[str, NodeCard]) -> BoundPod:
     wrong: list[str] = []
     identity = identity_of(meta, wrong)
     ask = asks.ask(pod.spec, meta)
