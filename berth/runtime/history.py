@@ -23,7 +23,7 @@ from berth.runtime.stored_snapshots import newest_snapshot, read_snapshot, snaps
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.chain import ChainReader, Position, position_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.ledger import Round, Settings, Verdict, see_readable
+from berth.schemas.ledger import Round, Settings, Verdict, check_readable
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import JobStatus, SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -274,7 +274,7 @@ def _verdict_in(records: list[Stored], uid: str, *, placed: bool) -> Kept | None
             continue
         try:
             envelope = open_envelope(stored.data)
-            see_readable(envelope)
+            check_readable(envelope)
             record = body_of(envelope, Round) if envelope.kind == Round.KIND else None
         except DecodeError:
             continue

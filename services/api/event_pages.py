@@ -201,7 +201,7 @@ class EventPages:
                 await tail.wait(asked.jobs, left_s)
 
     async def _look(self, tail: Tail, asked: _Asked, after: int) -> StreamState | None:
-        """See that the stream has what it had; its state, unless the tail knows enough.
+        """Check that the stream has what it had; its state, unless the tail knows enough.
 
         A request that waits is answered from the tail alone if it goes on there. Any other one gets what was stored
         before it came.
@@ -226,11 +226,11 @@ class EventPages:
             if state.first_seq <= state.last_seq:
                 await tail.reach(state.last_seq)
         if mark is not None:
-            await self._see_same(tail, mark)
+            await self._check_mark(tail, mark)
         return state
 
-    async def _see_same(self, tail: Tail, mark: Mark) -> None:
-        """See that the stream has the message of a mark, unless that became too old.
+    async def _check_mark(self, tail: Tail, mark: Mark) -> None:
+        """Check that the stream has the message of a mark, unless that became too old.
 
         Raises:
             EventsLostError: It has not.

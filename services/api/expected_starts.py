@@ -105,8 +105,8 @@ def answer_of(forecast: Forecast, sent: Sent, may_read: MayRead, clock: Clock) -
     )
 
 
-def see_acceptable(sent: Sent, forecast: Forecast) -> None:
-    """See that a cell would take a job, whoever has its name.
+def check_acceptable(sent: Sent, forecast: Forecast) -> None:
+    """Check that a cell would take a job, whoever has its name.
 
     Raises:
         RefusedError: It would not.

@@ -162,7 +162,7 @@ class Loop:
         stored before them are received.
         """
         began_s = self._clock.monotonic_s()
-        await self._see_kept()
+        await self._check_kept()
         if not self._events:
             facts_seq = self._feeds.facts.received
             head = (await self._bus.state(StreamName.LEDGER)).last_seq
@@ -200,7 +200,7 @@ class Loop:
         """
         self._applied = 0
         records = self._feeds.records
-        records.see_whole()
+        records.check_whole()
         while (stored := records.next) is not None:
             if stored.sequence > self.state.fold.head:
                 await self._apply_record(stored)
@@ -292,13 +292,13 @@ class Loop:
         )
         if position.events != self._created:
             raise FatalError(f"{StreamName.EVENTS} was made again: its events are derived anew at the next start")
-        await self._see_kept()
+        await self._check_kept()
         if (position.ledger_seq, position.facts_seq) > (self._position.ledger_seq, self._position.facts_seq):
             await self._bus.publish(self._bus.subjects.event_position, msgspec.json.encode(position))
             self._position = position
         self._position_s = now_s
 
-    async def _see_kept(self) -> None:
+    async def _check_kept(self) -> None:
         """Check after a break of the connection that the server has kept the events: it may have been killed.
 
         Raises:

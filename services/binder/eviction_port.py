@@ -164,7 +164,7 @@ class EvictionPort(ClaimPort):
             self._report_event(involved, "Evicted", reason, meta.annotation(JOB_UID))
 
     def _await_facts(self, gang: Gang, pods: Sequence[PodLean]) -> None:
-        """See that facts report pods.
+        """Check that facts report pods.
 
         Raises:
             NotYetError: They do not report some of them.

@@ -138,7 +138,7 @@ class KubeCluster(EvictionPort):
         todo = [rank for rank in gang.ranks() if rank not in progress.done]
         if gang.recovers:
             return await self._bind_again(gang, progress, job_members, todo)
-        await self._see_pods(gang, progress, todo, members)
+        await self._find_gone_pods(gang, progress, todo, members)
         self._await_members(gang, progress, progress.missing(todo, members), members)
         if (
             job_members is not None
@@ -155,7 +155,7 @@ class KubeCluster(EvictionPort):
         self._progress.pop(gang.key, None)  # the attempt may have ended meanwhile
         return progress.result(todo)
 
-    async def _see_pods(
+    async def _find_gone_pods(
         self, gang: Gang, progress: Progress, todo: Iterable[int], members: Mapping[int, Member]
     ) -> None:
         """Find out which pods are gone or about to go, once, if an attempt before this one was undone.

@@ -345,7 +345,7 @@ class Keeper:
         self._heard_s = self._looked_s = self._clock.monotonic_s()
 
     def _note_delay(self) -> None:
-        """See that only silence counts during which this process was connected and listened."""
+        """Check that only silence counts during which this process was connected and listened."""
         now_s = self._clock.monotonic_s()
         delay_s = now_s - self._looked_s - HEARTBEAT_S
         self._looked_s = now_s

@@ -232,7 +232,7 @@ class Dispatcher:
         judged = await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
         self._metrics.judged.inc(judged)
         self._absorb_records()
-        await self.feeds.see_unchained()
+        await self.feeds.check_unchained()
         self._apply_facts()
         await self._standby.guard.check()
         await self.intake.uncover()
@@ -270,7 +270,7 @@ class Dispatcher:
             # The server may have lost views that it had acknowledged: publish everything again.
             self._links = self.bus.link_changes
             self.views.all_jobs()
-        await self.views.see_others()
+        await self.views.rewrite_statuses()
         self._look_at_superpods()
         self._waits.look(self.queue)
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
@@ -404,7 +404,7 @@ class Dispatcher:
         head = (await self.bus.state(StreamName.LEDGER)).last_seq
         await self.feeds.reach_record(head, timeout_s=self.config.gather_timeout_s + _READ_S)
         self._absorb_records()
-        await self.feeds.see_unchained()
+        await self.feeds.check_unchained()
 
     def _absorb_records(self) -> None:
         sent = self._sent

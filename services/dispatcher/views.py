@@ -184,7 +184,7 @@ class Views:
         self._review.clear()
         self._touched.update(dict.fromkeys(self._state.jobs))
 
-    async def see_others(self) -> None:
+    async def rewrite_statuses(self) -> None:
         """Write statuses again over which another dispatcher has written.
 
         Raises:

@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from berth.page.files import CONTENT_POLICY
 from berth.runtime.clock import Clock
 from berth.services.gateway.errors import INTERNAL, RequestError
-from berth.services.gateway.guard import API, see_headers
+from berth.services.gateway.guard import API, check_headers
 from berth.services.gateway.http_protocol import CONNECTION, BoundedProtocol
 from berth.services.gateway.metrics import ExtenderMetrics, GatewayMetrics
 from berth.services.gateway.refusal_log import RefusalLog
@@ -98,7 +98,7 @@ class Application:
         scope[HELD] = held = ExitStack()
         try:
             headers = Headers(scope=scope)
-            see_headers(headers)
+            check_headers(headers)
             scope["caller"] = caller = self._guard.caller(scope["path"], scope["query_string"], headers)
             if (connection := scope.get(CONNECTION)) is not None:
                 connection.belong_to(caller.identity)

@@ -88,7 +88,7 @@ class CellRequests:
             raise RequestError(outcome.error, outcome.code, _retry_after(outcome.retry_after_ms / 1000))
         return reply
 
-    def see_long_is_welcome(self, identity: str) -> None:
+    def check_long_request(self, identity: str) -> None:
         """Check that a long request need not be read in vain: ``api`` has just said until when it refuses such ones.
 
         Args:
@@ -171,7 +171,7 @@ class CellRequests:
         self._rights[identity] = (now_s + _RIGHTS_KEPT_S, found)
         return found
 
-    async def see_reader(self, identity: str, namespace: str = "") -> RightsReply:
+    async def check_reader(self, identity: str, namespace: str = "") -> RightsReply:
         """Check that a caller may see the jobs of a namespace, or of any if it is empty; returns its rights.
 
         Raises:

@@ -24,7 +24,7 @@ _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _SHOWN_MAX: Final = 80
 
 
-def see_headers(headers: Headers) -> None:
+def check_headers(headers: Headers) -> None:
     """Check the headers on which decisions depend: there is one host, and none of the others is there twice.
 
     Source: RFC 9112, "Request Target".
@@ -66,7 +66,7 @@ class Guard:
             RequestError: It is refused.
         """
         if query:
-            _see_no_token_in(query)
+            _check_no_token_in(query)
         host = headers.get("host", "")
         if self._is_open and not is_loopback(_name_of(host)):
             raise RequestError(
@@ -75,20 +75,20 @@ class Guard:
             )
         if not path.startswith(API):
             return Caller()
-        self._see_own_site(host, headers)
+        self._check_own_site(host, headers)
         if self._is_open or path == PUBLIC:
             return Caller()
         return self._tokens.caller(headers.get("authorization"))
 
-    def see_valid(self, caller: Caller) -> None:
+    def check_valid(self, caller: Caller) -> None:
         """Check that the token of a caller has not expired since.
 
         Raises:
             RequestError: It has.
         """
-        self._tokens.see_valid(caller)
+        self._tokens.check_valid(caller)
 
-    def _see_own_site(self, host: str, headers: Mapping[str, str]) -> None:
+    def _check_own_site(self, host: str, headers: Mapping[str, str]) -> None:
         """Check that no page of another site has made a browser send the request.
 
         Raises:
@@ -127,7 +127,7 @@ class Guard:
         return name.lower() == host.lower() and not (self._has_tls and scheme.lower() == "http")
 
 
-def _see_no_token_in(query: bytes) -> None:
+def _check_no_token_in(query: bytes) -> None:
     """Check that a query has no token: URLs are in logs, histories and the header ``Referer``.
 
     Raises:

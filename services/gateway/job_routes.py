@@ -88,10 +88,10 @@ class JobRoutes:
         if stated_length(request, self._body_bytes_max) <= LONG_BYTES:
             body = await json_body(request, self._body_bytes_max)
         else:
-            self._cell.see_long_is_welcome(identity)
+            self._cell.check_long_request(identity)
             with self._long.taken(identity):
                 body = await json_body(request, self._body_bytes_max)
-        see_object(body)
+        check_object(body)
         return body
 
     async def status(self, request: Request) -> Response:
@@ -174,7 +174,7 @@ def converted(tree: dict[str, object], kind: type[T]) -> T:
         raise RequestError(f"{field or 'request'} is {value}, expected {what}") from error
 
 
-def see_object(body: bytes) -> None:
+def check_object(body: bytes) -> None:
     """Check that a body is one JSON object, so that it can be a part of another.
 
     Raises:

@@ -67,10 +67,10 @@ class Tokens:
         if found is None:
             raise RequestError("token is unknown, expected one of the setting tokens", "no-token")
         caller = Caller(found.identity, int(found.expires_at.timestamp() * 1000) if found.expires_at else 0)
-        self.see_valid(caller)
+        self.check_valid(caller)
         return caller
 
-    def see_valid(self, caller: Caller) -> None:
+    def check_valid(self, caller: Caller) -> None:
         """Check that the token of a caller has not expired.
 
         Raises:

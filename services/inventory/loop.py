@@ -285,7 +285,7 @@ class Loop:
         Raises:
             ConfigError: Queues are declared twice.
         """
-        self.policies.see_one_source()
+        self.policies.check_one_source()
         for outcome in self._restored_outcomes:
             self.pods.note_bound(outcome)
         backoff, failures = Backoff(max_s=self._config.retry_wait_max_s), 0

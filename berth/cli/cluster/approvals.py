@@ -40,7 +40,7 @@ def approve(
     options = common or Common()
 
     async def work() -> None:
-        see_wish(kind, reason)
+        check_kind_and_reason(kind, reason)
         lasts_ms = option_ms("--for", lasts)
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
@@ -73,8 +73,8 @@ async def publish_approval(bus: Bus, row: ApprovalRow) -> None:
     await bus.publish(bus.subjects.fact_approval(row.kind, row.domain), encode(fact))
 
 
-def see_wish(kind: str, reason: str) -> None:
-    """See that a kind can be approved, and that the reason is not too long.
+def check_kind_and_reason(kind: str, reason: str) -> None:
+    """Check that a kind can be approved, and that the reason is not too long.
 
     Raises:
         CommandError: It cannot, or it is.

@@ -51,8 +51,8 @@ class QueueChange(NamedTuple):
     warnings: list[str]
 
 
-def see_own(cell: CellQueues, kubectl: str) -> None:
-    """See that the queues of a cell are no objects of Kubernetes.
+def check_not_kube_objects(cell: CellQueues, kubectl: str) -> None:
+    """Check that the queues of a cell are no objects of Kubernetes.
 
     Args:
         cell: The queues.

@@ -76,7 +76,7 @@ def faults_text(plan: FaultPlan) -> dict[str, str]:
 
 
 def check_reserves(counts: Sequence[int], settings: Settings) -> None:
-    """See that nodes in reserve are fewer than those of a SuperPoD.
+    """Check that nodes in reserve are fewer than those of a SuperPoD.
 
     Raises:
         CommandError: They are not.

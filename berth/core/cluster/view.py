@@ -282,7 +282,7 @@ class View:
         self.log.append(row)
 
     def _check(self) -> None:
-        """See that the nodes are those from which the view was made.
+        """Check that the nodes are those from which the view was made.
 
         Raises:
             InvariantError: They are not.

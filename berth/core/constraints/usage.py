@@ -98,7 +98,7 @@ def _rows(
 
 
 def check_usage(fact: UsageSeen) -> None:
-    """See that the columns of a fact belong together.
+    """Check that the columns of a fact belong together.
 
     Raises:
         DecodeError: They do not.
@@ -136,7 +136,7 @@ def check_usage(fact: UsageSeen) -> None:
 
 
 def _check_sparse(prefix: str, nodes: bytes, indexes: bytes, *, nodes_count: int, table: int) -> None:
-    """See that a pair of sparse columns is in order and inside its tables.
+    """Check that a pair of sparse columns is in order and inside its tables.
 
     Raises:
         DecodeError: It is not.

@@ -130,7 +130,7 @@ class CurrentReasons:
         scheduler = self._scheduler
         state, queue = scheduler.state, scheduler.queue
         self._judged_at, self._at_ms = state.applied, at_ms
-        self._see_scorer()
+        self._reset_for_new_scorer()
         starts = {
             uid: start_ms for uid, start_ms in scheduler.decisions.starts(at_ms).items() if start_ms > at_ms + SOON_MS
         }
@@ -158,7 +158,7 @@ class CurrentReasons:
             groups_max: How many at most.
         """
         scheduler = self._scheduler
-        self._see_scorer()
+        self._reset_for_new_scorer()
         for _ in range(min(groups_max, len(self._todo))):
             group, uid = self._todo.popleft()
             gang = scheduler.queue.gang(uid)
@@ -172,7 +172,7 @@ class CurrentReasons:
 
     def adopt(self, record: Round) -> None:
         """Take over the refusals of a record that was just adopted, for the other gangs of their classes too."""
-        self._see_scorer()
+        self._reset_for_new_scorer()
         for verdict in record.verdicts:
             refusal = verdict.refusal
             gang = self._scheduler.queue.gang(verdict.uid)
@@ -265,7 +265,7 @@ class CurrentReasons:
             return gang.wait_key, 0
         return gang.wait_key, self._scheduler.rules.terms(self._scheduler.state, at_ms).last_ms(gang)
 
-    def _see_scorer(self) -> None:
+    def _reset_for_new_scorer(self) -> None:
         """Begin anew where an epoch has brought another queue."""
         scheduler = self._scheduler
         if self._judge.scorer is not scheduler.scorer:

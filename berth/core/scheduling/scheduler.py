@@ -403,10 +403,10 @@ class Scheduler:
         self._restore()
 
     def _expect(self, step: Turn) -> None:
-        """See that a step is the last one of the open turn.
+        """Check that a step is the last one of the open turn.
 
         Raises:
-            InvariantError: It is not.
+            InvariantError: The step was used before, or its turn was ended.
         """
         self._expect_turn(step)
         if self.turn is not step:
@@ -414,10 +414,10 @@ class Scheduler:
             raise InvariantError(f"the {type(step).__name__} of a turn was used before", subject=subject)
 
     def _expect_turn(self, turn: Turn) -> None:
-        """See that a turn is the open one, at whatever step.
+        """Check that a turn is the open one, at whatever step.
 
         Raises:
-            InvariantError: It is not.
+            InvariantError: The turn was ended before.
         """
         opening = opening_of(turn)
         if self.turn is None or opening_of(self.turn) is not opening:

@@ -54,7 +54,7 @@ class FailureModel(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """See that the numbers mean something.
+        """Check that the numbers mean something.
 
         Raises:
             ValueError: They do not.

@@ -39,7 +39,7 @@ class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that stay hold a replica of what the others did: a job of which some pods stayed loses no work."""
 
     def __post_init__(self) -> None:
-        """See that the times mean something.
+        """Check that the times mean something.
 
         Raises:
             ValueError: They do not.

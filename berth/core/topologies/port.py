@@ -210,7 +210,7 @@ class Topology(Generic[AnyIndex]):
         return Maps()
 
     def check_fact(self, fact: TopologySeen) -> None:
-        """See that a fact about its nodes is valid.
+        """Check that a fact about its nodes is valid.
 
         Raises:
             DecodeError: It is not.

@@ -82,11 +82,11 @@ async def restore(
     specs = [spec for spec in bus.subjects.streams() if spec.backup != "none"]
     for spec in specs:
         with contextlib.suppress(NoStreamError):
-            await bus.see_format(spec.name)
+            await bus.check_format(spec.name)
     lock = _Lock(bus, clock, log)
     await lock.look()
     if not (replace or lock.is_left):
-        await _see_empty(bus, specs)
+        await _check_empty(bus, specs)
     await lock.take(count)
     for spec in reversed(specs):  # mirrors before their origins
         await bus.delete_stream(spec.name)
@@ -101,8 +101,8 @@ async def restore(
     return checked
 
 
-async def _see_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
-    """See that no stream has ever held a message.
+async def _check_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
+    """Check that no stream has ever held a message.
 
     Raises:
         RestoreError: One has.
@@ -290,7 +290,7 @@ class _Filling:
         await self._settle(_OUTSTANDING_MAX)
 
     async def _settle(self, most: int) -> None:
-        """See that messages got their sequences, until at most so many are outstanding.
+        """Check that messages got their sequences, until at most so many are outstanding.
 
         Raises:
             RestoreError: One got another sequence.

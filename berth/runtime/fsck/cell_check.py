@@ -122,7 +122,7 @@ async def _requests(bus: Bus, clock: Clock, wait: Pause) -> tuple[list[Finding],
 
 
 async def _with_remedy(bus: Bus, clock: Clock, ledger: LedgerCheck, findings: list[Finding]) -> list[Finding]:
-    """See whether a repair can let readers go on where they stop."""
+    """Find out whether a repair can let readers go on where they stop."""
     if not ledger.stops:
         return findings
     try:

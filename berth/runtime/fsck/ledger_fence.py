@@ -58,7 +58,7 @@ class Fence:
         self._held_s = 0.0
 
     async def look(self) -> None:
-        """See that no restore holds the lease. What is written without it is written within its length from now on.
+        """Check that no restore holds the lease. What is written without it is written within its length from now on.
 
         Raises:
             RepairError: One does; it runs, or it was interrupted and has left a part of a cell.
@@ -122,8 +122,8 @@ class Fence:
         await self.look()
         return await self._hold(HOLDER, _LEASE_S)
 
-    def see_held(self) -> None:
-        """See that the lease has not expired, right before something is written.
+    def check_held(self) -> None:
+        """Check that the lease has not expired, right before something is written.
 
         Its renewal may not have had a turn yet, if the process was paused or computed for too long.
 
@@ -144,7 +144,7 @@ class Fence:
         self._revision = await self._bus.publish(self._subject, held, expected_subject_seq=self._revision, ttl_s=ttl_s)
         self._held_s = started_s
 
-    async def see_alone(self) -> None:
+    async def wait_until_alone(self) -> None:
         """Wait until no dispatcher answers that it leads.
 
         Raises:
@@ -184,7 +184,7 @@ class Fence:
             rules=list(fold.rules),
         )
         data = fold.encoded(record)
-        self.see_held()
+        self.check_held()
         try:
             await self._bus.append(data, expected_seq=fold.head)
         except AmbiguousError as error:

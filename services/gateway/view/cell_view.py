@@ -168,7 +168,7 @@ class CellView:
     async def _apply(self, feeds: Feeds, statuses: Feed) -> None:
         """Apply what was received: records after the facts that they are based on."""
         records, state = feeds.records, self._state
-        records.see_whole()
+        records.check_whole()
         while (stored := records.next) is not None:
             if stored.sequence > state.fold.head:
                 link = state.fold.link(stored.sequence, stored.data)

@@ -193,8 +193,10 @@ class OneMap:
         )
 
 
-async def see_no_other_writer(api: Api, clock: Clock, config: SummaryConfig, log: Logger, stop: asyncio.Event) -> None:
-    """See that no other client writes the ConfigMaps now; while the API server does not answer, it is asked again.
+async def check_no_other_writer(
+    api: Api, clock: Clock, config: SummaryConfig, log: Logger, stop: asyncio.Event
+) -> None:
+    """Check that no other client writes the ConfigMaps now; while the API server does not answer, it is asked again.
 
     Raises:
         FatalError: One has written one of them lately, or the server does not show them.

@@ -45,7 +45,7 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     """Queue to which it is charged; empty if queues did nothing when it was placed."""
 
     def __post_init__(self) -> None:
-        """See that what was given back was there.
+        """Check that what was given back was there.
 
         Raises:
             ValueError: It was not.
