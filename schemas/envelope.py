@@ -150,7 +150,7 @@ def check_not_older(envelope: Envelope, known: int = BASELINE, *, sequence: int 
     """Check that no release before 0.5 wrote a message; see :func:`check_version`.
 
     Raises:
-        OlderVersionError: One did.
+        OlderVersionError: A release before 0.5 wrote the message.
     """
     if 1 <= envelope.version < known:
         where = f"record {sequence}: " if sequence else ""

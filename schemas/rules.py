@@ -123,7 +123,7 @@ def check_rules(rules: Iterable[StatedRule], *, sequence: int = 0) -> None:
     """Check that this release knows all rules of an epoch.
 
     Raises:
-        UnknownRuleError: It lacks one.
+        UnknownRuleError: This release lacks a rule of the epoch.
     """
     for rule in rules:
         parameters_of(rule, sequence=sequence)

@@ -26,7 +26,7 @@ class Access:
             namespace: The namespace; empty: any.
 
         Raises:
-            RequestError: It has not.
+            RequestError: The caller does not have the role.
         """
         if self.may(identity, role, namespace):
             return
@@ -42,7 +42,7 @@ class Access:
             identity: The caller; empty if it has none.
 
         Raises:
-            RequestError: It may not.
+            RequestError: The caller may not read all namespaces.
         """
         if EVERY not in self.namespaces(identity, "read"):
             shown = repr(identity) if identity else "missing"

@@ -233,7 +233,7 @@ class EventPages:
         """Check that the stream has the message of a mark, unless that became too old.
 
         Raises:
-            EventsLostError: It has not.
+            EventsLostError: The stream does not have the message.
             TransientError: The bus did not answer.
         """
         if mark.created != tail.created:

@@ -189,7 +189,7 @@ class EventWriter:
         """Check that the connection is still the one over which it was found what the stream has.
 
         Raises:
-            TransientError: It is not.
+            TransientError: The connection is another one.
         """
         if self._bus.link_changes != self._links:
             raise TransientError("the connection broke; what the server has kept is checked first")

@@ -302,7 +302,7 @@ class Loop:
         """Check after a break of the connection that the server has kept the events: it may have been killed.
 
         Raises:
-            FatalError: It has not.
+            FatalError: The server has lost events.
         """
         if not await self.writer.is_kept():
             raise FatalError(f"{StreamName.EVENTS} has lost its end: its events are derived anew at the next start")

@@ -379,7 +379,7 @@ class Operations:
         """The job that a request names.
 
         Raises:
-            RequestError: There is none.
+            RequestError: No job has the name.
         """
         key = (asked.namespace, asked.name)
         status = await self._stored(key)

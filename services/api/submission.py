@@ -172,7 +172,7 @@ def check_unused(sent: Sent, stored_ids: set[str]) -> None:
         stored_ids: Ids of all events that are kept for the name.
 
     Raises:
-        UidInUseError: One had them.
+        UidInUseError: A job that is over had the name and the uid.
     """
     request = sent.request
     if any(one.rsplit("/", 3)[0] == request.uid and one.rpartition("/")[2] in _ENDS for one in stored_ids):
@@ -188,7 +188,7 @@ def _check_same_request(sent: Sent, known: JobSeen, state: State) -> None:
     """Check that a request with the uid of a job that is over is its own.
 
     Raises:
-        UidInUseError: It is another one.
+        UidInUseError: The request is another one.
     """
     request = sent.request
     gang = state.fold.gangs.get(known.uid)

@@ -206,7 +206,7 @@ class KubeCluster(EvictionPort):
         """Whether all claims of a gang are bound; its ranks whose claims cannot be have failed otherwise.
 
         Raises:
-            NotYetError: They are not bound yet.
+            NotYetError: Claims of the gang are not bound yet.
             TransientError: The API server did not answer.
         """
         if not gang.placement.claims or progress.has_claims:
@@ -253,7 +253,7 @@ class KubeCluster(EvictionPort):
         """Fail ranks for which there is no pod for too long.
 
         Raises:
-            NotYetError: It is not that long.
+            NotYetError: The pods may still come.
         """
         if not missing or self._gives_up(progress):
             return

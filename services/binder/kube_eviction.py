@@ -202,7 +202,7 @@ class HeldPods:
         """Say which pods are held back, if any are.
 
         Raises:
-            HeldBackError: Some are.
+            HeldBackError: Pods are held back.
         """
         if self._reasons:
             raise HeldBackError([RankFailure(rank, self._reasons[rank]) for rank in sorted(self._reasons)])

@@ -54,7 +54,7 @@ class DecisionConfig(Settings, frozen=True, array_like=False, kw_only=True, forb
         """Check that settings go together.
 
         Raises:
-            ValueError: They do not.
+            ValueError: ``reserve_nodes`` is not less than ``super_pod_size``.
         """
         if self.reserve_nodes >= self.super_pod_size:
             raise ValueError(

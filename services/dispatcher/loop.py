@@ -381,7 +381,7 @@ class Dispatcher:
         """Append a record, and the same again while it is in doubt: at most one can be stored behind the same sequence.
 
         Raises:
-            TransientError: It stays in doubt.
+            TransientError: It is still unknown whether the record is stored.
         """
         for _ in range(_APPENDS_MAX):
             began_s = self.clock.monotonic_s()

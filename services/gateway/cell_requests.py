@@ -66,7 +66,7 @@ class CellRequests:
             request: The request, or its JSON.
 
         Raises:
-            RequestError: It was not carried out.
+            RequestError: The request was not carried out.
         """
         subject = self._bus.subjects.gate(verb, identity)
         data = request if isinstance(request, bytes) else msgspec.json.encode(request)
@@ -95,7 +95,7 @@ class CellRequests:
             identity: The caller.
 
         Raises:
-            RequestError: Its time has not come.
+            RequestError: ``api`` still refuses long requests of the caller.
         """
         left_s = self._pauses.get(identity, 0.0) - self._clock.monotonic_s()
         if left_s > 0:
@@ -151,7 +151,7 @@ class CellRequests:
         """What a caller may do, as ``api`` says; others wait for the same answer.
 
         Raises:
-            RequestError: It is not known.
+            RequestError: The rights of the caller are not known.
         """
         now_s = self._clock.monotonic_s()
         asked = self._asked[identity] = asyncio.get_running_loop().create_future()
@@ -175,7 +175,7 @@ class CellRequests:
         """Check that a caller may see the jobs of a namespace, or of any if it is empty; returns its rights.
 
         Raises:
-            RequestError: It may not.
+            RequestError: The caller may not read these jobs.
         """
         rights = await self.rights(identity)
         if not rights.read or (namespace and not has(rights.read, namespace)):

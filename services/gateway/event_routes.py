@@ -246,7 +246,7 @@ def _flag(field: str, text: str) -> bool:
     """A yes or no.
 
     Raises:
-        RequestError: It is neither.
+        RequestError: The text is neither a yes nor a no.
     """
     if text not in _YES_NO:
         raise RequestError(f"query field {field} is {text[:_SHOWN_MAX]!r}, expected true or false")
@@ -257,7 +257,7 @@ def _position(field: str, text: str) -> int:
     """A position in the stream of events.
 
     Raises:
-        RequestError: It is none.
+        RequestError: The text is no position.
     """
     if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX:
         raise RequestError(f"{field} is {text[:_SHOWN_MAX]!r}, expected the id of an event")

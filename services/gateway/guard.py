@@ -30,7 +30,7 @@ def check_headers(headers: Headers) -> None:
     Source: RFC 9112, "Request Target".
 
     Raises:
-        RequestError: They are otherwise.
+        RequestError: A header is there twice, or the host is missing or malformed.
     """
     for name in _ONCE:
         if len(headers.getlist(name)) > 1:
@@ -63,7 +63,7 @@ class Guard:
             headers: Headers of the request, with names in small letters.
 
         Raises:
-            RequestError: It is refused.
+            RequestError: The request is refused.
         """
         if query:
             _check_no_token_in(query)
@@ -84,7 +84,7 @@ class Guard:
         """Check that the token of a caller has not expired since.
 
         Raises:
-            RequestError: It has.
+            RequestError: The token has expired.
         """
         self._tokens.check_valid(caller)
 
@@ -92,7 +92,7 @@ class Guard:
         """Check that no page of another site has made a browser send the request.
 
         Raises:
-            RequestError: One has.
+            RequestError: A page of another site has sent the request.
         """
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         is_known = origin is None or origin.lower() in self._origins
@@ -116,7 +116,7 @@ class Guard:
         Source: RFC 6454, "ASCII Serialization of an Origin".
 
         Raises:
-            RequestError: It is none of HTTP.
+            RequestError: The origin is none of HTTP.
         """
         found = _ORIGIN.fullmatch(origin)
         if found is None:
@@ -131,7 +131,7 @@ def _check_no_token_in(query: bytes) -> None:
     """Check that a query has no token: URLs are in logs, histories and the header ``Referer``.
 
     Raises:
-        RequestError: It has one.
+        RequestError: The query has a token.
     """
     for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name.lower() in _IN_URL:

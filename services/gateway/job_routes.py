@@ -178,7 +178,7 @@ def check_object(body: bytes) -> None:
     """Check that a body is one JSON object, so that it can be a part of another.
 
     Raises:
-        RequestError: It is not.
+        RequestError: The body is not one JSON object.
     """
     try:
         value = bytes(msgspec.json.decode(body, type=msgspec.Raw))
@@ -194,7 +194,7 @@ def job_in(path_params: dict[str, str]) -> Sequence[str]:
     """Namespace and name in a path.
 
     Raises:
-        RequestError: One is not a name.
+        RequestError: A part of the path is not a name.
     """
     asked = converted(dict(path_params), shapes.StatusRequest)
     return asked.namespace, asked.name

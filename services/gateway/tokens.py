@@ -74,7 +74,7 @@ class Tokens:
         """Check that the token of a caller has not expired.
 
         Raises:
-            RequestError: It has.
+            RequestError: The token has expired.
         """
         if caller.expires_ms and caller.expires_ms <= self._clock.now_ms():
             raise RequestError(f"token of {caller.identity} has expired, expected one that is valid", "no-token")

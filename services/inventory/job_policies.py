@@ -79,7 +79,7 @@ class JobPolicies:
         """Check that queues are declared in one way.
 
         Raises:
-            ConfigError: They are declared in two.
+            ConfigError: Queues are declared in two ways.
         """
         conflict = self._queues.conflict()
         if conflict:

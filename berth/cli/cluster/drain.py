@@ -182,7 +182,7 @@ def check_was_led(state: State) -> None:
     """Check that a dispatcher has led the cell.
 
     Raises:
-        CommandError: None has.
+        CommandError: No dispatcher has led the cell.
     """
     if not state.fold.epoch:
         raise CommandError("drains have no effect: no dispatcher has led this cell yet", code=FAILED)

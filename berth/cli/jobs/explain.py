@@ -210,7 +210,7 @@ def point_of(text: str, span_ms: Callable[[], tuple[int, int]]) -> When | None:
         span_ms: Start and end of the explained history; a time of day means its last occurrence in it.
 
     Raises:
-        CommandError: It is none of these.
+        CommandError: The text names no point.
     """
     if not text:
         return None

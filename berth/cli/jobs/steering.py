@@ -109,7 +109,7 @@ def _check_changeable(status: JobStatus, label: str, *, held: bool | None) -> No
     """Check that a change can count.
 
     Raises:
-        CommandError: It cannot.
+        CommandError: The job is over, or its state does not permit the change.
     """
     if status.phase in OVER:
         raise CommandError(f"{label} cannot be changed: it {phase_words(status.phase)} already")

@@ -59,7 +59,7 @@ def check_not_kube_objects(cell: CellQueues, kubectl: str) -> None:
         kubectl: The command that makes the change there.
 
     Raises:
-        CommandError: They are.
+        CommandError: The queues are objects of Kubernetes.
     """
     if cell.are_objects:
         raise CommandError(

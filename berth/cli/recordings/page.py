@@ -149,7 +149,7 @@ def _check_target(target: Path, files: tuple[Path, ...], *, force: bool) -> None
     """Check that the page can be written, before any other work.
 
     Raises:
-        CommandError: It cannot.
+        CommandError: The page cannot be written there.
     """
     if target.is_dir() or not target.parent.is_dir():
         why = "it is a folder" if target.is_dir() else f"there is no folder {target.parent}"

@@ -79,7 +79,7 @@ def check_reserves(counts: Sequence[int], settings: Settings) -> None:
     """Check that nodes in reserve are fewer than those of a SuperPoD.
 
     Raises:
-        CommandError: They are not.
+        CommandError: There are as many nodes in reserve as a SuperPoD has, or more.
     """
     for count in counts:
         if not 0 <= count < settings.super_pod_size:

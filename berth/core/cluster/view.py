@@ -285,7 +285,7 @@ class View:
         """Check that the nodes are those from which the view was made.
 
         Raises:
-            InvariantError: They are not.
+            InvariantError: The nodes have changed since.
         """
         if self._base.revision != self._made_at:
             raise InvariantError("nodes changed below a view of them", subject="view")

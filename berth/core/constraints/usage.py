@@ -101,7 +101,7 @@ def check_usage(fact: UsageSeen) -> None:
     """Check that the columns of a fact belong together.
 
     Raises:
-        DecodeError: They do not.
+        DecodeError: The columns do not belong together.
     """
     kind = fact.KIND
     try:
@@ -139,7 +139,7 @@ def _check_sparse(prefix: str, nodes: bytes, indexes: bytes, *, nodes_count: int
     """Check that a pair of sparse columns is in order and inside its tables.
 
     Raises:
-        DecodeError: It is not.
+        DecodeError: The columns are out of order, or point outside their tables.
     """
     kind = UsageSeen.KIND
     if len(nodes) % 4 or len(nodes) != len(indexes):

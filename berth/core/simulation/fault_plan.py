@@ -42,7 +42,7 @@ class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Check that the times mean something.
 
         Raises:
-            ValueError: They do not.
+            ValueError: A time is out of its bounds.
         """
         if self.checkpoint_ms <= 0:
             raise ValueError(f"checkpoint: {self.checkpoint_ms} ms, expected a time above 0")

@@ -44,7 +44,7 @@ def check_pods(fact: PodsSeen) -> None:
     """Check that the columns of a fact of pods belong together.
 
     Raises:
-        DecodeError: They do not.
+        DecodeError: The columns do not belong together.
     """
     rows = len(fact.phase)
     kind = PodsSeen.KIND
@@ -78,7 +78,7 @@ def check_replacements(fact: ReplacementsSeen) -> None:
     """Check that the ranks of new pods are whole numbers, ascending, and each has a time if one has.
 
     Raises:
-        DecodeError: They are not.
+        DecodeError: The ranks are not ascending, or a time is missing.
     """
     kind = ReplacementsSeen.KIND
     if len(fact.ranks) % _INDEX_BYTES:

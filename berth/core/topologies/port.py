@@ -213,7 +213,7 @@ class Topology(Generic[AnyIndex]):
         """Check that a fact about its nodes is valid.
 
         Raises:
-            DecodeError: It is not.
+            DecodeError: The fact is invalid.
         """
 
     def lack_words(self, refusal: Refusal) -> str:  # noqa: ARG002  # topologies have it; so below

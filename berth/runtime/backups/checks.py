@@ -122,7 +122,7 @@ def _check_streams(head: BackupHead, kept: Mapping[str, StreamSpec]) -> None:
     """Check that streams can be made as the head says: a restore first deletes those that are there.
 
     Raises:
-        DamagedError: One cannot.
+        DamagedError: A stream cannot be made as the head says.
     """
     names = [stream.name for stream in head.streams]
     for stream in head.streams:

@@ -194,7 +194,7 @@ class ContinuousRecording:
         """Check that the cell goes on where the file ends.
 
         Raises:
-            NoHistoryError: It does not.
+            NoHistoryError: The cell goes on elsewhere, or is another one.
         """
         cell = self._bus.subjects.cell
         if place.head.cell != cell:

@@ -119,7 +119,7 @@ def _check_joined(before: BackupHead, head: RecordingHead) -> None:
     """Check that a recording begins before the end of a backup.
 
     Raises:
-        DamagedError: It begins after it.
+        DamagedError: The recording begins after the end of the backup.
     """
     last = {stream.name: stream.last_seq for stream in before.streams}
     for name, start in ((StreamName.LEDGER, head.start.ledger_seq), (StreamName.FACTS, head.start.facts_seq)):
@@ -134,7 +134,7 @@ def _check_same_end(base: Path, before: BackupHead, head: RecordingHead) -> None
     """Check that a recording that begins right after the last record of a backup goes on with the same ledger.
 
     Raises:
-        OtherHistoryError: It does not.
+        OtherHistoryError: The recording goes on with another ledger.
         DamagedError: The backup or the start of the recording is damaged.
     """
     start = head.start
@@ -250,7 +250,7 @@ class _Joined:
         """Check that the recording has the same message, if it has one.
 
         Raises:
-            OtherHistoryError: It has another.
+            OtherHistoryError: The recording has another message at this sequence.
         """
         tail = self._tails.get(stored.stream)
         if tail is None:

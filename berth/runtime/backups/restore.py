@@ -105,7 +105,7 @@ async def _check_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
     """Check that no stream has ever held a message.
 
     Raises:
-        RestoreError: One has.
+        RestoreError: A stream has held a message.
     """
     names = [*(spec.name for spec in specs), *_VIEWS]
     found = [(name, await bus.keeping(name)) for name in names]

@@ -350,7 +350,7 @@ class Bus(Protocol):
         """Wait until a mirror has reached sequence ``at_least`` of its origin.
 
         Raises:
-            TransientError: It did not within ``timeout_s``.
+            TransientError: The mirror did not reach it within ``timeout_s``.
         """
 
     async def send(self, subject: str, data: bytes) -> None:

@@ -103,7 +103,7 @@ class _Patience:
         """Check that a stream has a leader, or that the time is over.
 
         Raises:
-            TransientError: It has none yet.
+            TransientError: The stream has no leader yet.
         """
         try:
             of_leader(stream, info)
@@ -244,7 +244,7 @@ def refuse_floor(spec: StreamSpec) -> None:
     """Check that a stream may have a floor.
 
     Raises:
-        FatalError: It may not.
+        FatalError: The stream may not have a floor.
     """
     if not spec.has_floor:
         raise FatalError(f"{spec.name} has no floor: every message of it counts")
@@ -260,7 +260,7 @@ def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | Non
         floor: The floor of the stream; 0 without.
 
     Raises:
-        FatalError: It is not safe.
+        FatalError: The purge is not safe.
     """
     is_below_floor = keep_from_seq is not None and keep_from_seq <= floor and subject is None
     if spec.per_subject and not is_below_floor:

@@ -97,7 +97,7 @@ async def _streams(bus: Bus) -> tuple[LedgerCheck, list[Finding], list[Checked]]
     """Check ledger, snapshots and facts, again if the cell removed old messages meanwhile.
 
     Raises:
-        ChangedError: It did so each time.
+        ChangedError: Old messages were removed during each try.
     """
 
     async def check() -> tuple[LedgerCheck, list[Finding], list[Checked]]:
@@ -112,7 +112,7 @@ async def _requests(bus: Bus, clock: Clock, wait: Pause) -> tuple[list[Finding],
     """Check INTAKE and DEAD, again if the cell removed old requests meanwhile.
 
     Raises:
-        ChangedError: It did so each time.
+        ChangedError: Old messages were removed during each try.
     """
 
     async def check() -> tuple[list[Finding], list[Checked]]:

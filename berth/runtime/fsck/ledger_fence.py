@@ -113,7 +113,7 @@ class Fence:
         """Take the lease, also if its holder renews it at this moment.
 
         Raises:
-            ConflictError: It did so each time.
+            ConflictError: The holder renewed the lease during each try.
         """
         for _ in range(_TRIES - 1):
             await self.look()
@@ -128,7 +128,7 @@ class Fence:
         Its renewal may not have had a turn yet, if the process was paused or computed for too long.
 
         Raises:
-            RepairError: It has.
+            RepairError: The lease has expired.
         """
         if self._clock.monotonic_s() - self._held_s >= _LEASE_S:
             raise RepairError(f"{HOLDER} did not hold or renew the lease within {_LEASE_S} s; start the repair again")
@@ -148,7 +148,7 @@ class Fence:
         """Wait until no dispatcher answers that it leads.
 
         Raises:
-            RepairError: One still does.
+            RepairError: A dispatcher still answers that it leads.
         """
         leader: str | None = ""
         for _ in range(int(_WAIT_S / _LOOK_S)):

@@ -168,7 +168,7 @@ class _Search:
         """Check that nothing that counted is skipped: that this message was not decided on it.
 
         Raises:
-            RepairError: It was.
+            RepairError: The message was decided on something that is to be skipped.
         """
         if not self._open:
             return
@@ -252,7 +252,7 @@ def _check_not_skipped(skips: list[Skip], sequence: int, what: str) -> None:
     """Check that a record of which something was made is not to be skipped.
 
     Raises:
-        RepairError: It is.
+        RepairError: The record is to be skipped.
     """
     skip = skips[max(0, bisect_right(skips, sequence, key=lambda one: one.sequence) - 1)]
     if skip.sequence <= sequence <= skip.last_seq:

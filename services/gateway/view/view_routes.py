@@ -117,7 +117,7 @@ class ViewRoutes:
         """Check that there is a picture.
 
         Raises:
-            RequestError: There is none now.
+            RequestError: There is no picture now.
         """
         if not self._view.is_known:
             raise RequestError(f"view is unavailable ({self._view.reason}), expected it soon; ask again", "unavailable")

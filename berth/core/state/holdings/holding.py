@@ -48,7 +48,7 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
         """Check that what was given back was there.
 
         Raises:
-            ValueError: It was not.
+            ValueError: The placement does not have a rank that was given back.
         """
         if self.gone and not 0 <= min(self.gone) <= max(self.gone) < self.placement.pods():
             raise ValueError(f"gone: {self.gone}, the placement has {self.placement.pods()} ranks")

@@ -138,7 +138,7 @@ def _check(holding: Holding, recovery: Recovery) -> None:
     """Check that a step follows from its holding.
 
     Raises:
-        InvariantError: It does not.
+        InvariantError: The step does not follow from its holding.
     """
     subject = f"gang {holding.uid} attempt {holding.attempt}"
     if holding.ending or holding.foreign:
