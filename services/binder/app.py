@@ -300,7 +300,7 @@ class _Intake:
                 case ReplacementsSeen.KIND if self.notices is not None:
                     self.notices.take_replacements(body_of(envelope, ReplacementsSeen))
                 case _:
-                    self._log.error("fact of another kind", subject=stored.subject, kind=envelope.kind)
+                    self._log.error("fact of an unknown kind", subject=stored.subject, kind=envelope.kind)
         except (DecodeError, ValueError, IndexError) as error:
             self._log.error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
 

@@ -69,7 +69,7 @@ class KeptStreams:
         except TransientError:
             return  # the bus says so in the log
         except FatalError as error:  # the next start says so, and ends
-            self._log.warning("streams not kept", reason=str(error))
+            self._log.warning("streams cannot be created or changed", reason=str(error))
         self._seen = now
         self._lease.is_deleted = False
 

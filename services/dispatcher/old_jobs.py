@@ -93,7 +93,7 @@ class OldJobs:
                 for stream in _STREAMS:
                     await self.sweep(stream, leads)
             except TransientError as error:
-                self._log.warning("old jobs stay for now", reason=error.reason)
+                self._log.warning("old jobs not removed, retrying later", reason=error.reason)
 
     async def sweep(self, stream: StreamName, leads: Callable[[], bool]) -> None:
         """Make a pass over the old end of a stream.
@@ -108,7 +108,7 @@ class OldJobs:
             self._faults.hit("expire.before")
             await self._bus.raise_floor(stream, floor)
             self._faults.hit("expire.after")
-            self._log.info("old jobs forgotten", stream=stream.value, floor=floor, before=before.first_seq)
+            self._log.info("old jobs removed", stream=stream.value, floor=floor, before=before.first_seq)
 
     async def _purge(self, stream: StreamName, state: StreamState, leads: Callable[[], bool]) -> None:
         """Remove what is below the floor, if the last pass found this floor already."""

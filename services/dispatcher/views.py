@@ -200,7 +200,7 @@ class Views:
                 self._written[key] = _mark(stored_status(stored.subject, stored.data))
             except DecodeError as error:
                 self._foreign.inc()
-                self._log.warning("status of something else", subject=stored.subject, reason=error.reason)
+                self._log.warning("foreign status found", subject=stored.subject, reason=error.reason)
                 self._written.pop(key, None)
             self._touched[key] = None
 

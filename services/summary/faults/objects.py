@@ -90,7 +90,9 @@ class FaultObjects:
             try:
                 restore(one.data.get(key, ""))
             except ReportError as error:
-                self._log.warning("ConfigMap about faults is begun anew", name=one.name, reason=str(error))
+                self._log.warning(
+                    "ConfigMap about faults unreadable, starting an empty one", name=one.name, reason=str(error)
+                )
 
     async def _settle(self) -> bool:
         """Bring all ConfigMaps in line; returns whether all of it succeeded."""
