@@ -250,7 +250,7 @@ class _Next:
         self._pieces = pieces(bus, stream, start, end)
         self._piece: deque[Stored] = deque()
 
-    async def look(self) -> Stored | None:
+    async def peek(self) -> Stored | None:
         """Look at the next message; None at the end."""
         while not self._piece:
             piece = await anext(self._pieces, None)
@@ -288,7 +288,7 @@ class HistoryRange:
             NotKeptError: The cell removed something meanwhile.
             ValueError: A record does not decode.
         """
-        while (record := await self._records.look()) is not None and not self._is_later(record):
+        while (record := await self._records.peek()) is not None and not self._is_later(record):
             self._known = max(self._known, self._chain.read(record.sequence, record.data).facts_seq)
             async for entry in self._facts_up_to(self._known):
                 yield entry
@@ -305,13 +305,13 @@ class HistoryRange:
         Raises:
             NoHistoryError: Everything that is stored is later than the requested end.
         """
-        coming = [one for one in (await self._facts.look(), await self._records.look()) if one is not None]
+        coming = [one for one in (await self._facts.peek(), await self._records.peek()) if one is not None]
         if coming and not self.last_ms:
             begin_ms = min(one.at_ms for one in coming)
             raise NoHistoryError(f"nothing is stored up to {self._until}: the history begins at {_moment(begin_ms)}")
 
     async def _facts_up_to(self, sequence: int, *, all_of_them: bool = True) -> AsyncIterator[Entry]:
-        while (fact := await self._facts.look()) is not None and fact.sequence <= sequence:
+        while (fact := await self._facts.peek()) is not None and fact.sequence <= sequence:
             if not all_of_them and self._is_later(fact):
                 return
             self._note(fact)

@@ -172,7 +172,7 @@ class Keeper:
                 group.create_task(self._wake_on(stop), name="wake on stop"),
             ]
             while not stop.is_set():
-                pause_s = await self.look()
+                pause_s = await self.renew_or_take()
                 await pause(self._is_due, pause_s)
                 self._is_due.clear()
             self._standing.wake = do_nothing
@@ -198,7 +198,7 @@ class Keeper:
             await self._lease.release()
             await self._send(Heartbeat(self._process, is_over=True))
 
-    async def look(self) -> float:
+    async def renew_or_take(self) -> float:
         """Renew the lease, or see whether it is free; returns the seconds until the next look."""
         if self._standing.refuses:
             await self._give_back()

@@ -150,7 +150,7 @@ class Dispatcher:
         """
         await self._standby.follow(leader)
         self._metrics.epoch.set(self.state.fold.epoch)
-        self.views.look()
+        self.views.read_stored()
         behind = self.feeds.facts.waiting
         if behind > max(_BEHIND_MAX, _BEHIND_SNAPSHOTS * FACTS_MAX):
             raise TransientError(f"{behind} facts behind the leader: starts again from the newest snapshot")
@@ -272,7 +272,7 @@ class Dispatcher:
             self.views.all_jobs()
         await self.views.rewrite_statuses()
         self._look_at_superpods()
-        self._waits.look(self.queue)
+        self._waits.measure(self.queue)
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
     def _look_at_superpods(self) -> None:

@@ -217,7 +217,7 @@ class Scheduler:
         taken = gangs_of_round(state, self.queue, self.rules, work_max=work_max or ROUND_WORK_MAX)
         gangs = [terms.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
-        faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
+        faulty, with_errors = self.watch.find_faulty(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside, is_cut = examine(state, self._delays.unkept(self.to_examine, self.queue), at_ms=at_ms)
         set_aside = [*with_errors, *set_aside]
         faulty, held = held_back(must, [one._replace(gang=terms.applied(one.gang)) for one in faulty])

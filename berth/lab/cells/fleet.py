@@ -159,7 +159,7 @@ class Fleet(LocalProcesses):
         while True:
             try:
                 for child in self._children:
-                    self._report(child.look())
+                    self._report(child.restart_if_ended())
                 await self._look_at_server()
                 self._put_logs_aside()
             except GivenUpError as error:

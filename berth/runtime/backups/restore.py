@@ -84,7 +84,7 @@ async def restore(
         with contextlib.suppress(NoStreamError):
             await bus.check_format(spec.name)
     lock = _Lock(bus, clock, log)
-    await lock.look()
+    await lock.check_no_leader()
     if not (replace or lock.is_left):
         await _check_empty(bus, specs)
     await lock.take(count)
@@ -145,7 +145,7 @@ class _Lock:
         self._revision = 0
         self.is_left = False
 
-    async def look(self) -> None:
+    async def check_no_leader(self) -> None:
         """Read the lease, and ask for a leader without one.
 
         Raises:

@@ -57,7 +57,7 @@ class Fence:
         self._revision = 0
         self._held_s = 0.0
 
-    async def look(self) -> None:
+    async def check_no_restore(self) -> None:
         """Check that no restore holds the lease. What is written without it is written within its length from now on.
 
         Raises:
@@ -116,10 +116,10 @@ class Fence:
             ConflictError: The holder renewed the lease during each try.
         """
         for _ in range(_TRIES - 1):
-            await self.look()
+            await self.check_no_restore()
             with suppress(ConflictError):
                 return await self._hold(HOLDER, _LEASE_S)
-        await self.look()
+        await self.check_no_restore()
         return await self._hold(HOLDER, _LEASE_S)
 
     def check_held(self) -> None:

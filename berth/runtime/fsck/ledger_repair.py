@@ -287,7 +287,7 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
     """
     fence = Fence(bus, clock)
     try:
-        await fence.look()
+        await fence.check_no_restore()
         left = await _skip_void(bus, clock, fence, found, by, without)
         if left.skips:
             async with fence.held():
