@@ -183,7 +183,7 @@ class EventPages:
         """The reply; None if the tail is over, or has forgotten meanwhile what is asked for."""
         after = asked.request.after
         while True:
-            state = await self._look(tail, asked, after)
+            state = await self._check_stream(tail, asked, after)
             if tail.is_over:
                 return None
             if not asked.request.limit and state is not None:
@@ -200,7 +200,7 @@ class EventPages:
             if page.is_of_tail:
                 await tail.wait(asked.jobs, left_s)
 
-    async def _look(self, tail: Tail, asked: _Asked, after: int) -> StreamState | None:
+    async def _check_stream(self, tail: Tail, asked: _Asked, after: int) -> StreamState | None:
         """Check that the stream has what it had; its state, unless the tail knows enough.
 
         A request that waits is answered from the tail alone if it goes on there. Any other one gets what was stored

@@ -111,7 +111,7 @@ class Loop:
         await self._feeds.load_from(start.body)
         if not start.is_whole:
             self._log.warning("events before the oldest kept snapshot are lost", facts_seq=self.state.facts_seq)
-        self._look_at(self.state.jobs)
+        self._update_waiting(self.state.jobs)
         for stored in await self._bus.read(StreamName.LATEST, filters=(self._bus.subjects.facts("health"),)):
             self.faults.note_fact(stored.data)
         self.faults.refresh(0)
@@ -218,7 +218,7 @@ class Loop:
         folded, events = self._source.apply_link(link)
         self._record_seq, self._record_ms = stored.sequence, stored.at_ms
         self._feeds.note_void(stored.sequence, folded)
-        self._look_at(folded.jobs)
+        self._update_waiting(folded.jobs)
         self._take(events)
 
     async def _apply_facts(self, up_to: int) -> None:
@@ -246,7 +246,7 @@ class Loop:
 
     def _fact(self, stored: Stored) -> list[JobEvent]:
         applied, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
-        self._look_at(applied.changes.jobs_changed)
+        self._update_waiting(applied.changes.jobs_changed)
         self._fact_seq, self._fact_ms = stored.sequence, stored.at_ms
         if not applied.error:
             self.faults.note_fact(stored.data)
@@ -259,7 +259,7 @@ class Loop:
         except DecodeError as error:
             self._log.warning("status does not decode", subject=stored.subject, reason=error.reason)
 
-    def _look_at(self, keys: Iterable[JobKey]) -> None:
+    def _update_waiting(self, keys: Iterable[JobKey]) -> None:
         """Take note of jobs that may wait, or not wait any more."""
         for key in keys:
             job = self.state.jobs.get(key)

@@ -199,7 +199,7 @@ class Keeper:
             await self._send(Heartbeat(self._process, is_over=True))
 
     async def renew_or_take(self) -> float:
-        """Renew the lease, or see whether it is free; returns the seconds until the next look."""
+        """Renew the lease, or take it if it is free; returns the seconds until the next call."""
         if self._standing.refuses:
             await self._give_back()
         if self._standing.is_leader:

@@ -271,11 +271,11 @@ class Dispatcher:
             self._links = self.bus.link_changes
             self.views.all_jobs()
         await self.views.rewrite_statuses()
-        self._look_at_superpods()
+        self._warn_of_large_superpods()
         self._waits.measure(self.queue)
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
-    def _look_at_superpods(self) -> None:
+    def _warn_of_large_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting; they are used all the same."""
         settings, before = self.state.fold.settings, self._oversized
         found = [name for index in self.state.indexes.values() for name in index.oversized(settings)]

@@ -103,7 +103,7 @@ class OldJobs:
         """
         before = await self._bus.state(stream)
         await self._purge(stream, before, leads)
-        floor = await self._look(stream, before)
+        floor = await self._store_again(stream, before)
         if floor > before.first_seq and leads():
             self._faults.hit("expire.before")
             await self._bus.raise_floor(stream, floor)
@@ -121,7 +121,7 @@ class OldJobs:
             self._purged[stream] = floor
             self._faults.hit("expire.after")
 
-    async def _look(self, stream: StreamName, state: StreamState) -> int:
+    async def _store_again(self, stream: StreamName, state: StreamState) -> int:
         """Store again what counts among the old messages; returns the sequence before which nothing does.
 
         What is stored again here is still at the old end for this pass: a server that loses power may lose it.

@@ -167,7 +167,7 @@ class CurrentReasons:
             known = self._known.get(group)
             is_old = known is None or known.at_ms <= self._at_ms - _NEW_MS
             if is_old and not is_heavy(group[0].request_class, len(scheduler.state.table)):  # that would hold up rounds
-                self._look(group, gang)
+                self._judge_group(group, gang)
             self._tell(group)
 
     def adopt(self, record: Round) -> None:
@@ -277,7 +277,7 @@ class CurrentReasons:
         if self._judge.scorer is not scheduler.scorer or self._judge.applied != scheduler.state.applied:
             self._judge = _Judge(scheduler.state, scheduler.scorer, scheduler.state.applied)
 
-    def _look(self, group: _Group, gang: Gang) -> None:
+    def _judge_group(self, group: _Group, gang: Gang) -> None:
         """Judge a group by one of its gangs."""
         state = self._scheduler.state
         verdict = self._judge.verdict(self._scheduler.rules.terms(state, state.fold.at_ms).applied(gang))

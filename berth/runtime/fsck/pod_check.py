@@ -104,7 +104,7 @@ async def check_pods(
     end_s = clock.monotonic_s() + PATIENCE_S
     while True:
         pods = await bound_pods(api, marks)
-        found = await _look(bus, feeds, pods)
+        found = await _find_wrong(bus, feeds, pods)
         now_s = clock.monotonic_s()
         since = {one: since.get(one, now_s) for one in found}
         is_settled = all(now_s - first_s >= SETTLE_S for first_s in since.values())
@@ -128,7 +128,7 @@ def _others(count: int) -> str:
     return f"{count} were bound by another ledger, or by a release before 0.5" if count > 0 else ""
 
 
-async def _look(bus: Bus, feeds: Feeds, pods: list[BoundPod]) -> list[Finding]:
+async def _find_wrong(bus: Bus, feeds: Feeds, pods: list[BoundPod]) -> list[Finding]:
     ledger = await bus.state(StreamName.LEDGER)
     await feeds.reach_record(ledger.last_seq, timeout_s=10.0)
     feeds.replay()
