@@ -327,7 +327,7 @@ class Feeds:
         """Count and report a message of the ledger if it is void."""
         self._has_unchained |= folded.void == UNCHAINED
         if folded.void and self._void is not None:
-            self._void.note(sequence, folded.void, self._log)
+            self._void.report(sequence, folded.void, self._log)
 
     async def check_unchained(self) -> None:
         """After a record without the right chain value, check that it is not this process that has another ledger.

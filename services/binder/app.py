@@ -273,7 +273,7 @@ class _Intake:
             self._break(f"ledger record {stored.sequence} cannot be folded: {error}")
             return
         if self.work.void:
-            self._void.note(stored.sequence, self.work.void, self._log)
+            self._void.report(stored.sequence, self.work.void, self._log)
         for key in self.work.over:
             self.cluster.forget(key)
         self.work.over.clear()

@@ -30,7 +30,7 @@ class JobWaits:
         self._metrics = metrics
         self._looked_s = -math.inf
 
-    def note(self, record: Round) -> None:
+    def observe_placements(self, record: Round) -> None:
         """Observe the first placements in an appended round."""
         for verdict in record.verdicts:
             if verdict.placement is not None and verdict.attempt == 1:

@@ -331,7 +331,7 @@ class Dispatcher:
         is_stored = self.state.fold.rounds == record.number
         if is_stored:
             self._metrics.count_round(record)
-            self._waits.note(record)
+            self._waits.observe_placements(record)
             self.views.note_refused(record)
         else:
             self.scheduler.take_back(sent.turn)

@@ -121,7 +121,7 @@ class Application:
     async def _refuse(self, error: RequestError, begun: int, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with an error, unless an answer has begun; the connection is then cut."""
         fault = error.__cause__ if error.code == INTERNAL else None
-        self._refusals.note(error.code, f"{scope['path'][:200]}: {error.error}", fault)
+        self._refusals.count(error.code, f"{scope['path'][:200]}: {error.error}", fault)
         if begun:
             connection: BoundedProtocol | None = scope.get(CONNECTION)
             if connection is None:

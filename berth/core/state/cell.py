@@ -205,7 +205,7 @@ class State:
             self.queues.follow(folded)
             left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
             for holding in [*left, *folded.taken]:
-                found.add(self.constraints.note(holding.key))
+                found.add(self.constraints.recount(holding.key))
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
             if left or folded.unheld:
                 found.gangs_to_examine.update(self.short)

@@ -30,7 +30,7 @@ class _Scan:
         self._next = state.first_seq
         self._reader = State()
 
-    def take(self, stored: Stored) -> None:
+    def check(self, stored: Stored) -> None:
         """Check the next fact."""
         self.find_missing(stored.sequence)
         self._next = stored.sequence + 1
@@ -75,7 +75,7 @@ async def check_facts(
     """
     kept = {fact.sequence: (fact.subject, fact.data) for fact in of_snapshots}
     scan = _Scan(facts, kept)
-    await each(bus, StreamName.FACTS, facts, scan.take)
+    await each(bus, StreamName.FACTS, facts, scan.check)
     scan.find_missing(facts.last_seq + 1)
     found = scan.findings
     checked = [Checked("facts", scan.count), Checked("facts in snapshots", scan.compared)]
