@@ -9,7 +9,7 @@ import msgspec
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.domains import domains
 from berth.formats.kubernetes.objects import Node, Pod
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.schemas.constraints import Expression
 from berth.schemas.envelope import encode
 from berth.schemas.nodes import NodeDescription
@@ -49,7 +49,7 @@ def run(size: Size = FULL) -> Report:
 def _measured(case: str, constraints: PodConstraints | None, size: Size) -> list[Row]:
     names = [f"node-{index:05d}" for index in range(size.nodes)]
     domain_of = {name: domain for domain, members in domains(map(NodeDescription, names)).items() for name in members}
-    usage, asks = Usage(), PodAsks()
+    usage, asks = Usage(), PodRequirementsReader()
     usage.note_selectors("waits", constraints)
     usage.replace_nodes(_node(name) for name in names)
     pods = [_pod(at, size.nodes) for at in range(size.nodes * _PODS_PER_NODE)]

@@ -17,13 +17,13 @@ from berth.schemas.envelope import (
     DecodeError,
     Envelope,
     body_of,
+    check_not_older,
     encode,
     open_envelope,
     sealed,
-    see_not_older,
 )
-from berth.schemas.ledger import RECORDS, Epoch, RecordHead, Round, head_of, see_readable
-from berth.schemas.rules import see_rules
+from berth.schemas.ledger import RECORDS, Epoch, RecordHead, Round, check_readable, head_of
+from berth.schemas.rules import check_rules
 from berth.schemas.status import KeptFact, Skip, SnapshotBody
 
 DIGEST_BYTES: Final = 16
@@ -113,7 +113,7 @@ def follows(digest: bytes, sequence: int, envelope: Envelope) -> bool:
 
 
 def link_of(position: Position, sequence: int, data: bytes) -> Link:
-    """See whether a message counts.
+    """Find out whether a message counts.
 
     Args:
         position: Of the reader, just before it.
@@ -135,9 +135,9 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
     if not follows(digest, sequence, envelope):
         # Releases before 0.5 may have had no chain: their streams are not passed over.
         if not position.epoch and envelope.kind in RECORDS:
-            see_not_older(envelope, sequence=sequence)
+            check_not_older(envelope, sequence=sequence)
         return Link(sequence, digest, UNCHAINED, envelope)
-    see_readable(envelope, sequence=sequence)
+    check_readable(envelope, sequence=sequence)
     return _link(position, sequence, envelope)
 
 
@@ -158,7 +158,7 @@ def _link(position: Position, sequence: int, envelope: Envelope) -> Link:
     if void:
         return Link(sequence, position.digest, void, envelope, head, epoch)
     if epoch is not None:
-        see_rules(epoch.rules, sequence=sequence)
+        check_rules(epoch.rules, sequence=sequence)
     return Link(sequence, envelope.chain, "", envelope, head, epoch, head.facts_seq)
 
 

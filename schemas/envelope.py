@@ -129,8 +129,8 @@ def open_envelope(data: bytes | memoryview) -> Envelope:
         raise DecodeError(f"not an envelope [kind, version, body]: {error}") from error
 
 
-def see_version(envelope: Envelope, known: int, *, sequence: int = 0) -> None:
-    """See that a message that every reader must know has the version that this release reads, or none that exists.
+def check_version(envelope: Envelope, known: int, *, sequence: int = 0) -> None:
+    """Check that a message that every reader must know has the version that this release reads, or none that exists.
 
     Args:
         envelope: The message.
@@ -143,14 +143,14 @@ def see_version(envelope: Envelope, known: int, *, sequence: int = 0) -> None:
     """
     if envelope.version > known:
         raise NewerVersionError(envelope, sequence=sequence)
-    see_not_older(envelope, known, sequence=sequence)
+    check_not_older(envelope, known, sequence=sequence)
 
 
-def see_not_older(envelope: Envelope, known: int = BASELINE, *, sequence: int = 0) -> None:
-    """See that no release before 0.5 wrote a message; see :func:`see_version`.
+def check_not_older(envelope: Envelope, known: int = BASELINE, *, sequence: int = 0) -> None:
+    """Check that no release before 0.5 wrote a message; see :func:`check_version`.
 
     Raises:
-        OlderVersionError: One did.
+        OlderVersionError: A release before 0.5 wrote the message.
     """
     if 1 <= envelope.version < known:
         where = f"record {sequence}: " if sequence else ""
@@ -167,7 +167,7 @@ def body_of(envelope: Envelope, message: type[M]) -> M:
     if envelope.kind != message.KIND:
         raise DecodeError(f"kind is {envelope.kind!r}, expected {message.KIND!r}", kind=envelope.kind)
     if message.MUST_READ:
-        see_version(envelope, message.VERSION)
+        check_version(envelope, message.VERSION)
     if envelope.version != message.VERSION:
         raise DecodeError(f"version is {envelope.version}, this release reads {message.VERSION}", kind=envelope.kind)
     try:

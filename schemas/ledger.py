@@ -5,7 +5,7 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope, see_version
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, check_version, open_envelope
 from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import HeldPlaces, Recovery, Reservation
@@ -260,7 +260,7 @@ RECORDS: Final[dict[str, type[Message]]] = {Epoch.KIND: Epoch, Round.KIND: Round
 """Records that this release reads, by kind."""
 
 
-def see_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
+def check_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
     """Whether a message of the ledger's stream is a record; a message of another kind is void for every reader.
 
     Args:
@@ -273,7 +273,7 @@ def see_readable(envelope: Envelope, *, sequence: int = 0) -> bool:
     """
     kind = RECORDS.get(envelope.kind)
     if kind is not None:
-        see_version(envelope, kind.VERSION, sequence=sequence)
+        check_version(envelope, kind.VERSION, sequence=sequence)
     elif envelope.kind.startswith(LEDGER):
         raise NewerVersionError(envelope, sequence=sequence)
     return kind is not None
@@ -286,7 +286,7 @@ def record_head(envelope: Envelope) -> RecordHead | None:
         DecodeError: They do not decode, or there is no such version.
         VersionError: Only another release reads the record.
     """
-    return head_of(envelope) if see_readable(envelope) else None
+    return head_of(envelope) if check_readable(envelope) else None
 
 
 def head_of(envelope: Envelope) -> RecordHead:
@@ -329,8 +329,8 @@ __all__ = [
     "Settings",
     "StatedRule",
     "Verdict",
+    "check_readable",
     "facts_known",
     "head_of",
     "record_head",
-    "see_readable",
 ]

@@ -243,7 +243,7 @@ def _check_index(field: str, column: bytes, rows: int, count: int) -> None:
     """Check that a ``<u2`` column of indexes plus one is as long as the ranks or empty, and inside its table.
 
     Raises:
-        ValueError: It is not.
+        ValueError: The column has another length, or an index points outside the table.
     """
     if len(column) not in {0, 2 * rows}:
         raise ValueError(f"{field}: {len(column)} bytes, {rows} ranks need {2 * rows} or none")

@@ -119,11 +119,11 @@ def parameters_of(rule: StatedRule, *, sequence: int = 0) -> Any:  # noqa: ANN40
         raise UnknownRuleError(rule, f"has other parameters than here ({error})", sequence=sequence) from error
 
 
-def see_rules(rules: Iterable[StatedRule], *, sequence: int = 0) -> None:
-    """See that this release knows all rules of an epoch.
+def check_rules(rules: Iterable[StatedRule], *, sequence: int = 0) -> None:
+    """Check that this release knows all rules of an epoch.
 
     Raises:
-        UnknownRuleError: It lacks one.
+        UnknownRuleError: This release lacks a rule of the epoch.
     """
     for rule in rules:
         parameters_of(rule, sequence=sequence)

@@ -32,7 +32,7 @@ async def ask(bus: Bus, verb: str, asked: Request, answer: type[_Answer], *, wai
         wait_s: How long to wait for it.
 
     Raises:
-        NoApiError: There is none.
+        NoApiError: ``api`` does not reply, or replies with an error.
     """
     if access_of(bus_from_environment("")).name:
         raise NoApiError

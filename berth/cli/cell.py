@@ -136,7 +136,7 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
     async with bus:
         try:
             if needs_cell:
-                await bus.see_format(StreamName.STATUS)
+                await bus.check_format(StreamName.STATUS)
         except TransientError as error:
             if bus.lost.done():
                 raise CommandError(

@@ -41,7 +41,7 @@ def option_s(option: str, text: str) -> float:
         text: Its value: a number of seconds, or a duration such as ``30m`` or ``7d``.
 
     Raises:
-        CommandError: It is neither.
+        CommandError: The text is neither a number nor a duration.
     """
     if _SECONDS.fullmatch(text):
         return float(text)

@@ -28,13 +28,13 @@ class LinkWatch:
         self._bus = bus
         self._report = report
         self._is_up = True
-        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._report_change)
 
-    def _look(self) -> None:
+    def _report_change(self) -> None:
         if self._bus.connected != self._is_up:
             self._is_up = not self._is_up
             self._report(BACK if self._is_up else LOST)
-        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._report_change)
 
     def end(self) -> None:
         """Report nothing more."""

@@ -184,7 +184,7 @@ class Tree:
         """The value as ``true`` or ``false``.
 
         Raises:
-            DocumentError: It is neither.
+            DocumentError: The value is neither ``true`` nor ``false``.
         """
         if not isinstance(self.value, bool):
             raise self.wrong("true or false")

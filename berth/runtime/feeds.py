@@ -74,18 +74,18 @@ class Feed:
             bus, state, on_message=self._take_in, on_gap=self._on_gap, start_seq=start_seq
         )
 
-    async def see_skips(self, bus: Bus) -> None:
-        """See that no message of the ledger that was read is skipped by now; see :func:`follow_ledger`.
+    async def check_skips(self, bus: Bus) -> None:
+        """Check that no message of the ledger that was read is skipped by now; see :func:`follow_ledger`.
 
         Raises:
             FatalError: One is; the process must restart.
             TransientError: The bus did not answer.
         """
         if self._ledger is not None:
-            await self._ledger.see_skips(bus)
-        self.see_whole()
+            await self._ledger.reread_skips(bus)
+        self.check_whole()
 
-    def see_deleted(self, state: StreamState, kept: int) -> None:
+    def report_deleted(self, state: StreamState, kept: int) -> None:
         """Note a gap if the messages after those received were deleted.
 
         Args:
@@ -143,12 +143,12 @@ class Feed:
         Raises:
             FatalError: The stream has a gap; the process must restart.
         """
-        self.see_whole()
+        self.check_whole()
         while self._waiting and (up_to is None or self._waiting[0].sequence <= up_to):
             yield self._waiting.popleft()
 
-    def see_whole(self) -> None:
-        """See that no message is missing.
+    def check_whole(self) -> None:
+        """Check that no message is missing.
 
         Raises:
             FatalError: The stream has a gap; the process must restart.
@@ -327,17 +327,17 @@ class Feeds:
         """Count and report a message of the ledger if it is void."""
         self._has_unchained |= folded.void == UNCHAINED
         if folded.void and self._void is not None:
-            self._void.note(sequence, folded.void, self._log)
+            self._void.report(sequence, folded.void, self._log)
 
-    async def see_unchained(self) -> None:
-        """After a record without the right chain value, see that it is not this process that has another ledger.
+    async def check_unchained(self) -> None:
+        """After a record without the right chain value, check that it is not this process that has another ledger.
 
         Raises:
             FatalError: A repair passes over a message that was read; the process must restart.
             TransientError: The bus did not answer.
         """
         if self._has_unchained:
-            await self.records.see_skips(self.bus)
+            await self.records.check_skips(self.bus)
             self._has_unchained = False
 
     async def reach_fact(self, sequence: int, *, timeout_s: float) -> None:
@@ -359,8 +359,8 @@ class Feeds:
             await self._reach(self.records, sequence, timeout_s)
         except TransientError:
             state = await self.bus.state(StreamName.LEDGER)
-            self.records.see_deleted(state, await last_kept(self.bus, state))
-            self.records.see_whole()
+            self.records.report_deleted(state, await last_kept(self.bus, state))
+            self.records.check_whole()
             raise
 
     async def _reach(self, feed: Feed, sequence: int, timeout_s: float) -> None:

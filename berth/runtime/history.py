@@ -17,11 +17,11 @@ from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
-from berth.runtime.recording import Reach, When, is_whole, reaching_ends
+from berth.runtime.recording import HistoryRange, When, is_whole, reaching_ends
 from berth.runtime.stored_snapshots import read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.ledger import Round, Verdict, see_readable
+from berth.schemas.ledger import Round, Verdict, check_readable
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import JobStatus, SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -95,7 +95,7 @@ async def past_of(bus: Bus, key: JobKey, *, uid: str, until: When | None) -> Pas
         trail = Trail(key, start, Point())
         async for entry in _entries(bus, start, until, heads):
             trail.add(entry)
-        trail.end()
+        trail.close()
         life = trail.life(uid)
         found = Past(trail, life, None)
         if life is not None:
@@ -146,7 +146,7 @@ def _is_before(end: SnapshotEnd, until: When) -> bool:
 
 
 async def _entries(bus: Bus, start: SnapshotBody, until: When | None, heads: Heads) -> AsyncIterator[Entry]:
-    async for entry in Reach(bus, start, (heads[0].last_seq, heads[1].last_seq), until).entries():
+    async for entry in HistoryRange(bus, start, (heads[0].last_seq, heads[1].last_seq), until).entries():
         yield entry
 
 
@@ -257,7 +257,7 @@ def _verdict_in(records: list[Stored], uid: str, *, placed: bool) -> Kept | None
             continue
         try:
             envelope = open_envelope(stored.data)
-            see_readable(envelope)
+            check_readable(envelope)
             record = body_of(envelope, Round) if envelope.kind == Round.KIND else None
         except DecodeError:
             continue

@@ -214,11 +214,11 @@ class LedgerFollower:
         def take(stored: Stored) -> None:
             skip = skip_of(stored.data)
             if skip is not None and bus.signatures.counts(stored):  # as in :func:`read_skips`
-                self._see_skip(skip)
+                self._add_skip(skip)
 
         self._watch = bus.follow(StreamName.SKIPS, on_message=take, on_gap=again, start_seq=start_seq)
 
-    async def see_skips(self, bus: Bus) -> None:
+    async def reread_skips(self, bus: Bus) -> None:
         """Read the skips again, for a process that must not go on without knowing them; see :func:`follow_ledger`.
 
         Raises:
@@ -228,7 +228,7 @@ class LedgerFollower:
         if skips.last_seq is None and self._skips.last_seq is not None:
             raise TransientError(f"{StreamName.SKIPS} was deleted")  # what it would say of the ledger is not known
         for skip in skips.known:
-            self._see_skip(skip)
+            self._add_skip(skip)
 
     @property
     def covered(self) -> int:
@@ -246,7 +246,7 @@ class LedgerFollower:
         ended = None if self._follower is None else await self._follower.wait()
         return self._gap or ended
 
-    def _see_skip(self, skip: Skip) -> None:
+    def _add_skip(self, skip: Skip) -> None:
         if self._gap is not None or skip in self._skips.known:
             return
         if skip.last_seq > self.applied:

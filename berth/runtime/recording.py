@@ -130,21 +130,21 @@ async def _record(bus: Bus, clock: Clock, path: Path, since: When | None, until:
     facts = await bus.state(StreamName.FACTS)
     _check(since, until, ledger)
     start = await start_of(bus, since, ledger, facts)
-    reach = Reach(bus, start, (ledger.last_seq, facts.last_seq), until)
+    history = HistoryRange(bus, start, (ledger.last_seq, facts.last_seq), until)
     frames = Frames(head_of(bus, clock, start))
     try:
         with replacing(path) as file:
             file.write(frames.begin())
-            async for entry in reach.entries():
+            async for entry in history.entries():
                 file.write(frames.add(entry))
-            await reach.check_not_empty()
+            await history.check_has_entries()
             file.write(frames.end())
             size = file.tell()
     except NotKeptError as error:
         raise NoHistoryError(f"{error}: the cell removed it during the recording; try again") from error
     except ValueError as error:
         raise FatalError(f"the history of the cell is broken: {error}") from error
-    return Recorded(str(path), size, start, frames.summary, reach.first_ms, reach.last_ms)
+    return Recorded(str(path), size, start, frames.summary, history.first_ms, history.last_ms)
 
 
 def anonymise_file(source: Path, target: Path) -> int:
@@ -250,7 +250,7 @@ class _Next:
         self._pieces = pieces(bus, stream, start, end)
         self._piece: deque[Stored] = deque()
 
-    async def look(self) -> Stored | None:
+    async def peek(self) -> Stored | None:
         """Look at the next message; None at the end."""
         while not self._piece:
             piece = await anext(self._pieces, None)
@@ -264,7 +264,7 @@ class _Next:
         self._piece.popleft()
 
 
-class Reach:
+class HistoryRange:
     """Entries of a recording: from the start to the heads, or to an earlier end."""
 
     def __init__(self, bus: Bus, start: SnapshotBody, heads: tuple[int, int], until: When | None) -> None:
@@ -288,7 +288,7 @@ class Reach:
             NotKeptError: The cell removed something meanwhile.
             ValueError: A record does not decode.
         """
-        while (record := await self._records.look()) is not None and not self._is_later(record):
+        while (record := await self._records.peek()) is not None and not self._is_later(record):
             self._known = max(self._known, self._chain.read(record.sequence, record.data).facts_seq)
             async for entry in self._facts_up_to(self._known):
                 yield entry
@@ -299,19 +299,19 @@ class Reach:
             async for entry in self._facts_up_to(self._facts_seq, all_of_them=False):
                 yield entry
 
-    async def check_not_empty(self) -> None:
+    async def check_has_entries(self) -> None:
         """Check, after the entries, that the range is not empty while the streams are not.
 
         Raises:
             NoHistoryError: Everything that is stored is later than the requested end.
         """
-        coming = [one for one in (await self._facts.look(), await self._records.look()) if one is not None]
+        coming = [one for one in (await self._facts.peek(), await self._records.peek()) if one is not None]
         if coming and not self.last_ms:
             begin_ms = min(one.at_ms for one in coming)
             raise NoHistoryError(f"nothing is stored up to {self._until}: the history begins at {_moment(begin_ms)}")
 
     async def _facts_up_to(self, sequence: int, *, all_of_them: bool = True) -> AsyncIterator[Entry]:
-        while (fact := await self._facts.look()) is not None and fact.sequence <= sequence:
+        while (fact := await self._facts.peek()) is not None and fact.sequence <= sequence:
             if not all_of_them and self._is_later(fact):
                 return
             self._note(fact)
@@ -332,12 +332,12 @@ class Past(NamedTuple):
 
     Attributes:
         start: Where it begins: at the newest snapshot before the time that was asked for, or at the beginning.
-        reach: What comes after that.
+        history: What comes after that.
         is_whole: Whether what was stored at that time is kept; otherwise it begins with the oldest that is.
     """
 
     start: SnapshotBody
-    reach: Reach
+    history: HistoryRange
     is_whole: bool
 
 
@@ -354,7 +354,7 @@ async def past_since(bus: Bus, at_ms: int) -> Past:
         start = await start_of(bus, When(at_ms=at_ms), ledger, facts)
     except NoHistoryError:
         start, has_all = await start_of(bus, None, ledger, facts), False
-    return Past(start, Reach(bus, start, (ledger.last_seq, facts.last_seq), None), has_all)
+    return Past(start, HistoryRange(bus, start, (ledger.last_seq, facts.last_seq), None), has_all)
 
 
 @contextmanager

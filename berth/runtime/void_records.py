@@ -24,7 +24,7 @@ class VoidRecords:
         )
         self._last = 0
 
-    def note(self, sequence: int, reason: str, log: Logger) -> None:
+    def report(self, sequence: int, reason: str, log: Logger) -> None:
         """Count and report a void message, unless this process has read it before."""
         if sequence > self._last:
             self._last = sequence

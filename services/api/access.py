@@ -31,7 +31,7 @@ class Access:
             namespace: The namespace; empty: any; ``*``: all of them.
 
         Raises:
-            RequestError: It has not.
+            RequestError: The caller does not have the role.
         """
         if self.may(identity, role, namespace):
             return

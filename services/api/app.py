@@ -77,7 +77,7 @@ async def serve_beside(
         waits_for=config.bus.waits_for,
     )
     loop = Loop(bus, clock, config, instruments, spans)
-    instruments.registry.measure_by(CellCounts(clock, loop, config, instruments.metrics).look)
+    instruments.registry.measure_by(CellCounts(clock, loop, config, instruments.metrics).measure)
     instruments.readiness.wait("the events of what is stored are stored")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(spans.close)

@@ -59,7 +59,7 @@ class CellCounts:
         self._next_s = -math.inf
         self._as_of_s = -math.inf
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Set the gauges: count anew if it is time, and take the numbers back that are too old."""
         now_s = self._clock.monotonic_s()
         if now_s - self._loop.as_of_s > _BEHIND_S:

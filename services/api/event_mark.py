@@ -27,7 +27,7 @@ class Mark(NamedTuple):
         """The inverse of :meth:`text`.
 
         Raises:
-            RequestError: It is no mark.
+            RequestError: The text is no mark.
         """
         parts = text.rsplit("/", _PARTS - 1)
         numbers = parts[1:]

@@ -183,7 +183,7 @@ class EventPages:
         """The reply; None if the tail is over, or has forgotten meanwhile what is asked for."""
         after = asked.request.after
         while True:
-            state = await self._look(tail, asked, after)
+            state = await self._check_stream(tail, asked, after)
             if tail.is_over:
                 return None
             if not asked.request.limit and state is not None:
@@ -200,8 +200,8 @@ class EventPages:
             if page.is_of_tail:
                 await tail.wait(asked.jobs, left_s)
 
-    async def _look(self, tail: Tail, asked: _Asked, after: int) -> StreamState | None:
-        """See that the stream has what it had; its state, unless the tail knows enough.
+    async def _check_stream(self, tail: Tail, asked: _Asked, after: int) -> StreamState | None:
+        """Check that the stream has what it had; its state, unless the tail knows enough.
 
         A request that waits is answered from the tail alone if it goes on there. Any other one gets what was stored
         before it came.
@@ -226,14 +226,14 @@ class EventPages:
             if state.first_seq <= state.last_seq:
                 await tail.reach(state.last_seq)
         if mark is not None:
-            await self._see_same(tail, mark)
+            await self._check_mark(tail, mark)
         return state
 
-    async def _see_same(self, tail: Tail, mark: Mark) -> None:
-        """See that the stream has the message of a mark, unless that became too old.
+    async def _check_mark(self, tail: Tail, mark: Mark) -> None:
+        """Check that the stream has the message of a mark, unless that became too old.
 
         Raises:
-            EventsLostError: It has not.
+            EventsLostError: The stream does not have the message.
             TransientError: The bus did not answer.
         """
         if mark.created != tail.created:

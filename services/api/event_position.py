@@ -28,7 +28,7 @@ class Position(msgspec.Struct, frozen=True):
     facts_ms: int = 0
     """... and that fact."""
 
-    def holds(self, source: str, sequence: int) -> bool:
+    def covers(self, source: str, sequence: int) -> bool:
         """Whether events of a record (``ledger``) or fact are stored."""
         return sequence <= (self.ledger_seq if source == "ledger" else self.facts_seq)
 

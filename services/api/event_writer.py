@@ -70,7 +70,7 @@ class EventWriter:
         """
         last_seq = (await self._bus.state(StreamName.EVENTS)).last_seq
         self._end = await self._bus.message(StreamName.EVENTS, last_seq) if last_seq else None
-        self._see_link()
+        self._check_link()
 
     async def store(self, events: Iterable[JobEvent]) -> None:
         """Store events; those of one job in their order.
@@ -137,15 +137,15 @@ class EventWriter:
         stored = self._known.get(subject) or _Stored(0, set())
         message_id = event.id if is_plain(event.id) else ""
         while event.id not in stored.ids:
-            self._see_link()
+            self._check_link()
             try:
                 sequence = await self._publish(subject, event, stored.last_seq, message_id)
-                self._see_link()
+                self._check_link()
             except (ConflictError, AmbiguousError) as error:
                 if isinstance(error, DuplicateError):
                     message_id = ""  # another job may have had the uid a moment ago
                 stored = await self._read(subject)
-                self._see_link()
+                self._check_link()
                 continue
             stored.ids.add(event.id)
             if sequence:
@@ -185,11 +185,11 @@ class EventWriter:
                 self._newest = max(self._newest, (stored.sequence, event_id))
         return found
 
-    def _see_link(self) -> None:
+    def _check_link(self) -> None:
         """Check that the connection is still the one over which it was found what the stream has.
 
         Raises:
-            TransientError: It is not.
+            TransientError: The connection is another one.
         """
         if self._bus.link_changes != self._links:
             raise TransientError("the connection broke; what the server has kept is checked first")

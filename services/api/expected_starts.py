@@ -105,11 +105,11 @@ def answer_of(forecast: Forecast, sent: Sent, may_read: MayRead, clock: Clock) -
     )
 
 
-def see_acceptable(sent: Sent, forecast: Forecast) -> None:
-    """See that a cell would take a job, whoever has its name.
+def check_acceptable(sent: Sent, forecast: Forecast) -> None:
+    """Check that a cell would take a job, whoever has its name.
 
     Raises:
-        RefusedError: It would not.
+        RefusedError: The cell would reject the job.
     """
     verdict = admit(sent.request, Receipt(0, 0, forecast.at_ms), Holder(), forecast.settings)
     if verdict.refusal is not None:

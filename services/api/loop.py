@@ -111,7 +111,7 @@ class Loop:
         await self._feeds.load_from(start.body)
         if not start.is_whole:
             self._log.warning("events before the oldest kept snapshot are lost", facts_seq=self.state.facts_seq)
-        self._look_at(self.state.jobs)
+        self._update_waiting(self.state.jobs)
         for stored in await self._bus.read(StreamName.LATEST, filters=(self._bus.subjects.facts("health"),)):
             self.faults.note_fact(stored.data)
         self.faults.refresh(0)
@@ -162,7 +162,7 @@ class Loop:
         stored before them are received.
         """
         began_s = self._clock.monotonic_s()
-        await self._see_kept()
+        await self._check_kept()
         if not self._events:
             facts_seq = self._feeds.facts.received
             head = (await self._bus.state(StreamName.LEDGER)).last_seq
@@ -171,7 +171,7 @@ class Loop:
         else:
             has_more = True
         await self.writer.store(
-            event for event in self._events if not self._position.holds(event.source, event.sequence)
+            event for event in self._events if not self._position.covers(event.source, event.sequence)
         )
         self._events = []
         self._ended = {}
@@ -200,7 +200,7 @@ class Loop:
         """
         self._applied = 0
         records = self._feeds.records
-        records.see_whole()
+        records.check_whole()
         while (stored := records.next) is not None:
             if stored.sequence > self.state.fold.head:
                 await self._apply_record(stored)
@@ -218,7 +218,7 @@ class Loop:
         folded, events = self._source.apply_link(link)
         self._record_seq, self._record_ms = stored.sequence, stored.at_ms
         self._feeds.note_void(stored.sequence, folded)
-        self._look_at(folded.jobs)
+        self._update_waiting(folded.jobs)
         self._take(events)
 
     async def _apply_facts(self, up_to: int) -> None:
@@ -246,7 +246,7 @@ class Loop:
 
     def _fact(self, stored: Stored) -> list[JobEvent]:
         applied, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
-        self._look_at(applied.changes.jobs_changed)
+        self._update_waiting(applied.changes.jobs_changed)
         self._fact_seq, self._fact_ms = stored.sequence, stored.at_ms
         if not applied.error:
             self.faults.note_fact(stored.data)
@@ -259,7 +259,7 @@ class Loop:
         except DecodeError as error:
             self._log.warning("status does not decode", subject=stored.subject, reason=error.reason)
 
-    def _look_at(self, keys: Iterable[JobKey]) -> None:
+    def _update_waiting(self, keys: Iterable[JobKey]) -> None:
         """Take note of jobs that may wait, or not wait any more."""
         for key in keys:
             job = self.state.jobs.get(key)
@@ -292,17 +292,17 @@ class Loop:
         )
         if position.events != self._created:
             raise FatalError(f"{StreamName.EVENTS} was made again: its events are derived anew at the next start")
-        await self._see_kept()
+        await self._check_kept()
         if (position.ledger_seq, position.facts_seq) > (self._position.ledger_seq, self._position.facts_seq):
             await self._bus.publish(self._bus.subjects.event_position, msgspec.json.encode(position))
             self._position = position
         self._position_s = now_s
 
-    async def _see_kept(self) -> None:
+    async def _check_kept(self) -> None:
         """Check after a break of the connection that the server has kept the events: it may have been killed.
 
         Raises:
-            FatalError: It has not.
+            FatalError: The server has lost events.
         """
         if not await self.writer.is_kept():
             raise FatalError(f"{StreamName.EVENTS} has lost its end: its events are derived anew at the next start")

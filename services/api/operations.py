@@ -52,7 +52,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access, identity_of
 from berth.services.api.config import EVERY
 from berth.services.api.event_pages import EventPages
-from berth.services.api.expected_starts import ASK_TOKENS, OpenQuestions, answer_of, page_of, see_acceptable
+from berth.services.api.expected_starts import ASK_TOKENS, OpenQuestions, answer_of, check_acceptable, page_of
 from berth.services.api.explanations import Explained, Explanations
 from berth.services.api.job_list import OVER
 from berth.services.api.job_states import SUBMITTED, job_state, utc_text
@@ -63,11 +63,11 @@ from berth.services.api.rates import Rates
 from berth.services.api.request_errors import RequestError, decoded, reply_of, reply_too_large
 from berth.services.api.submission import (
     Sent,
+    check_unused,
     judge,
     read_question,
     read_submission,
     read_submissions,
-    see_unused,
     uid_of,
 )
 from berth.services.api.turns import Turns
@@ -235,7 +235,7 @@ class Operations:
             sequence = found.duplicate_seq
             if not sequence:
                 if found.is_unknown:
-                    see_unused(sent, await self._ids_of(request))
+                    check_unused(sent, await self._ids_of(request))
                 if self._access.is_bounded(identity):
                     self._rates.charge_job(identity, request)
                 subject = self._bus.subjects.intake_request(request.namespace, request.name)
@@ -355,7 +355,7 @@ class Operations:
         may_read = partial(self._access.may, identity, "read")
 
         def answer(forecast: Forecast) -> AskReply:
-            see_acceptable(sent, forecast)
+            check_acceptable(sent, forecast)
             return answer_of(forecast, sent, may_read, self._clock)
 
         with self._question(identity):
@@ -383,7 +383,7 @@ class Operations:
         """The job that a request names.
 
         Raises:
-            RequestError: There is none.
+            RequestError: No job has the name.
         """
         key = (asked.namespace, asked.name)
         status = await self._stored(key)

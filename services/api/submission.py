@@ -146,7 +146,7 @@ def judge(sent: Sent, state: State, *, now_ms: int, waiting: Refusal | None = No
     key = (request.namespace, request.name)
     known = state.jobs.get(key)
     if known is not None and request.uid and known.uid == request.uid and known.state != "rejected":
-        _see_same(sent, known, state)
+        _check_same_request(sent, known, state)
         if request == known.request:
             return Submission(request, duplicate_seq=known.accepted_seq)
     holder = holder_of(known, state.fold.gangs.get(known.uid) if known is not None else None)
@@ -161,7 +161,7 @@ def judge(sent: Sent, state: State, *, now_ms: int, waiting: Refusal | None = No
     return Submission(request, is_unknown=bool(request.uid) and (known is None or known.uid != request.uid))
 
 
-def see_unused(sent: Sent, stored_ids: set[str]) -> None:
+def check_unused(sent: Sent, stored_ids: set[str]) -> None:
     """Check that no job that is over had the name and the uid.
 
     A job with an event of its end is over. One with other events alone may be live: another instance has stored them,
@@ -172,7 +172,7 @@ def see_unused(sent: Sent, stored_ids: set[str]) -> None:
         stored_ids: Ids of all events that are kept for the name.
 
     Raises:
-        UidInUseError: One had them.
+        UidInUseError: A job that is over had the name and the uid.
     """
     request = sent.request
     if any(one.rsplit("/", 3)[0] == request.uid and one.rpartition("/")[2] in _ENDS for one in stored_ids):
@@ -184,11 +184,11 @@ def uid_of(request: JobRequest, sequence: int) -> str:
     return request.uid or uid_from(sequence)
 
 
-def _see_same(sent: Sent, known: JobSeen, state: State) -> None:
+def _check_same_request(sent: Sent, known: JobSeen, state: State) -> None:
     """Check that a request with the uid of a job that is over is its own.
 
     Raises:
-        UidInUseError: It is another one.
+        UidInUseError: The request is another one.
     """
     request = sent.request
     gang = state.fold.gangs.get(known.uid)

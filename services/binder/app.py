@@ -273,7 +273,7 @@ class _Intake:
             self._break(f"ledger record {stored.sequence} cannot be folded: {error}")
             return
         if self.work.void:
-            self._void.note(stored.sequence, self.work.void, self._log)
+            self._void.report(stored.sequence, self.work.void, self._log)
         for key in self.work.over:
             self.cluster.forget(key)
         self.work.over.clear()
@@ -300,7 +300,7 @@ class _Intake:
                 case ReplacementsSeen.KIND if self.notices is not None:
                     self.notices.take_replacements(body_of(envelope, ReplacementsSeen))
                 case _:
-                    self._log.error("fact of another kind", subject=stored.subject, kind=envelope.kind)
+                    self._log.error("fact of an unknown kind", subject=stored.subject, kind=envelope.kind)
         except (DecodeError, ValueError, IndexError) as error:
             self._log.error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
 

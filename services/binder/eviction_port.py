@@ -18,7 +18,7 @@ from berth.services.binder.members import Member, Members
 from berth.services.binder.node_turns import NodeTurns
 from berth.services.binder.pod_binding import PodLean, involved_pod
 from berth.services.binder.recoveries.graceful_exit import GracefulExit
-from berth.services.binder.recoveries.left_pods import LeftPods
+from berth.services.binder.recoveries.previous_pods import PreviousPods
 from berth.services.binder.volumes.claim_port import ClaimPort
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey, Clearing
@@ -60,7 +60,7 @@ class EvictionPort(ClaimPort):
         self._chip_slots = turns.slots
         self._report_event = report_event
         self._members = Members()
-        self._left = LeftPods()
+        self._previous_pods = PreviousPods()
         self._progress: dict[AttemptKey, Progress] = {}
         self._unreported: set[AttemptKey] = set()
         """Attempts with deleted pods that no fact reports yet."""
@@ -103,7 +103,7 @@ class EvictionPort(ClaimPort):
         except ValueError as error:
             raise PoisonError(str(error)) from error
         for rank, pod in pods:
-            self._left.note(gang.key, rank, name=pod.metadata.name, node=pod.spec.node_name)
+            self._previous_pods.record_deleted(gang.key, rank, name=pod.metadata.name, node=pod.spec.node_name)
             if leaves[rank].manner == "force":
                 self._report_evicted([pod], leaves[rank].reason)
         still = [pod for _, pod in pods if not pod.has_ended]
@@ -164,7 +164,7 @@ class EvictionPort(ClaimPort):
             self._report_event(involved, "Evicted", reason, meta.annotation(JOB_UID))
 
     def _await_facts(self, gang: Gang, pods: Sequence[PodLean]) -> None:
-        """See that facts report pods.
+        """Check that facts report pods.
 
         Raises:
             NotYetError: They do not report some of them.

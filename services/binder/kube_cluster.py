@@ -108,7 +108,7 @@ class KubeCluster(EvictionPort):
     def take_pods(self, fact: PodsSeen) -> None:
         """Take a fact of pods."""
         self._free(self._chip_slots.take(fact))
-        self._left.take(fact)
+        self._previous_pods.record_gone(fact)
         if (fact.uid, fact.attempt) in self._unreported:
             self.wake([(fact.uid, fact.attempt)])
 
@@ -118,7 +118,7 @@ class KubeCluster(EvictionPort):
         self._claims.forget(key)
         self._recovery.take_bound(key)
         self._unreported.discard(key)
-        self._left.forget(key)
+        self._previous_pods.remove(key)
         self._free(self._chip_slots.forget(*key))
 
     async def bind(self, gang: Gang) -> BindResult:
@@ -138,7 +138,7 @@ class KubeCluster(EvictionPort):
         todo = [rank for rank in gang.ranks() if rank not in progress.done]
         if gang.recovers:
             return await self._bind_again(gang, progress, job_members, todo)
-        await self._see_pods(gang, progress, todo, members)
+        await self._find_gone_pods(gang, progress, todo, members)
         self._await_members(gang, progress, progress.missing(todo, members), members)
         if (
             job_members is not None
@@ -155,7 +155,7 @@ class KubeCluster(EvictionPort):
         self._progress.pop(gang.key, None)  # the attempt may have ended meanwhile
         return progress.result(todo)
 
-    async def _see_pods(
+    async def _find_gone_pods(
         self, gang: Gang, progress: Progress, todo: Iterable[int], members: Mapping[int, Member]
     ) -> None:
         """Find out which pods are gone or about to go, once, if an attempt before this one was undone.
@@ -206,7 +206,7 @@ class KubeCluster(EvictionPort):
         """Whether all claims of a gang are bound; its ranks whose claims cannot be have failed otherwise.
 
         Raises:
-            NotYetError: They are not bound yet.
+            NotYetError: Claims of the gang are not bound yet.
             TransientError: The API server did not answer.
         """
         if not gang.placement.claims or progress.has_claims:
@@ -253,7 +253,7 @@ class KubeCluster(EvictionPort):
         """Fail ranks for which there is no pod for too long.
 
         Raises:
-            NotYetError: It is not that long.
+            NotYetError: The pods may still come.
         """
         if not missing or self._gives_up(progress):
             return
@@ -425,13 +425,13 @@ class KubeCluster(EvictionPort):
         self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod, member: Member
     ) -> PodBindRequest:
         ns = self.times.next(pod.card.name, self._clock.now_ms())
-        left = self._left.marks(gang, pod.rank, name=member.pod, node=pod.card.name)
+        left = self._previous_pods.marks(gang, pod.rank, name=member.pod, node=pod.card.name)
         return bind_request(gang, progress, job_members.fact, pod, member, predicate_ns=ns, left=left)
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
         """See :meth:`Cluster.begin`."""
         self._claims.failures.settle()
-        self._left.keep(gang.key for gang in gangs)
+        self._previous_pods.keep(gang.key for gang in gangs)
         self.times.begin_after(after_ms)
         self.wake = wake
         await self.recover(gangs)

@@ -70,7 +70,7 @@ class KubeEviction:
         else:
             found = await self._of_attempt(gang, members, released=manner not in _OF_LIVE)
             known = {pod.metadata.uid for pod in found}
-            backups = [await self._pods.look(gang.namespace, member.pod) for _, member in beside]
+            backups = [await self._pods.read(gang.namespace, member.pod) for _, member in beside]
             found += [
                 pod
                 for pod in backups
@@ -135,7 +135,7 @@ class KubeEviction:
         await all_of(self._deletion.mark(pod, kind) for _, pod in found if pod.step < gang.step)
 
     async def _of_foreign(self, gang: Gang) -> list[PodLean]:
-        pod = await self._pods.look(gang.namespace, gang.name.removeprefix(FOREIGN_PREFIX))
+        pod = await self._pods.read(gang.namespace, gang.name.removeprefix(FOREIGN_PREFIX))
         return [pod] if pod is not None and pod.metadata.uid == gang.uid else []
 
     async def _of_attempt(self, gang: Gang, members: Mapping[int, Member], *, released: bool) -> list[PodLean]:
@@ -158,7 +158,7 @@ class KubeEviction:
         found: dict[str, tuple[int, PodLean]] = {}
 
         async def look(rank: int, member: Member) -> None:
-            pod = await self._pods.look(gang.namespace, member.pod)
+            pod = await self._pods.read(gang.namespace, member.pod)
             if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
                 found[pod.metadata.uid] = (rank, pod)
 
@@ -202,7 +202,7 @@ class HeldPods:
         """Say which pods are held back, if any are.
 
         Raises:
-            HeldBackError: Some are.
+            HeldBackError: Pods are held back.
         """
         if self._reasons:
             raise HeldBackError([RankFailure(rank, self._reasons[rank]) for rank in sorted(self._reasons)])

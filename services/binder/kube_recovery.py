@@ -59,7 +59,7 @@ class KubeRecovery:
         self, gang: Gang, rank: int, member: Member, slot: Slot, errors: list[TransientError | PoisonError]
     ) -> None:
         try:
-            pod = await self._pods.look(gang.namespace, member.pod)
+            pod = await self._pods.read(gang.namespace, member.pod)
         except (TransientError, PoisonError) as error:
             errors.append(error)
             return

@@ -82,7 +82,7 @@ class Loop:
             else:
                 self._tries.pop(key, None)
                 self._requests.forget(key)
-                self._look_when_due(key)
+                self._retry_when_due(key)
         self._metrics.ledger.set(self.work.head)
         self._count()
 
@@ -130,7 +130,7 @@ class Loop:
                 await self._perform(step)
                 self._tries.pop(key, None)
             self._requests.forget(key)
-            self._look_when_due(key)
+            self._retry_when_due(key)
         except TransientError as error:
             self._later(key, error)
 
@@ -160,8 +160,8 @@ class Loop:
         self._waiting.pop(key, None)
         self.wake([key])
 
-    def _look_when_due(self, key: AttemptKey) -> None:
-        """Look again at an attempt with nothing to do when pods that leave it have to be gone."""
+    def _retry_when_due(self, key: AttemptKey) -> None:
+        """Come back to an attempt with nothing to do when pods that leave it have to be gone."""
         due_s = self.work.due_in_s(key, self._clock.now_ms())
         if due_s is not None:
             self._again_in(key, due_s)

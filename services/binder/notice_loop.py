@@ -103,7 +103,7 @@ class NoticeLoop:
         """Take which ranks of a job have new pods that wait.
 
         Raises:
-            ValueError: It is damaged.
+            ValueError: The fact is damaged.
         """
         self._notices.take_replacements(fact, self._clock.monotonic_s())
         self._woken.set()

@@ -256,7 +256,7 @@ class PodBinding:
 
     async def _after(self, request: PodBindRequest, error: TransientError | RefusedError) -> Verdict | None:
         if not isinstance(error, RefusedError) or error.is_conflict:
-            return judge(await self.look(request.namespace, request.pod), request)
+            return judge(await self.read(request.namespace, request.pod), request)
         if error.is_absent:
             return Verdict("failed", f"pod {request.pod} is gone", is_gone=True)
         return _refused(request, error)
@@ -271,7 +271,7 @@ class PodBinding:
             TransientError: The server did not answer, or the pod changes all the time.
         """
         for _ in range(_TRIES):
-            pod = await self.look(request.namespace, request.pod)
+            pod = await self.read(request.namespace, request.pod)
             verdict = judge(pod, request)
             if verdict is not None or pod is None:
                 return verdict
@@ -292,7 +292,7 @@ class PodBinding:
     async def is_gone(self, namespace: str, name: str, uid: str) -> bool:
         """Whether a pod is gone or about to go; one that may not be read counts as there."""
         try:
-            pod = await self.look(namespace, name)
+            pod = await self.read(namespace, name)
         except RefusedError:
             return False
         return pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None
@@ -300,7 +300,7 @@ class PodBinding:
     async def is_bound(self, namespace: str, name: str, uid: str, attempt: int) -> bool:
         """Whether an attempt of a job (uid) has bound a pod; one that may not be read counts as bound."""
         try:
-            pod = await self.look(namespace, name)
+            pod = await self.read(namespace, name)
         except RefusedError:
             return True
         return pod is not None and pod.belongs_to(uid, attempt)
@@ -310,7 +310,7 @@ class PodBinding:
         meta = counted(pod.metadata, self._marks) if pod.spec.node_name else pod.metadata
         return pod if meta is pod.metadata else msgspec.structs.replace(pod, metadata=meta)
 
-    async def look(self, namespace: str, name: str) -> PodLean | None:
+    async def read(self, namespace: str, name: str) -> PodLean | None:
         """Current state of a pod; None when it does not exist.
 
         Raises:

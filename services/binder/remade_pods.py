@@ -50,7 +50,7 @@ class RemadePods:
         known: dict[tuple[str, str, str], str] = {}
         for _, member in sorted(members.items()):
             try:
-                pod = await self._pods.look(gang.namespace, member.pod)
+                pod = await self._pods.read(gang.namespace, member.pod)
             except RefusedError as error:
                 return f"pod {member.pod} may not be read: {error.reason}"
             if pod is None or pod.has_ended or not pod.belongs_to(gang.uid, gang.attempt):

@@ -146,7 +146,7 @@ class _Term:
                     await self._lead(group)
                 waking.cancel()
         except* CannotLeadError:
-            self._log.warning("stops deciding")  # the next term says why
+            self._log.warning("leadership ended")  # the next term says why
         except* FencedError as errors:
             self._log.warning("fenced by another dispatcher", by=[str(error) for error in errors.exceptions])
             self._standing.doubt()

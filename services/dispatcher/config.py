@@ -51,10 +51,10 @@ class DecisionConfig(Settings, frozen=True, array_like=False, kw_only=True, forb
     reclaim_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
 
     def __post_init__(self) -> None:
-        """See that settings go together.
+        """Check that settings go together.
 
         Raises:
-            ValueError: They do not.
+            ValueError: ``reserve_nodes`` is not less than ``super_pod_size``.
         """
         if self.reserve_nodes >= self.super_pod_size:
             raise ValueError(

@@ -83,7 +83,9 @@ class HeavyScoring:
             return opening, {**offers.views, **found} if found else offers.views
         left = self._scheduler.leave_out(opening, [gang.uid for gang in opening.gangs])
         jobs = [gang.namespaced_name for gang in left.late[:_NAMED_MAX]]
-        self._log.warning("left out, too many different tasks", count=len(left.late), jobs=jobs, scored=len(self._kept))
+        self._log.warning(
+            "gangs left out: too many different tasks", count=len(left.late), jobs=jobs, scored=len(self._kept)
+        )
         return left, offers.views
 
     async def _candidates(

@@ -30,7 +30,7 @@ class JobWaits:
         self._metrics = metrics
         self._looked_s = -math.inf
 
-    def note(self, record: Round) -> None:
+    def observe_placements(self, record: Round) -> None:
         """Observe the first placements in an appended round."""
         for verdict in record.verdicts:
             if verdict.placement is not None and verdict.attempt == 1:
@@ -38,7 +38,7 @@ class JobWaits:
                 if accepted_ms:
                     self._metrics.admission.observe(max(0, record.at_ms - accepted_ms) / _MS)
 
-    def look(self, queue: Queue) -> None:
+    def measure(self, queue: Queue) -> None:
         """Measure the oldest waiting job, unless that was done a moment ago."""
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s < max(_LOOK_S, len(queue) / _JOBS_PER_S):

@@ -56,9 +56,9 @@ class KeptStreams:
         """Look again and again, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            await self.look()
+            await self.create_missing()
 
-    async def look(self) -> None:
+    async def create_missing(self) -> None:
         """Create missing streams if the connection changed since the last look that had an answer."""
         await self._is_stuck()
         now = self._bus.link_changes
@@ -69,9 +69,9 @@ class KeptStreams:
         except TransientError:
             return  # the bus says so in the log
         except FatalError as error:  # the next start says so, and ends
-            self._log.warning("streams not kept", reason=str(error))
+            self._log.warning("streams cannot be created or changed", reason=str(error))
         self._seen = now
         self._lease.is_deleted = False
 
     async def _is_stuck(self) -> bool:
-        return self._replicas > 1 and await self._lease.look()
+        return self._replicas > 1 and await self._lease.delete_if_stuck()

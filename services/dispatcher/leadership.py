@@ -172,7 +172,7 @@ class Keeper:
                 group.create_task(self._wake_on(stop), name="wake on stop"),
             ]
             while not stop.is_set():
-                pause_s = await self.look()
+                pause_s = await self.renew_or_take()
                 await pause(self._is_due, pause_s)
                 self._is_due.clear()
             self._standing.wake = do_nothing
@@ -198,8 +198,8 @@ class Keeper:
             await self._lease.release()
             await self._send(Heartbeat(self._process, is_over=True))
 
-    async def look(self) -> float:
-        """Renew the lease, or see whether it is free; returns the seconds until the next look."""
+    async def renew_or_take(self) -> float:
+        """Renew the lease, or take it if it is free; returns the seconds until the next call."""
         if self._standing.refuses:
             await self._give_back()
         if self._standing.is_leader:
@@ -345,7 +345,7 @@ class Keeper:
         self._heard_s = self._looked_s = self._clock.monotonic_s()
 
     def _note_delay(self) -> None:
-        """See that only silence counts during which this process was connected and listened."""
+        """Check that only silence counts during which this process was connected and listened."""
         now_s = self._clock.monotonic_s()
         delay_s = now_s - self._looked_s - HEARTBEAT_S
         self._looked_s = now_s

@@ -94,7 +94,7 @@ class LedgerGuard:
         return self._state.ledger_seen
 
     async def check(self) -> None:
-        """See that nothing is known against the ledger.
+        """Check that nothing is known against the ledger.
 
         Raises:
             CannotLeadError: Something is.

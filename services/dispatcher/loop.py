@@ -150,7 +150,7 @@ class Dispatcher:
         """
         await self._standby.follow(leader)
         self._metrics.epoch.set(self.state.fold.epoch)
-        self.views.look()
+        self.views.read_stored()
         behind = self.feeds.facts.waiting
         if behind > max(_BEHIND_MAX, _BEHIND_SNAPSHOTS * FACTS_MAX):
             raise TransientError(f"{behind} facts behind the leader: starts again from the newest snapshot")
@@ -232,7 +232,7 @@ class Dispatcher:
         judged = await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
         self._metrics.judged.inc(judged)
         self._absorb_records()
-        await self.feeds.see_unchained()
+        await self.feeds.check_unchained()
         self._apply_facts()
         await self._standby.guard.check()
         await self.intake.uncover()
@@ -270,12 +270,12 @@ class Dispatcher:
             # The server may have lost views that it had acknowledged: publish everything again.
             self._links = self.bus.link_changes
             self.views.all_jobs()
-        await self.views.see_others()
-        self._look_at_superpods()
-        self._waits.look(self.queue)
+        await self.views.rewrite_statuses()
+        self._warn_of_large_superpods()
+        self._waits.measure(self.queue)
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
-    def _look_at_superpods(self) -> None:
+    def _warn_of_large_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting; they are used all the same."""
         settings, before = self.state.fold.settings, self._oversized
         found = [name for index in self.state.indexes.values() for name in index.oversized(settings)]
@@ -331,7 +331,7 @@ class Dispatcher:
         is_stored = self.state.fold.rounds == record.number
         if is_stored:
             self._metrics.count_round(record)
-            self._waits.note(record)
+            self._waits.observe_placements(record)
             self.views.note_refused(record)
         else:
             self.scheduler.take_back(sent.turn)
@@ -381,7 +381,7 @@ class Dispatcher:
         """Append a record, and the same again while it is in doubt: at most one can be stored behind the same sequence.
 
         Raises:
-            TransientError: It stays in doubt.
+            TransientError: It is still unknown whether the record is stored.
         """
         for _ in range(_APPENDS_MAX):
             began_s = self.clock.monotonic_s()
@@ -404,7 +404,7 @@ class Dispatcher:
         head = (await self.bus.state(StreamName.LEDGER)).last_seq
         await self.feeds.reach_record(head, timeout_s=self.config.gather_timeout_s + _READ_S)
         self._absorb_records()
-        await self.feeds.see_unchained()
+        await self.feeds.check_unchained()
 
     def _absorb_records(self) -> None:
         sent = self._sent

@@ -93,7 +93,7 @@ class OldJobs:
                 for stream in _STREAMS:
                     await self.sweep(stream, leads)
             except TransientError as error:
-                self._log.warning("old jobs stay for now", reason=error.reason)
+                self._log.warning("old jobs not removed, retrying later", reason=error.reason)
 
     async def sweep(self, stream: StreamName, leads: Callable[[], bool]) -> None:
         """Make a pass over the old end of a stream.
@@ -103,12 +103,12 @@ class OldJobs:
         """
         before = await self._bus.state(stream)
         await self._purge(stream, before, leads)
-        floor = await self._look(stream, before)
+        floor = await self._store_again(stream, before)
         if floor > before.first_seq and leads():
             self._faults.hit("expire.before")
             await self._bus.raise_floor(stream, floor)
             self._faults.hit("expire.after")
-            self._log.info("old jobs forgotten", stream=stream.value, floor=floor, before=before.first_seq)
+            self._log.info("old jobs removed", stream=stream.value, floor=floor, before=before.first_seq)
 
     async def _purge(self, stream: StreamName, state: StreamState, leads: Callable[[], bool]) -> None:
         """Remove what is below the floor, if the last pass found this floor already."""
@@ -121,7 +121,7 @@ class OldJobs:
             self._purged[stream] = floor
             self._faults.hit("expire.after")
 
-    async def _look(self, stream: StreamName, state: StreamState) -> int:
+    async def _store_again(self, stream: StreamName, state: StreamState) -> int:
         """Store again what counts among the old messages; returns the sequence before which nothing does.
 
         What is stored again here is still at the old end for this pass: a server that loses power may lose it.

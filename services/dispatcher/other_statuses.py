@@ -74,7 +74,7 @@ class OtherStatuses:
         """Note that a batch has failed: any part of it may be stored."""
         self._open -= 1
 
-    async def look(self) -> list[Stored]:
+    async def read(self) -> list[Stored]:
         """Statuses behind the last look, if others may have stored some; own ones may be among them.
 
         Raises:

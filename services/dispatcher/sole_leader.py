@@ -64,14 +64,14 @@ class SoleLeader:
         async with asyncio.TaskGroup() as group:
             waking = group.create_task(self._wake_on(stop), name="wake on stop")
             while not stop.is_set():
-                await self.look()
+                await self.lead_or_end()
                 await pause(self._is_due, self._terms.lease_s / RENEWALS)
                 self._is_due.clear()
             waking.cancel()
         self._standing.wake = do_nothing
         await self._set(is_leader=False)
 
-    async def look(self) -> None:
+    async def lead_or_end(self) -> None:
         """Lead if nobody else does; end to lead if another dispatcher holds the lease or has begun an epoch."""
         standing = self._standing
         if standing.refuses or standing.is_doubted:

@@ -103,8 +103,8 @@ class Standby:
             LedgerBrokenError: A record breaks a rule of the ledger.
         """
         feeds, scheduler, fold = self._feeds, self._scheduler, self._state.fold
-        feeds.facts.see_whole()
-        feeds.records.see_whole()
+        feeds.facts.check_whole()
+        feeds.records.check_whole()
         last = feeds.records.received
         while (stored := feeds.records.next) is not None and stored.sequence <= last:
             if stored.sequence > fold.head:
@@ -139,7 +139,7 @@ class Standby:
             TransientError: The bus does not answer.
         """
         await self._reach_heads()
-        await self._feeds.records.see_skips(self._bus)
+        await self._feeds.records.check_skips(self._bus)
         await self.guard.check()
         fold = self._state.fold
         before = fold.epoch

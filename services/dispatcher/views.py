@@ -111,7 +111,7 @@ class Views:
         self.is_reading = self._is_learning = True
         self._stored.start(self._bus, StreamName.STATUS, start_seq=1)
 
-    def look(self) -> None:
+    def read_stored(self) -> None:
         """Take note of stored statuses that arrived."""
         if not self._is_learning:
             return
@@ -146,7 +146,7 @@ class Views:
         self._head = (await self._bus.state(StreamName.STATUS)).last_seq
         self._others.begin(self._head)
         self._review.extend(self._state.jobs)
-        self.look()
+        self.read_stored()
 
     async def stop(self) -> None:
         """Stop to read."""
@@ -184,13 +184,13 @@ class Views:
         self._review.clear()
         self._touched.update(dict.fromkeys(self._state.jobs))
 
-    async def see_others(self) -> None:
+    async def rewrite_statuses(self) -> None:
         """Write statuses again over which another dispatcher has written.
 
         Raises:
             TransientError: The bus does not answer.
         """
-        for stored in await self._others.look():
+        for stored in await self._others.read():
             try:
                 namespace, name = name_parts(stored.subject, 2)
             except ValueError:
@@ -200,7 +200,7 @@ class Views:
                 self._written[key] = _mark(stored_status(stored.subject, stored.data))
             except DecodeError as error:
                 self._foreign.inc()
-                self._log.warning("status of something else", subject=stored.subject, reason=error.reason)
+                self._log.warning("foreign status found", subject=stored.subject, reason=error.reason)
                 self._written.pop(key, None)
             self._touched[key] = None
 
@@ -248,7 +248,7 @@ class Views:
         due = [(key, False) for key in itertools.islice(self._touched, _BATCH_MAX)]
         for key, _ in due:
             del self._touched[key]
-        self.look()
+        self.read_stored()
         if not self._is_learning:
             count = min(len(self._review), _REVIEW_MAX)
             due += [(self._review.popleft(), True) for _ in range(count)]

@@ -32,5 +32,5 @@ async def serve(
     except ImportError as error:
         raise FatalError(f"the gateway needs starlette and uvicorn: {install_extra('gateway')}") from error
     with contextlib.suppress(TransientError):  # the services that make the streams are not there yet
-        await bus.see_format(StreamName.LEDGER)
+        await bus.check_format(StreamName.LEDGER)
     await serve_http(bus, clock, config, instruments, stop)

@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from berth.page.files import CONTENT_POLICY
 from berth.runtime.clock import Clock
 from berth.services.gateway.errors import INTERNAL, RequestError
-from berth.services.gateway.guard import API, see_headers
+from berth.services.gateway.guard import API, check_headers
 from berth.services.gateway.http_protocol import CONNECTION, BoundedProtocol
 from berth.services.gateway.metrics import ExtenderMetrics, GatewayMetrics
 from berth.services.gateway.refusal_log import RefusalLog
@@ -98,7 +98,7 @@ class Application:
         scope[HELD] = held = ExitStack()
         try:
             headers = Headers(scope=scope)
-            see_headers(headers)
+            check_headers(headers)
             scope["caller"] = caller = self._guard.caller(scope["path"], scope["query_string"], headers)
             if (connection := scope.get(CONNECTION)) is not None:
                 connection.belong_to(caller.identity)
@@ -121,7 +121,7 @@ class Application:
     async def _refuse(self, error: RequestError, begun: int, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with an error, unless an answer has begun; the connection is then cut."""
         fault = error.__cause__ if error.code == INTERNAL else None
-        self._refusals.note(error.code, f"{scope['path'][:200]}: {error.error}", fault)
+        self._refusals.count(error.code, f"{scope['path'][:200]}: {error.error}", fault)
         if begun:
             connection: BoundedProtocol | None = scope.get(CONNECTION)
             if connection is None:

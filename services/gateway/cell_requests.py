@@ -66,7 +66,7 @@ class CellRequests:
             request: The request, or its JSON.
 
         Raises:
-            RequestError: It was not carried out.
+            RequestError: The request was not carried out.
         """
         subject = self._bus.subjects.gate(verb, identity)
         data = request if isinstance(request, bytes) else msgspec.json.encode(request)
@@ -88,14 +88,14 @@ class CellRequests:
             raise RequestError(outcome.error, outcome.code, _retry_after(outcome.retry_after_ms / 1000))
         return reply
 
-    def see_long_is_welcome(self, identity: str) -> None:
+    def check_long_request(self, identity: str) -> None:
         """Check that a long request need not be read in vain: ``api`` has just said until when it refuses such ones.
 
         Args:
             identity: The caller.
 
         Raises:
-            RequestError: Its time has not come.
+            RequestError: ``api`` still refuses long requests of the caller.
         """
         left_s = self._pauses.get(identity, 0.0) - self._clock.monotonic_s()
         if left_s > 0:
@@ -151,7 +151,7 @@ class CellRequests:
         """What a caller may do, as ``api`` says; others wait for the same answer.
 
         Raises:
-            RequestError: It is not known.
+            RequestError: The rights of the caller are not known.
         """
         now_s = self._clock.monotonic_s()
         asked = self._asked[identity] = asyncio.get_running_loop().create_future()
@@ -171,11 +171,11 @@ class CellRequests:
         self._rights[identity] = (now_s + _RIGHTS_KEPT_S, found)
         return found
 
-    async def see_reader(self, identity: str, namespace: str = "") -> RightsReply:
+    async def check_reader(self, identity: str, namespace: str = "") -> RightsReply:
         """Check that a caller may see the jobs of a namespace, or of any if it is empty; returns its rights.
 
         Raises:
-            RequestError: It may not.
+            RequestError: The caller may not read these jobs.
         """
         rights = await self.rights(identity)
         if not rights.read or (namespace and not has(rights.read, namespace)):

@@ -111,7 +111,7 @@ class CellRoutes:
         """Who leads, what runs, how far each process is behind, and how NATS does."""
         fields(request)
         identity = identity_of(request)
-        await self._cell.see_reader(identity)
+        await self._cell.check_reader(identity)
         with self._cell.waiting(identity):
             return Response(await self._status.newest(), media_type=JSON)
 
@@ -123,7 +123,7 @@ class CellRoutes:
         """
         fields(request)
         identity = identity_of(request)
-        rights = await self._cell.see_reader(identity)
+        rights = await self._cell.check_reader(identity)
         if EVERY not in rights.read:
             shown = repr(identity) if identity else "missing"
             raise RequestError(f"identity is {shown}, expected one that may read all namespaces", "denied")

@@ -87,7 +87,7 @@ class EventRoutes:
         if (last_id := request.headers.get("last-event-id")) is not None:
             after = _position("header Last-Event-ID", last_id)
         identity = identity_of(request)
-        await self._cell.see_reader(identity, namespace)
+        await self._cell.check_reader(identity, namespace)
         subject = self._bus.subjects.event_job(namespace, name)
         reader = self._streams.open(identity)
         try:
@@ -104,7 +104,10 @@ class EventRoutes:
         if uid := found.get("uid", ""):
             chunks = _of_job(chunks, uid)
         return self._streams.respond(
-            reader, chunks, partial(self._see_permitted, request, namespace), partial(self._hub.remove, subject, reader)
+            reader,
+            chunks,
+            partial(self._check_permitted, request, namespace),
+            partial(self._hub.remove, subject, reader),
         )
 
     async def _chunks(
@@ -133,14 +136,14 @@ class EventRoutes:
                 position = found[0]
                 yield found[1]
 
-    async def _see_permitted(self, request: Request, namespace: str) -> None:
+    async def _check_permitted(self, request: Request, namespace: str) -> None:
         """Check that the caller may still read.
 
         Raises:
             RequestError: Its token has expired, or its rights are gone.
         """
-        self._guard.see_valid(caller_of(request))
-        await self._cell.see_reader(identity_of(request), namespace)
+        self._guard.check_valid(caller_of(request))
+        await self._cell.check_reader(identity_of(request), namespace)
 
     async def _until_following(self) -> None:
         """Wait until the events are followed.
@@ -243,7 +246,7 @@ def _flag(field: str, text: str) -> bool:
     """A yes or no.
 
     Raises:
-        RequestError: It is neither.
+        RequestError: The text is neither a yes nor a no.
     """
     if text not in _YES_NO:
         raise RequestError(f"query field {field} is {text[:_SHOWN_MAX]!r}, expected true or false")
@@ -254,7 +257,7 @@ def _position(field: str, text: str) -> int:
     """A position in the stream of events.
 
     Raises:
-        RequestError: It is none.
+        RequestError: The text is no position.
     """
     if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX:
         raise RequestError(f"{field} is {text[:_SHOWN_MAX]!r}, expected the id of an event")

@@ -24,13 +24,13 @@ _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _SHOWN_MAX: Final = 80
 
 
-def see_headers(headers: Headers) -> None:
+def check_headers(headers: Headers) -> None:
     """Check the headers on which decisions depend: there is one host, and none of the others is there twice.
 
     Source: RFC 9112, "Request Target".
 
     Raises:
-        RequestError: They are otherwise.
+        RequestError: A header is there twice, or the host is missing or malformed.
     """
     for name in _ONCE:
         if len(headers.getlist(name)) > 1:
@@ -63,10 +63,10 @@ class Guard:
             headers: Headers of the request, with names in small letters.
 
         Raises:
-            RequestError: It is refused.
+            RequestError: The request is refused.
         """
         if query:
-            _see_no_token_in(query)
+            _check_no_token_in(query)
         host = headers.get("host", "")
         if self._is_open and not is_loopback(_name_of(host)):
             raise RequestError(
@@ -75,24 +75,24 @@ class Guard:
             )
         if not path.startswith(API):
             return Caller()
-        self._see_own_site(host, headers)
+        self._check_own_site(host, headers)
         if self._is_open or path == PUBLIC:
             return Caller()
         return self._tokens.caller(headers.get("authorization"))
 
-    def see_valid(self, caller: Caller) -> None:
+    def check_valid(self, caller: Caller) -> None:
         """Check that the token of a caller has not expired since.
 
         Raises:
-            RequestError: It has.
+            RequestError: The token has expired.
         """
-        self._tokens.see_valid(caller)
+        self._tokens.check_valid(caller)
 
-    def _see_own_site(self, host: str, headers: Mapping[str, str]) -> None:
+    def _check_own_site(self, host: str, headers: Mapping[str, str]) -> None:
         """Check that no page of another site has made a browser send the request.
 
         Raises:
-            RequestError: One has.
+            RequestError: A page of another site has sent the request.
         """
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         is_known = origin is None or origin.lower() in self._origins
@@ -116,7 +116,7 @@ class Guard:
         Source: RFC 6454, "ASCII Serialization of an Origin".
 
         Raises:
-            RequestError: It is none of HTTP.
+            RequestError: The origin is none of HTTP.
         """
         found = _ORIGIN.fullmatch(origin)
         if found is None:
@@ -127,11 +127,11 @@ class Guard:
         return name.lower() == host.lower() and not (self._has_tls and scheme.lower() == "http")
 
 
-def _see_no_token_in(query: bytes) -> None:
+def _check_no_token_in(query: bytes) -> None:
     """Check that a query has no token: URLs are in logs, histories and the header ``Referer``.
 
     Raises:
-        RequestError: It has one.
+        RequestError: The query has a token.
     """
     for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name.lower() in _IN_URL:

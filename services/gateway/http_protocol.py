@@ -101,7 +101,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the timers of the connection, and tell the answers that the client has gone."""
         super().connection_lost(exc)  # it knows the last request alone
-        self._see_gone()
+        self._mark_disconnected()
         if self._identity:
             self._bounds.shares.give_back(self._identity)
         self._bounds.note(len(self.connections))
@@ -196,10 +196,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._answer_unless_begun(error, code):
             self._end()
             return
-        self._see_gone()
+        self._mark_disconnected()
         self._linger()
 
-    def _see_gone(self) -> None:
+    def _mark_disconnected(self) -> None:
         """Tell the answers that the client has gone: nothing more is written."""
         for cycle in self._unanswered:
             if not cycle.response_complete:
@@ -263,7 +263,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def cut(self) -> None:
         """End the connection in the middle of an answer: what waits for the client is dropped."""
-        self._see_gone()
+        self._mark_disconnected()
         self.transport.abort()
 
 

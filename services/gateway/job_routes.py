@@ -91,10 +91,10 @@ class JobRoutes:
         if stated_length(request, self._body_bytes_max) <= LONG_BYTES:
             body = await json_body(request, self._body_bytes_max)
         else:
-            self._cell.see_long_is_welcome(identity)
+            self._cell.check_long_request(identity)
             with self._long.taken(identity):
                 body = await json_body(request, self._body_bytes_max)
-        see_object(body)
+        check_object(body)
         return body
 
     async def status(self, request: Request) -> Response:
@@ -198,11 +198,11 @@ def converted(tree: dict[str, object], kind: type[T]) -> T:
         raise RequestError(f"{field or 'request'} is {value}, expected {what}") from error
 
 
-def see_object(body: bytes) -> None:
+def check_object(body: bytes) -> None:
     """Check that a body is one JSON object, so that it can be a part of another.
 
     Raises:
-        RequestError: It is not.
+        RequestError: The body is not one JSON object.
     """
     try:
         value = bytes(msgspec.json.decode(body, type=msgspec.Raw))
@@ -218,7 +218,7 @@ def job_in(path_params: dict[str, str]) -> Sequence[str]:
     """Namespace and name in a path.
 
     Raises:
-        RequestError: One is not a name.
+        RequestError: A part of the path is not a name.
     """
     asked = converted(dict(path_params), shapes.StatusRequest)
     return asked.namespace, asked.name

@@ -29,7 +29,7 @@ class RefusalLog:
         self._log = log
         self._limits = {code: LogLimit(clock, lines_max=1) for code in KINDS}
 
-    def note(self, code: str, error: str, exc_info: BaseException | None = None) -> None:
+    def count(self, code: str, error: str, exc_info: BaseException | None = None) -> None:
         """Count a refused request.
 
         Args:

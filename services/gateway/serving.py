@@ -96,7 +96,7 @@ async def serve_http(
             write_timeout_s=config.write_timeout_s,
             note=metrics.connections.set,
             shares=Shares("open connections", config.connections_per_identity),
-            refused=refusals.note,
+            refused=refusals.count,
         )
         server = server_of(app, bounds, Tls(config.tls_cert_file, config.tls_key_file))
         connections = raise_file_limit(config.connections_max)

@@ -67,14 +67,14 @@ class Tokens:
         if found is None:
             raise RequestError("token is unknown, expected one of the setting tokens", "no-token")
         caller = Caller(found.identity, int(found.expires_at.timestamp() * 1000) if found.expires_at else 0)
-        self.see_valid(caller)
+        self.check_valid(caller)
         return caller
 
-    def see_valid(self, caller: Caller) -> None:
+    def check_valid(self, caller: Caller) -> None:
         """Check that the token of a caller has not expired.
 
         Raises:
-            RequestError: It has.
+            RequestError: The token has expired.
         """
         if caller.expires_ms and caller.expires_ms <= self._clock.now_ms():
             raise RequestError(f"token of {caller.identity} has expired, expected one that is valid", "no-token")

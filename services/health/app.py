@@ -131,7 +131,7 @@ async def _fail(broken: "asyncio.Future[Gap]") -> None:
     """Wait for a gap.
 
     Raises:
-        FatalError: There is one.
+        FatalError: The stream has a gap.
     """
     gap = await broken
     raise FatalError(f"{gap.stream}: {gap.reason.value}, sequence {gap.wanted} was wanted")

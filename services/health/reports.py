@@ -69,7 +69,7 @@ def check_own(report: HealthReport, subject: str) -> None:
     """Check that a report is about the node of the subject, which NATS lets the agent of this node use alone.
 
     Raises:
-        ReportError: It is about another one.
+        ReportError: The report is about another node.
     """
     own = subject.rpartition(".")[2]
     if token(report.node) != own:
@@ -80,7 +80,7 @@ def check_against(report: HealthReport, nodes: Mapping[str, NodeDescription]) ->
     """Check that a report is about a known node and its own chips.
 
     Raises:
-        ReportError: It is not.
+        ReportError: The report is about an unknown node, or about chips that it does not have.
     """
     node = nodes.get(report.node)
     if node is None:
@@ -107,7 +107,7 @@ def check_newer(report: HealthReport, before: HealthReport | None, *, stale_ms: 
         stale_ms: From how much older on it counts as such a time.
 
     Raises:
-        ReportError: It is older.
+        ReportError: The report is older than the one before.
     """
     if before is None or before.source != report.source or not report.updated_ms:
         return

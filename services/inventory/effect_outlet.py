@@ -100,7 +100,7 @@ class EffectOutlet:
                         ("look", key),
                         f"read {key.kind} {key.namespace}/{key.name}",
                         key.namespace,
-                        partial(self._look, key),
+                        partial(self._read_owner, key),
                     )
                 )
             case effects.PatchPodGroup():
@@ -153,7 +153,7 @@ class EffectOutlet:
         """Time at which :meth:`choose` must be called even if nothing changes; None for never."""
         return self._outbound.next_due_ms()
 
-    async def _look(self, key: OwnerKey) -> None:
+    async def _read_owner(self, key: OwnerKey) -> None:
         """Read an owner; one that is absent, not served or forbidden is answered with None."""
         found: OwnerFacts | None = None
         is_gone = True

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from berth.formats.kubernetes.objects import Pod, PodGroup
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.formats.kubernetes.policies import PriorityClass
 from berth.formats.kubernetes.workloads.facts import OwnerFacts
 from berth.formats.kubernetes.workloads.membership import base_name, group_of, group_owner
@@ -27,7 +27,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishReplacements, ReadOwner
 from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.gang_index import GangIndex
-from berth.services.inventory.gangs.identity import controller_uid, is_of_one, see_group, why_over
+from berth.services.inventory.gangs.identity import controller_uid, is_of_one, update_group, why_over
 from berth.services.inventory.gangs.lookups import ObjectKey
 from berth.services.inventory.gangs.model import Gang, member_of
 from berth.services.inventory.gangs.queues import JobQueues
@@ -52,7 +52,7 @@ class Gangs:
     def __init__(self, settings: GangSettings, *, settle_ms: int = 0) -> None:
         self._settings = settings
         self._schedulers = frozenset(settings.scheduler_names)
-        self._asks = PodAsks()
+        self._asks = PodRequirementsReader()
         self._podgroups: dict[Name, PodGroup] = {}
         self.queues = JobQueues(self._podgroups, lambda: list(self._gangs), self._touch)
         self._resolver = Resolver(settings, self.queues)
@@ -126,11 +126,11 @@ class Gangs:
             return
         key = GangKey("podgroup", *name)
         gang = self._gangs.get(key)
-        if gang is not None and (why := see_group(gang, group.metadata.uid, controller_uid(group))):
+        if gang is not None and (why := update_group(gang, group.metadata.uid, controller_uid(group))):
             self._retire(key, gang.podgroup_uid, why)
         self._podgroups[name] = group
         self.groups.set(group)
-        self._index.see_group(key, group)
+        self._index.add_group(key, group)
         self._touch(key)
 
     def drop_group(self, namespace: str, name: str) -> None:
@@ -156,12 +156,12 @@ class Gangs:
         for gang_key in self._resolver.lookups.answer(key, facts, is_gone=is_gone):
             gang = self._gangs.get(gang_key)
             if gang is not None and kinds().is_group(gang_key.kind) and gang_key.kind != PODGROUP:
-                self._see_group(gang, facts, is_gone=is_gone)
+                self._update_group(gang, facts, is_gone=is_gone)
             self._touch(gang_key)
 
-    def see_owner(self, kind: OwnerKind, owner: OwnerObject, *, is_gone: bool = False) -> bool:
+    def change_owner(self, kind: OwnerKind, owner: OwnerObject, *, is_gone: bool = False) -> bool:
         """Take an object that a watch shows, or its deletion; returns whether it has to be read again."""
-        return self._see_object((kind, owner.metadata.namespace, owner.metadata.name), None if is_gone else owner)
+        return self._change_object((kind, owner.metadata.namespace, owner.metadata.name), None if is_gone else owner)
 
     def replace_owners(self, kind: OwnerKind, owners: Sequence[OwnerObject]) -> bool:
         """Take all objects of a kind; returns whether one was read otherwise, and is to be read again."""
@@ -170,9 +170,9 @@ class Gangs:
             key = (kind, one.metadata.namespace, one.metadata.name)
             if key in used:
                 used[key] = one
-        return sum(self._see_object(key, owner) for key, owner in used.items()) > 0
+        return sum(self._change_object(key, owner) for key, owner in used.items()) > 0
 
-    def _see_object(self, key: ObjectKey, owner: OwnerObject | None) -> bool:
+    def _change_object(self, key: ObjectKey, owner: OwnerObject | None) -> bool:
         gangs = self._resolver.lookups.see(key, lambda one: owner_facts(one, owner) if owner is not None else None)
         for gang in gangs:
             self._touch(gang)
@@ -325,11 +325,11 @@ class Gangs:
             return []
         return [*self._conditions.settle(gang, facts, held.hold if held is not None and is_refused else "", now_ms)]
 
-    def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
+    def _update_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
         """Note which object has the name of a group that is read on demand."""
         uid = facts.uid if facts is not None and not facts.is_ending else ""
         is_known = bool(uid) or is_gone or facts is not None
-        if is_known and (why := see_group(gang, uid, "")):
+        if is_known and (why := update_group(gang, uid, "")):
             self._retire(gang.key, gang.podgroup_uid, why)
 
     def _retire(self, key: GangKey, uid: str, why: str) -> None:

@@ -75,11 +75,11 @@ class JobPolicies:
             self._queues.note_published(seen)
             self._on_change()
 
-    def see_one_source(self) -> None:
-        """See that queues are declared in one way.
+    def check_one_source(self) -> None:
+        """Check that queues are declared in one way.
 
         Raises:
-            ConfigError: They are declared in two.
+            ConfigError: Queues are declared in two ways.
         """
         conflict = self._queues.conflict()
         if conflict:

@@ -13,7 +13,7 @@ from berth.formats.ascend.mark_proofs import UNCHECKED, MarkProofs
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SlewedClock
@@ -98,7 +98,7 @@ class Loop:
         self._lookups = PodLookups(
             self.pods, api, self.api_tasks, slewed, self._log, marks=marks, on_change=self._changed.set
         )
-        self._asks = PodAsks()
+        self._asks = PodRequirementsReader()
         self._queue = PublishQueue(bus, instruments, ahead_ms=slewed.ahead_ms)
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
@@ -129,7 +129,7 @@ class Loop:
         """Take all nodes."""
         self.pods.touch_nodes(sorted(self.nodes.replace(nodes)))
         self.constraints.usage.replace_nodes(nodes)
-        self.devices.look()
+        self.devices.start_if_needed()
         self._changed.set()
 
     def change_nodes(self, changes: list[tuple[Change, Node]]) -> None:
@@ -139,7 +139,7 @@ class Loop:
             if self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node):
                 self.pods.touch_nodes([name])
             self.constraints.usage.take_node(node, is_gone=change == "DELETED")
-        self.devices.look()
+        self.devices.start_if_needed()
         if self.nodes.is_changed or self.constraints.usage.is_changed:
             self._changed.set()
 
@@ -285,7 +285,7 @@ class Loop:
         Raises:
             ConfigError: Queues are declared twice.
         """
-        self.policies.see_one_source()
+        self.policies.check_one_source()
         for outcome in self._restored_outcomes:
             self.pods.note_bound(outcome)
         backoff, failures = Backoff(max_s=self._config.retry_wait_max_s), 0
@@ -308,7 +308,7 @@ class Loop:
         for pace in self._paces:
             pace.begin_turn()
         self.pods.wake(now_ms)
-        self._lookups.look(now_ms)
+        self._lookups.begin_due(now_ms)
         self._resolve(now_ms)
         must = self._outlet.choose(now_ms) or not self.ledger.is_confirmed
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
@@ -418,20 +418,22 @@ class Loop:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
-        self._reporters.nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
-        self._reporters.health.look(self._suspects.sentences(), lambda name: Involved(kind="Node", name=name, uid=name))
-        self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
-        self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
-        self._reporters.look_at_jobs(self.policies.warnings)
-        self._reporters.pods.look(self.pods.reasons, self._pod_involved)
-        self._reporters.checkpoints.look(self.pods.checkpoints.sentences(), self.pods.checkpoints.involved)
-        self._reporters.marks.look(self.marks.sentences(), lambda _: self.marks.involved)
-        self._reporters.twice.look(self.pods.twice.sentences(self.pods.row), self._pod_involved)
+        self._reporters.nodes.report(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.health.report(
+            self._suspects.sentences(), lambda name: Involved(kind="Node", name=name, uid=name)
+        )
+        self._reporters.moves.report(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.groups.report(self._waiting.sentences, self._waiting.involved)
+        self._reporters.report_jobs(self.policies.warnings)
+        self._reporters.pods.report(self.pods.reasons, self._pod_involved)
+        self._reporters.checkpoints.report(self.pods.checkpoints.sentences(), self.pods.checkpoints.involved)
+        self._reporters.marks.report(self.marks.sentences(), lambda _: self.marks.involved)
+        self._reporters.twice.report(self.pods.twice.sentences(self.pods.row), self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
             api_version="v1", kind="ConfigMap", namespace=NAMESPACE, name=CONFIG_MAP, uid=self.switches.uid
         )
-        self._reporters.switches.look(found, lambda _: about)
+        self._reporters.switches.report(found, lambda _: about)
 
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)

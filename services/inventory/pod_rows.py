@@ -16,7 +16,7 @@ from berth.formats.ascend.switch_annotations import state_of
 from berth.formats.kubernetes.bound_pods import RankIdentity, identity_of, named_chips, number_in, quoted
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.resized_pods import counted_spec
 from berth.formats.manifests.queue_names import queue_named
@@ -109,7 +109,7 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         return Involved(api_version="v1", kind="Pod", namespace=self.namespace, name=self.name, uid=self.uid)
 
 
-def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
+def read_row(pod: Pod, asks: PodRequirementsReader) -> PodRow | None:
     """Row of a pod; None while it is not bound."""
     node = pod.spec.node_name
     if not node:

@@ -19,7 +19,7 @@ from berth.services.summary.config import SummaryConfig
 from berth.services.summary.expected_starts import ExpectedStarts
 from berth.services.summary.faults.bus_facts import BusFacts
 from berth.services.summary.faults.fault_records import FaultRecords
-from berth.services.summary.faults.objects import FaultObjects, see_no_other_writer
+from berth.services.summary.faults.objects import FaultObjects, check_no_other_writer
 from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.leaf_share import LeafShare
 from berth.services.summary.loop import Loop
@@ -64,7 +64,7 @@ async def write_on(
     """
     faults: FaultObjects | None = None
     if config.fault_objects.written_by == "berth":
-        await see_no_other_writer(api, clock, config, instruments.log, stop)
+        await check_no_other_writer(api, clock, config, instruments.log, stop)
         faults = FaultObjects(api, clock, config, instruments)
     summaries = JobSummaries(kept_s=config.kept_s)
     store = Store(api, bus, clock, instruments.log)

@@ -106,7 +106,7 @@ class ExpectedStarts:
             await event.wait()
         while self._config.expected_starts_s:
             try:
-                await self._look()
+                await self._write_changed()
                 self._said = ""
             except (ShellError, CoreError, DecodeError) as error:
                 if self._said != str(error):
@@ -114,7 +114,7 @@ class ExpectedStarts:
                     self._log.warning("expected starts not written, will try again", reason=self._said)
             await asyncio.sleep(self._config.expected_starts_s)
 
-    async def _look(self) -> None:
+    async def _write_changed(self) -> None:
         """Write what differs by more than a tenth, those first that were not written for the longest time.
 
         Raises:

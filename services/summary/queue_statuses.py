@@ -77,7 +77,7 @@ class QueueStatuses:
     def replace(self, objects: list[Queue]) -> None:
         """Take all Queues."""
         self._queues = {one.metadata.name: one for one in objects}
-        self._look()
+        self._queues_changed()
 
     def change(self, changes: list[tuple[Change, Queue]]) -> None:
         """Take changes of Queues."""
@@ -86,9 +86,9 @@ class QueueStatuses:
                 self._queues.pop(one.metadata.name, None)
             else:
                 self._queues[one.metadata.name] = one
-        self._look()
+        self._queues_changed()
 
-    def _look(self) -> None:
+    def _queues_changed(self) -> None:
         found = (queue_of_object(one) for one in self._queues.values())
         if not self._has_queues.is_set() and is_tree([one for one in found if one is not None]):
             self._has_queues.set()

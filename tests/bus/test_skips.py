@@ -160,7 +160,7 @@ async def test_skips_of_a_stream_that_is_made_later_are_seen(real_bus: NatsBus) 
         bus, await bus.state(StreamName.LEDGER), on_message=lambda _: None, on_gap=gaps.append, start_seq=1
     )
     await until(lambda: follower.applied == 2, deadline_s=10, what="the ledger")
-    await follower.see_skips(bus)
+    await follower.reread_skips(bus)
     await bus.ensure_streams()
     await bus.publish(bus.subjects.skip(2), encode(Skip(2, 2)))
     await until(lambda: bool(gaps), deadline_s=10, what="the end of the reader")

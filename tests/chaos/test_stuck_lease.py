@@ -122,13 +122,13 @@ async def test_a_stream_of_leases_that_no_server_can_lead_is_made_anew(cell: str
                 return False
 
         await until_true(is_stuck, deadline_s=60, what="the ledger is whole, and the leases have no leader")
-        await kept.look()
+        await kept.create_missing()
         assert not await is_usable(bus)
         await until_true(is_stuck, deadline_s=_LEADS_S, what="the servers elect no leader by themselves")
 
         async def is_free() -> bool:
             clock.advance(_LOOK_S)
-            await kept.look()
+            await kept.create_missing()
             return await is_usable(bus)
 
         await until_true(is_free, deadline_s=60, what="a lease can be written")

@@ -27,7 +27,7 @@ from berth.formats.kubernetes.node_place import (
 )
 from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup, StatusReply
-from berth.formats.kubernetes.pods import PodAsks, amount_of, near_of, pod_ask
+from berth.formats.kubernetes.pods import PodRequirementsReader, amount_of, near_of, pod_requirements
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.formats.kubernetes.rejections import rejection_of
 from berth.formats.kubernetes.resized_pods import counted_spec
@@ -124,10 +124,10 @@ def read_a_pod(data: bytes) -> None:
     """Requirements, gang, and annotations of a pod, as inventory and binder derive them."""
     pod = object_of(data, Pod)
     meta = pod.metadata
-    ask = PodAsks().ask(pod.spec, meta)
-    assert ask == pod_ask(pod.spec, meta), "a pod asks for something else when it is asked again"
+    ask = PodRequirementsReader().ask(pod.spec, meta)
+    assert ask == pod_requirements(pod.spec, meta), "a pod asks for something else when it is asked again"
     encodable(ask)
-    encodable(pod_ask(counted_spec(pod), meta))
+    encodable(pod_requirements(counted_spec(pod), meta))
     rejection_of(pod)
     queue_named(meta.annotations)
     preemption = preemption_of([], [Claims(meta.labels, meta.annotations, "a pod")])

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.blocks.placed import BlockPlacement
 from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.columns import unpack
@@ -44,7 +44,7 @@ def in_blocks(name: str, replicas: int, block: int, **labels: str) -> JobRequest
     )
 
 
-def part_of(status: JobStatus) -> BlockPart:
+def part_of(status: JobStatus) -> BlockPlacement:
     """How a placed job lies in blocks."""
     return the_block(status.placement)
 

@@ -8,7 +8,7 @@ import pytest
 from berth.core.explain.refusal_text import sentence
 from berth.core.topologies.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
 from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.lab.servers.nats_server import EmbeddedServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
@@ -38,7 +38,7 @@ def a_model(name: str, replicas: int) -> JobRequest:
     return a_job(name, chips=8, replicas=replicas, labels={"tor-affinity": "large-model-schema"}, run_ms=LONG_MS)
 
 
-def part_of(status: JobStatus) -> SwitchPart:
+def part_of(status: JobStatus) -> SwitchPlacement:
     """How a placed job lies below leaves."""
     return the_switch(status.placement)
 

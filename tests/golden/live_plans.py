@@ -14,14 +14,14 @@ from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.replacements import NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import gang_of
-from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.blocks.placed import BlockPlacement
 from berth.core.topologies.leaving import LeavingPods
 from berth.core.topologies.registry import indexes_of
 from berth.core.topologies.switches.demand import SWITCHES
 from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
@@ -63,8 +63,8 @@ class Damaged(NamedTuple):
     nodes: Sequence[str]
     ranks: Sequence[int]
     faulty: Sequence[int]
-    switch: SwitchPart | None = None
-    block: BlockPart | None = None
+    switch: SwitchPlacement | None = None
+    block: BlockPlacement | None = None
     leaves: tuple[LeafTable, LeafOccupancy] | None = None
     fields: Mapping[str, Any] = {}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from berth.core.placement.replacements import NoPlaces
-from berth.core.topologies.blocks.placed import BlockPart
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.blocks.placed import BlockPlacement
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.formats.ascend.switch_annotations import state_of
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
 from berth.schemas.intake import JobRequest
@@ -36,8 +36,8 @@ class Standing(NamedTuple):
 
     request: JobRequest
     nodes: Sequence[str]
-    switch: SwitchPart | None = None
-    block: BlockPart | None = None
+    switch: SwitchPlacement | None = None
+    block: BlockPlacement | None = None
 
 
 def is_met(line: Line, settings: Settings) -> bool:
@@ -180,7 +180,7 @@ def topology_of(line: Line) -> TopologySeen:
     return TopologySeen("switch", leaves, level=LEVELS.get(line["version"], ""), places=line["tor_count"])
 
 
-def switch_of(job: Mapping[str, Any]) -> SwitchPart:
+def switch_of(job: Mapping[str, Any]) -> SwitchPlacement:
     """What the pods of another job say of their leaves."""
     states = bytes(state_of(job["annotations"].get(node, {})) for node in job["nodes"])
-    return SwitchPart(job["type"], len(job["nodes"]), states=states)
+    return SwitchPlacement(job["type"], len(job["nodes"]), states=states)

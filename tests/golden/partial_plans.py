@@ -8,7 +8,7 @@ from berth.core.parity import REFERENCE
 from berth.core.placement.replacements import NoPlaces
 from berth.core.topologies.switches.annotations import switch_annotations
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.core.topologies.switches.planner import Demand, Plan, is_annotated
 from berth.core.topologies.switches.rescheduling import PartialGang, open_places, plan_partial
 from berth.formats.ascend.switch_annotations import state_of
@@ -197,7 +197,7 @@ def placed_by_round(loss: Loss, scene: Scene, settings: Settings) -> dict[str, A
             nodes,
             loss.ranks,
             loss.ranks,
-            switch=SwitchPart(own["type"], job["replicas"], states=states, annotated=is_annotated(scene.rules)),
+            switch=SwitchPlacement(own["type"], job["replicas"], states=states, annotated=is_annotated(scene.rules)),
             leaves=(table, scene.occupancy),
         )
     )

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from berth.core.parity import OWN, REFERENCE, differs
-from berth.core.topologies.blocks.drawing import candidates
 from berth.core.topologies.blocks.model import BlockAllocation, BlockDemand, BlockRules, CandidatePool, NoBlocks
+from berth.core.topologies.blocks.node_assignment import candidates
 from berth.core.topologies.blocks.validation import BlockShape, check_blocks
 from berth.core.topologies.racks.inference import place_service
 from berth.core.topologies.racks.planner import BlockNodes, Racks, all_of, place

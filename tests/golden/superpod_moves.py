@@ -9,7 +9,6 @@ import numpy as np
 
 from berth.core.parity import OWN, REFERENCE, differs
 from berth.core.placement.replacements import NoPlaces
-from berth.core.topologies.blocks.drawing import candidates, draw_nodes
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
@@ -18,7 +17,8 @@ from berth.core.topologies.blocks.model import (
     CandidatePool,
     NoBlocks,
 )
-from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.blocks.node_assignment import assign_nodes, candidates
+from berth.core.topologies.blocks.placed import BlockPlacement
 from berth.core.topologies.blocks.request import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
 from berth.core.topologies.blocks.validation import SOFT
 from berth.core.topologies.superpods.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
@@ -101,7 +101,7 @@ def is_tie(line: Line, scene: Scene, preference: AffinityPreference) -> bool:
             return False
         allocations.append(found[0]._replace(block_id=block_id, pod=taken))
         left[taken] -= one.block
-    return not differences_of(line, scene.pool, draw_nodes(scene.pool, allocations, scene.demand.replicas))
+    return not differences_of(line, scene.pool, assign_nodes(scene.pool, allocations, scene.demand.replicas))
 
 
 def compare_resched(line: Line, settings: Settings) -> Answer:
@@ -256,7 +256,7 @@ def placed_by_round(line: Line, scene: Scene, settings: Settings) -> BlockPlan |
             nodes,
             ranks,
             [task["rank"] for task in tasks if task["is_fault"]],
-            block=BlockPart(
+            block=BlockPlacement(
                 variant=scene.demand.variant,
                 size=scene.demand.block,
                 blocks=ids,

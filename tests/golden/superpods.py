@@ -9,7 +9,6 @@ import numpy as np
 
 from berth.core.parity import REFERENCE, differs
 from berth.core.topologies.blocks.demand import Variant
-from berth.core.topologies.blocks.drawing import candidates
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
@@ -19,6 +18,7 @@ from berth.core.topologies.blocks.model import (
     NoBlocks,
     pool_of,
 )
+from berth.core.topologies.blocks.node_assignment import candidates
 from berth.core.topologies.blocks.validation import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
 from berth.core.topologies.superpods import planner
 from berth.schemas.ledger import Settings

@@ -82,7 +82,7 @@ class MeasuredCell:
         records = await self.bus.read(StreamName.LEDGER)
         return sum(1 for stored in records if b"ledger.epoch" in stored.data[:32] and _is_epoch(stored))
 
-    def see_whole(self) -> None:
+    def check_whole(self) -> None:
         """See that every service runs as it was started.
 
         Raises:

@@ -94,7 +94,7 @@ async def compare(cell: C, load: Load[C], *, seconds: float, first: int = 0) -> 
     """The bystander beside both halves of a load; those that behave well come first, with an empty cell."""
     decent = await beside(cell, load.decent, per_s=load.per_s, seconds=seconds, first=first)
     hostile = await beside(cell, load.hostile, per_s=load.per_s, seconds=seconds, first=first)
-    cell.see_whole()
+    cell.check_whole()
     return Compared(load.name, decent, hostile)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth.core.topologies.blocks.placed import BlockPart, block_of
+from berth.core.topologies.blocks.placed import BlockPlacement, block_of
 from berth.lab.servers.kube_server import KubeServer
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.columns import pack
@@ -31,7 +31,7 @@ MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
 LABEL: Final = {"mx-consumer-cim": "true"}
 
 
-async def place(world: World, bus: NatsBus, ledger: LeafLedger, name: str, part: BlockPart) -> None:
+async def place(world: World, bus: NatsBus, ledger: LeafLedger, name: str, part: BlockPlacement) -> None:
     """Make a pod a node, with all chips of it, and place them as a part says."""
     gang = world.gang(name, 0, 1, 2, chips=8)
     gang = replace(gang, placement=msgspec.structs.replace(gang.placement, groups=[part.groups]))
@@ -56,7 +56,7 @@ async def notes(world: World, name: str) -> list[tuple[str | None, ...]]:
 async def test_bindings_say_in_which_superpod_and_block_each_pod_is(
     world: World, kube_server: KubeServer, nats_server: str, real_bus: NatsBus, cell: str, tmp_path: Path
 ) -> None:
-    part = BlockPart(
+    part = BlockPlacement(
         variant="a3",
         size=2,
         blocks=[0, 1],
@@ -139,7 +139,7 @@ async def test_superpods_come_from_reports_and_adopted_pods_keep_their_block_and
         await until_true(is_adopted, deadline_s=DEADLINE_S, what="the pod is adopted")
         (seen,) = await heard.facts("pod", PodsSeen)
         assert (seen.service, seen.blocks) == ("llama", pack([3], 2))
-        part = BlockPart(
+        part = BlockPlacement(
             variant="",
             size=0,
             blocks=[2],

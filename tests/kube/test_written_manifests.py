@@ -4,7 +4,7 @@ import msgspec
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import pod_ask
+from berth.formats.kubernetes.pods import pod_requirements
 from berth.formats.manifests.writer import write_batch_job
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.intake import JobRequest, Task
@@ -41,7 +41,7 @@ async def test_labels_and_constraints_of_a_template_are_kept(kube_api: KubeApi, 
     stored = await kube_api.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", job)
     template = stored["spec"]["template"]
     labels = template["metadata"]["labels"]
-    ask = pod_ask(msgspec.convert(template["spec"], PodSpec), Meta(namespace=namespace, labels=labels))
+    ask = pod_requirements(msgspec.convert(template["spec"], PodSpec), Meta(namespace=namespace, labels=labels))
     assert ask.wrong == ""
     assert ask.constraints == EVERY
     assert {"app": "a", "team": "x"}.items() <= labels.items()

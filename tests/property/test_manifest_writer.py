@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import PodAsk, near_of, pod_ask
+from berth.formats.kubernetes.pods import PodRequirements, near_of, pod_requirements
 from berth.formats.manifests.gang_request import PRIORITY_CLASS, RUN_FOR, joined_labels
 from berth.formats.manifests.reader import parse_jobs
 from berth.formats.manifests.writer import (
@@ -38,7 +38,7 @@ from berth.schemas.pod_constraints import (
     PreferredPods,
     SpreadTerm,
 )
-from berth.services.inventory.gangs.requests import as_pod_ask
+from berth.services.inventory.gangs.requests import task_requirements
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9]{0,6})", fullmatch=True)
 WORDS = st.sampled_from(["yes", "no", "true", "4", "1.5", "module-910b-8", "x_y.z"])
@@ -160,7 +160,7 @@ REPLICAS = st.sampled_from([["worker"], ["master", "worker"], ["scheduler", "wor
 ONE = st.just(["work"])
 
 
-def ordered(ask: PodAsk) -> PodAsk:
+def ordered(ask: PodRequirements) -> PodRequirements:
     """The ask with the conditions of each term in one order: names of nodes are written after labels."""
     affinity = tuple(Term(tuple(sorted(term.expressions, key=repr))) for term in ask.affinity)
     wanted = ask.constraints
@@ -173,9 +173,9 @@ def ordered(ask: PodAsk) -> PodAsk:
     return msgspec.structs.replace(ask, affinity=affinity, constraints=wanted)
 
 
-def asked(request: JobRequest, task: Task) -> PodAsk:
+def asked(request: JobRequest, task: Task) -> PodRequirements:
     """What a written pod asks for: the labels near which it prefers to be are a preferred term of pod affinity."""
-    ask = as_pod_ask(request, task)
+    ask = task_requirements(request, task)
     if not request.near:
         return ask
     labels = tuple(Expression(key, "In", (request.near[key],)) for key in sorted(request.near))
@@ -185,12 +185,12 @@ def asked(request: JobRequest, task: Task) -> PodAsk:
     return msgspec.structs.replace(ask, constraints=msgspec.structs.replace(wanted, preferred_near=with_near))
 
 
-def by_rank(request: JobRequest) -> list[PodAsk]:
+def by_rank(request: JobRequest) -> list[PodRequirements]:
     """What each pod asks for."""
-    return [ordered(as_pod_ask(request, task)) for task in request.tasks for _ in range(task.replicas)]
+    return [ordered(task_requirements(request, task)) for task in request.tasks for _ in range(task.replicas)]
 
 
-def wanted_by_rank(request: JobRequest) -> list[PodAsk]:
+def wanted_by_rank(request: JobRequest) -> list[PodRequirements]:
     """What each pod asks for once it is written."""
     return [ordered(asked(request, task)) for task in request.tasks for _ in range(task.replicas)]
 
@@ -251,7 +251,7 @@ def test_the_pods_of_a_template_ask_for_what_the_task_does(request: JobRequest) 
     for task, written in zip(request.tasks, write_volcano_job(request)["spec"]["tasks"], strict=True):
         spec = msgspec.convert(written["template"]["spec"], PodSpec)
         meta = Meta(namespace=request.namespace, labels=written["template"]["metadata"]["labels"])
-        assert ordered(pod_ask(spec, meta)) == ordered(asked(request, task))
+        assert ordered(pod_requirements(spec, meta)) == ordered(asked(request, task))
         assert task.labels.items() <= written["template"]["metadata"]["labels"].items()
         assert (spec.scheduler_name, spec.priority or 0) == ("berth", request.priority)
         assert near_of(spec) == request.near
@@ -263,7 +263,7 @@ def test_a_pod_alone(request: JobRequest) -> None:
     request = msgspec.structs.replace(request, tasks=[task], min_available=1)
     pod = write_pod(request)
     meta = Meta(namespace=request.namespace, labels=pod["metadata"]["labels"])
-    assert ordered(pod_ask(msgspec.convert(pod["spec"], PodSpec), meta)) == ordered(asked(request, task))
+    assert ordered(pod_requirements(msgspec.convert(pod["spec"], PodSpec), meta)) == ordered(asked(request, task))
     assert pod["metadata"]["labels"] == merged(task.labels, request.labels)
     assert pod["metadata"]["annotations"].items() >= request.annotations.items()
 

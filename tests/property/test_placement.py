@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from berth.core.state.ledger import pods_of
-from berth.core.topologies.blocks.placed import BlockPart
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.blocks.placed import BlockPlacement
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.schemas.columns import pack, pack_names, unpack_names
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.ledger import Adoption, Round, Verdict
@@ -76,8 +76,10 @@ SOUND = placement_of(
     [Run(2, 2), Run(1, 0)],
     resource="r",
     groups=groups_of(
-        SwitchPart("normal-schema", 2, leaves=["l"], leaf_index=pack([1, 1, 0], 2), states=bytes(3)),
-        BlockPart("a3", 1, [0], ["fits"], ["s"], block_index=pack([1, 0, 0], 2), superpod_index=pack([1, 0, 0], 2)),
+        SwitchPlacement("normal-schema", 2, leaves=["l"], leaf_index=pack([1, 1, 0], 2), states=bytes(3)),
+        BlockPlacement(
+            "a3", 1, [0], ["fits"], ["s"], block_index=pack([1, 0, 0], 2), superpod_index=pack([1, 0, 0], 2)
+        ),
     ),
 )
 SHARED = placement_of(["a"], [(15,)], [Run(1, 1)], resource="r", share=Share(20, 1024, "elastic"))

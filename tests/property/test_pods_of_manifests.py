@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.pods import PodAsk, near_of, pod_ask
+from berth.formats.kubernetes.pods import PodRequirements, near_of, pod_requirements
 from berth.formats.manifests.reader import ManifestError, parse_jobs
 from berth.lab.nodesim.controllers import ascend_operator, volcano
 from berth.lab.nodesim.controllers.gang_children import DesiredPod, owner_of, pod_body
-from berth.services.inventory.gangs.requests import as_pod_ask
+from berth.services.inventory.gangs.requests import task_requirements
 
 CHIPS = st.sampled_from(["huawei.com/Ascend910", "huawei.com/npu", "huawei.com/Ascend910-2c", "huawei.com/rdma_shared"])
 AMOUNTS = st.sampled_from([1, "2", "1500m", "64Mi", 0.5])
@@ -100,14 +100,16 @@ def made(desired: list[DesiredPod], meta: Any, api_version: str, kind: str) -> l
 
 def compare(manifest: dict[str, Any], pods: list[Pod]) -> None:
     """The request is refused if and only if a pod is wrong, and else asks for what the pods do, with their labels."""
-    asks = [pod_ask(pod.spec, pod.metadata) for pod in pods]
+    asks = [pod_requirements(pod.spec, pod.metadata) for pod in pods]
     try:
         (job,) = parse_jobs(json.dumps(manifest))
     except ManifestError:
         kinds = {ask.resource for ask in asks if ask.chips}
         assert len(kinds) > 1 or any(ask.wrong for ask in asks)
         return
-    assert [as_pod_ask(job, task) for task in job.tasks for _ in range(task.replicas)] == [plain(ask) for ask in asks]
+    assert [task_requirements(job, task) for task in job.tasks for _ in range(task.replicas)] == [
+        plain(ask) for ask in asks
+    ]
     ranks = iter(pods)
     for task in job.tasks:
         labels = [next(ranks).metadata.labels or {} for _ in range(task.replicas)]
@@ -115,7 +117,7 @@ def compare(manifest: dict[str, Any], pods: list[Pod]) -> None:
     assert job.near == next((near for pod in pods if (near := near_of(pod.spec))), {})
 
 
-def plain(ask: PodAsk) -> PodAsk:
+def plain(ask: PodRequirements) -> PodRequirements:
     return ask if ask.chips else msgspec.structs.replace(ask, resource="")
 
 

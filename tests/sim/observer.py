@@ -27,7 +27,7 @@ from berth.core.state.ledger import LedgerDump, dump_of
 from berth.core.state.records.entries import Folded
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, JOB_UID, RANK
 from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import pod_ask
+from berth.formats.kubernetes.pods import pod_requirements
 from berth.runtime.bus.port import Stored
 from berth.schemas.chain import position_of
 from berth.schemas.envelope import decode
@@ -335,7 +335,7 @@ class Observer:
         self._leave(uid)
         self._places[uid] = (node, mask)
         self._attempts[uid] = (annotations[JOB_UID], int(annotations[ATTEMPT]))
-        ask = pod_ask(msgspec.convert(pod["spec"], PodSpec))
+        ask = pod_requirements(msgspec.convert(pod["spec"], PodSpec))
         self._requests[uid] = (ask.cpu_milli, ask.memory_mib)
         chips = self._chips.setdefault(node, {})
         self.count["chips of pods"] += 1

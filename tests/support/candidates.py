@@ -72,7 +72,7 @@ class Rivals:
             await settled()
             for one in self.all:
                 if one not in self.paused:
-                    await one.keeper.look()
+                    await one.keeper.renew_or_take()
             await settled()
 
     async def kill(self, one: Candidate) -> None:

@@ -76,13 +76,13 @@ class FakeBus:
         self._check()
         for spec in self._specs.values():
             if self.subjects.stream(spec.name) in self.server.streams:
-                await self.see_format(spec.name)
+                await self.check_format(spec.name)
         for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
             await self.state(spec.name)
         self.server.wake()
 
-    async def see_format(self, stream: StreamName) -> None:
+    async def check_format(self, stream: StreamName) -> None:
         if await self._read(stream, lambda found: found.last_seq and found.is_older):
             raise OlderVersionError(f"stream {self.subjects.stream(stream)}")
 

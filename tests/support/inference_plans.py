@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Sequence
 
 from berth.core.cluster.node_groups import Counts
-from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
@@ -12,6 +11,7 @@ from berth.core.topologies.blocks.model import (
     CandidatePool,
     NoBlocks,
 )
+from berth.core.topologies.blocks.node_assignment import assign_nodes, candidates, not_enough_nodes
 from berth.core.topologies.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
 
 
@@ -49,4 +49,4 @@ def _planned(
     if len(eligible.rows) < demand.replicas:
         return not_enough_nodes(eligible, demand)
     allocations = allocations_of(eligible.ids, eligible.counts)
-    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
+    return allocations if isinstance(allocations, NoBlocks) else assign_nodes(eligible, allocations, demand.replicas)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.runtime.bus.port import Bus
 from berth.schemas.columns import pack
 from berth.schemas.envelope import encode
@@ -29,7 +29,7 @@ def switch_placement(ranks: Sequence[tuple[str, str, int]], *, chips: int = 1) -
         chips: Chips of each rank.
     """
     leaves = list(dict.fromkeys(name for _, name, _ in ranks))
-    part = SwitchPart(
+    part = SwitchPlacement(
         tor_affinity="large-model-schema",
         pods=len(ranks),
         policy="2.0",

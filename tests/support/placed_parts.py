@@ -1,11 +1,11 @@
 """Parts of placements that a test knows to be there."""
 
-from berth.core.topologies.blocks.placed import BlockPart, block_of
-from berth.core.topologies.switches.placed import SwitchPart, switch_of
+from berth.core.topologies.blocks.placed import BlockPlacement, block_of
+from berth.core.topologies.switches.placed import SwitchPlacement, switch_of
 from berth.schemas.placement import Groups, Placement
 
 
-def the_switch(placement: Placement | None) -> SwitchPart:
+def the_switch(placement: Placement | None) -> SwitchPlacement:
     """Leaf switches of a placement."""
     assert placement is not None
     part = switch_of(placement)
@@ -13,7 +13,7 @@ def the_switch(placement: Placement | None) -> SwitchPart:
     return part
 
 
-def the_block(placement: Placement | None) -> BlockPart:
+def the_block(placement: Placement | None) -> BlockPlacement:
     """Blocks of a placement."""
     assert placement is not None
     part = block_of(placement)
@@ -21,6 +21,6 @@ def the_block(placement: Placement | None) -> BlockPart:
     return part
 
 
-def groups_of(*parts: SwitchPart | BlockPart | None) -> list[Groups]:
+def groups_of(*parts: SwitchPlacement | BlockPlacement | None) -> list[Groups]:
     """Parts as a placement has them; None is no part."""
     return [part.groups for part in parts if part is not None]

@@ -7,8 +7,8 @@ import msgspec
 
 from berth.core.cluster.node_groups import Counts
 from berth.core.parity import OWN, REFERENCE
-from berth.core.topologies.blocks.drawing import candidates
 from berth.core.topologies.blocks.model import BlockDemand, BlockRules, CandidatePool, NoBlocks
+from berth.core.topologies.blocks.node_assignment import candidates
 from berth.core.topologies.superpods.block_history import DisruptedGang
 from berth.core.topologies.superpods.block_selection import OpenBlocks, _select, select
 from berth.core.topologies.superpods.planner import open_blocks_of

@@ -21,8 +21,8 @@ from berth.core.state.holdings.pod_phases import ENDED
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Folded, Holding
 from berth.core.state.lifecycle import examine
-from berth.core.topologies.blocks.placed import BlockPart
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.blocks.placed import BlockPlacement
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, Leaf, OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure, TopologySeen
@@ -194,13 +194,13 @@ class RecoveringGangs:
         count = len(chosen)
         index = [int(name[1:]) for name, _ in chosen]
         leaves = sorted({f"l{at // 2}" for at in index})
-        switch = SwitchPart(
+        switch = SwitchPlacement(
             "normal-schema", job.pods, "2.0", "best-fit", leaves,
             pack([leaves.index(f"l{at // 2}") + 1 for at in index], 2), bytes(1 for _ in index),
         )  # fmt: skip
         superpods = sorted({str(at // 3) for at in index})
         blocks = sorted({at // 3 for at in index})
-        block = BlockPart(
+        block = BlockPlacement(
             "a3", 1, blocks, [f"rule-{seed}"] * len(blocks), superpods,
             pack([blocks.index(at // 3) + 1 for at in index], 2),
             pack([superpods.index(str(at // 3)) + 1 for at in index], 2),

@@ -40,7 +40,7 @@ def approve(
     options = common or Common()
 
     async def work() -> None:
-        see_wish(kind, reason)
+        check_kind_and_reason(kind, reason)
         lasts_ms = option_ms("--for", lasts)
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
@@ -73,11 +73,11 @@ async def publish_approval(bus: Bus, row: ApprovalRow) -> None:
     await bus.publish(bus.subjects.fact_approval(row.kind, row.domain), encode(fact))
 
 
-def see_wish(kind: str, reason: str) -> None:
-    """See that a kind can be approved, and that the reason is not too long.
+def check_kind_and_reason(kind: str, reason: str) -> None:
+    """Check that a kind can be approved, and that the reason is not too long.
 
     Raises:
-        CommandError: It cannot, or it is.
+        CommandError: The kind cannot be approved, or the reason is too long.
     """
     if kind and kind not in REPORTED:
         raise CommandError(f"the kind is {kind!r}, expected {listed(sorted(REPORTED), most=8)}", code=WRONG_USE)
@@ -123,7 +123,7 @@ def withdrawn_rows(state: State, kind: str, domain: str | None, *, reason: str, 
         now_ms: The time.
 
     Raises:
-        CommandError: There is none.
+        CommandError: No such approval counts now.
     """
     causes = [Cause(one.kind, one.domain) for one in approvals_of(state, now_ms)]
     rows = [ApprovalRow(*cause, 0, caller(), reason, now_ms) for cause in causes if _is_meant(cause, kind, domain)]

@@ -62,7 +62,7 @@ def drain(
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
             chosen = chosen_target(name, kind, known_names(state))
-            see_led(state)
+            check_was_led(state)
             wish = DrainSeen(
                 *chosen, since_ms=since_ms, grace_ms=grace_ms, by=caller(), reason=reason, at_ms=now_ms, force=force
             )
@@ -178,11 +178,11 @@ def _only(found: list[Target]) -> Target:
     return found[0]
 
 
-def see_led(state: State) -> None:
-    """See that a dispatcher has led the cell.
+def check_was_led(state: State) -> None:
+    """Check that a dispatcher has led the cell.
 
     Raises:
-        CommandError: None has.
+        CommandError: No dispatcher has led the cell.
     """
     if not state.fold.epoch:
         raise CommandError("drains have no effect: no dispatcher has led this cell yet", code=FAILED)

@@ -92,13 +92,13 @@ async def account_of(bus: Bus, begin_ms: int, end_ms: int) -> tuple[int, ChipAcc
         TransientError: The bus did not answer.
         NoHistoryError: No history is stored.
     """
-    start, reach, is_whole = await past_since(bus, begin_ms)
+    start, history, is_whole = await past_since(bus, begin_ms)
     state = State()
     if start is not BEGINNING:
         state.load(start)
     account: ChipAccount | None = None
     at_ms = 0
-    async for entry in reach.entries():
+    async for entry in history.entries():
         at_ms = max(moment_of(entry), at_ms)
         if account is None and (at_ms >= begin_ms or (not is_whole and at_ms)):
             begin_ms = begin_ms if is_whole and start is not BEGINNING else max(at_ms, begin_ms)

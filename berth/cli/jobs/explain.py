@@ -160,7 +160,7 @@ class Recorded:
             trail = Trail(key, start, _limit(until))
             for entry in reading:
                 trail.add(entry)
-            trail.end()
+            trail.close()
         if until is not None and until.ledger_seq > trail.ledger_seq:
             raise CommandError(f"{self._path}: {until} does not exist: the recording ends at record {trail.ledger_seq}")
         life = trail.life(point.uid)
@@ -210,7 +210,7 @@ def point_of(text: str, span_ms: Callable[[], tuple[int, int]]) -> When | None:
         span_ms: Start and end of the explained history; a time of day means its last occurrence in it.
 
     Raises:
-        CommandError: It is none of these.
+        CommandError: The text names no point.
     """
     if not text:
         return None

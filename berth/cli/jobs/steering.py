@@ -76,7 +76,7 @@ def _change(
         async with connected(options) as bus:
             status = await find_job(bus, job, namespace)
             key, label = (status.namespace, status.name), f"{status.namespace}/{status.name}"
-            _see_possible(status, label, held=held)
+            _check_changeable(status, label, held=held)
             wish = JobSteer(
                 *key,
                 status.uid,
@@ -105,11 +105,11 @@ def _change(
     return run(work)
 
 
-def _see_possible(status: JobStatus, label: str, *, held: bool | None) -> None:
-    """See that a change can count.
+def _check_changeable(status: JobStatus, label: str, *, held: bool | None) -> None:
+    """Check that a change can count.
 
     Raises:
-        CommandError: It cannot.
+        CommandError: The job is over, or its state does not permit the change.
     """
     if status.phase in OVER:
         raise CommandError(f"{label} cannot be changed: it {phase_words(status.phase)} already")

@@ -272,7 +272,7 @@ def days_s(text: str, *, option: str = "--expires-in") -> int:
         option: The option, for errors.
 
     Raises:
-        CommandError: It is neither.
+        CommandError: The text is neither a number of days nor a duration.
     """
     try:
         found_s = max(days_or_duration_ms(text) // _SECOND_MS, 1)

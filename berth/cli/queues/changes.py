@@ -51,15 +51,15 @@ class QueueChange(NamedTuple):
     warnings: list[str]
 
 
-def see_own(cell: CellQueues, kubectl: str) -> None:
-    """See that the queues of a cell are no objects of Kubernetes.
+def check_not_kube_objects(cell: CellQueues, kubectl: str) -> None:
+    """Check that the queues of a cell are no objects of Kubernetes.
 
     Args:
         cell: The queues.
         kubectl: The command that makes the change there.
 
     Raises:
-        CommandError: They are.
+        CommandError: The queues are objects of Kubernetes.
     """
     if cell.are_objects:
         raise CommandError(

@@ -14,7 +14,15 @@ from berth.cli.cell import Common, caller, cause, connected, run
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, print_result, warn
 from berth.cli.queue_files import reading_of
 from berth.cli.queues.cell_queues import CellQueues, queues_of
-from berth.cli.queues.changes import ChangedRow, QueueChange, applied, deleted, lines_of, see_own, with_state
+from berth.cli.queues.changes import (
+    ChangedRow,
+    QueueChange,
+    applied,
+    check_not_kube_objects,
+    deleted,
+    lines_of,
+    with_state,
+)
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
@@ -46,7 +54,7 @@ def apply(file: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, comm
         warn(f"{what} is no queue; it is skipped" for what in reading.skipped)
 
         def plan(cell: CellQueues, by: str, at_ms: int) -> QueueChange:
-            see_own(cell, f"kubectl apply -f {shlex.quote(file)}")
+            check_not_kube_objects(cell, f"kubectl apply -f {shlex.quote(file)}")
             return applied(cell, reading.queues, [f"{file}: {error}" for error in reading.errors], by=by, at_ms=at_ms)
 
         await _change(plan, common or Common())
@@ -66,7 +74,7 @@ def delete(
     """
 
     def plan(cell: CellQueues, by: str, at_ms: int) -> QueueChange:
-        see_own(cell, f"kubectl delete {_KIND} {shlex.join(names)}")
+        check_not_kube_objects(cell, f"kubectl delete {_KIND} {shlex.join(names)}")
         return deleted(cell, names, by=by, at_ms=at_ms)
 
     return _run(names, plan, common)
@@ -101,7 +109,9 @@ def close(
 def _with_state(names: Sequence[str], state: str) -> _Plan:
     def plan(cell: CellQueues, by: str, at_ms: int) -> QueueChange:
         patch = shlex.quote(f'{{"status":{{"state":"{state}"}}}}')
-        see_own(cell, f"kubectl patch {_KIND} {shlex.join(names)} --subresource status --type merge -p {patch}")
+        check_not_kube_objects(
+            cell, f"kubectl patch {_KIND} {shlex.join(names)} --subresource status --type merge -p {patch}"
+        )
         return with_state(cell, names, state, by=by, at_ms=at_ms)
 
     return plan

@@ -120,7 +120,7 @@ async def _print_past(bus: Bus, show: Callable[[Entry], Shown], since_ms: int) -
         print_progress(f"what is stored begins after {moment(since_ms)}")
     at_ms = 0
     wanted: list[Entry] = []
-    async for entry in past.reach.entries():
+    async for entry in past.history.entries():
         at_ms = moment_of(entry) or at_ms
         if at_ms < since_ms:
             show(entry)  # what comes later is told by the names in it

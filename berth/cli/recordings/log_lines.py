@@ -28,7 +28,7 @@ from berth.schemas.facts import (
     TopologySeen,
 )
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
-from berth.schemas.ledger import Epoch, Recovery, Round, see_readable
+from berth.schemas.ledger import Epoch, Recovery, Round, check_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.queues.facts import QueueSeen
@@ -83,7 +83,7 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
     """
     envelope = open_envelope(entry.data)
     if not entry.subject:
-        see_readable(envelope)
+        check_readable(envelope)
     kind = _KINDS.get(envelope.kind)
     return envelope, body_of(envelope, kind) if kind is not None else None
 

@@ -82,7 +82,7 @@ def page(
         if reasons < 0:
             raise CommandError(f"--reasons is {reasons}, expected 0 or more", code=WRONG_USE)
         target = out or files[0].with_suffix(_SUFFIX)
-        _see_target(target, files, force=force)
+        _check_target(target, files, force=force)
         limits = limits_for(len(files), reasons)
         timelines, damage = [], []
         for file in files:
@@ -145,11 +145,11 @@ def write_page(target: Path, timelines: list[RecordedTimeline]) -> int:
     return len(content)
 
 
-def _see_target(target: Path, files: tuple[Path, ...], *, force: bool) -> None:
+def _check_target(target: Path, files: tuple[Path, ...], *, force: bool) -> None:
     """Check that the page can be written, before any other work.
 
     Raises:
-        CommandError: It cannot.
+        CommandError: The page cannot be written there.
     """
     if target.is_dir() or not target.parent.is_dir():
         why = "it is a folder" if target.is_dir() else f"there is no folder {target.parent}"

@@ -148,7 +148,7 @@ def waiting_by_class(courses: Sequence[Timeline], look: Look) -> Chart:
         return Chart(figure, f"{words}{_left_out(courses, known)}")
 
 
-def span_over_least(courses: Sequence[Timeline], look: Look) -> Chart:
+def span_over_minimum(courses: Sequence[Timeline], look: Look) -> Chart:
     """Span of jobs of several nodes over the smallest possible, for leaf switches and for SuperPoDs."""
     shares = [
         [shares_of(timeline, lambda job: (job.leaves, job.leaves_least)) for timeline in courses],
@@ -325,7 +325,7 @@ def _set_bars(axes: Axes, titles: Sequence[str]) -> None:
 CHARTS: Final[dict[str, Callable[[Sequence[Timeline], Look], Chart]]] = {
     "use": use_over_time,
     "waiting": waiting_by_class,
-    "span": span_over_least,
+    "span": span_over_minimum,
     "blocked": blocked_by_cause,
     "failures": lost_to_failures,
 }

@@ -76,10 +76,10 @@ def faults_text(plan: FaultPlan) -> dict[str, str]:
 
 
 def check_reserves(counts: Sequence[int], settings: Settings) -> None:
-    """See that nodes in reserve are fewer than those of a SuperPoD.
+    """Check that nodes in reserve are fewer than those of a SuperPoD.
 
     Raises:
-        CommandError: They are not.
+        CommandError: There are as many nodes in reserve as a SuperPoD has, or more.
     """
     for count in counts:
         if not 0 <= count < settings.super_pod_size:

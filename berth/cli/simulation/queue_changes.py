@@ -99,7 +99,7 @@ def _resource(change: str, facts: Sequence[TimedFact]) -> str:
     """The resource of the chips of the cluster, for a number without one.
 
     Raises:
-        CommandError: There are several, or none.
+        CommandError: The cluster has chips of several resources, or of none.
     """
     found = sorted({node.resource for node in nodes_of(facts) if node.resource})
     if len(found) != 1:

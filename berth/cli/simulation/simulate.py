@@ -157,7 +157,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     declare = declared(wanted.declare)
     is_log = is_recording(trace)
     if is_log:
-        _see_no_trace_options(trace, wanted)
+        _check_no_trace_options(trace, wanted)
     plan = cluster_of(cluster) if cluster else None
     product = product_of(plan) if plan is not None else PRODUCT
     workload = (
@@ -280,7 +280,7 @@ def _columns(setup: Setup, wanted: Wanted) -> list[_Column]:
     return columns
 
 
-def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
+def _check_no_trace_options(recording: Path, wanted: Wanted) -> None:
     """Reject options of traces for a recording, which has arrival times and requests of its own.
 
     Raises:

@@ -282,10 +282,10 @@ class View:
         self.log.append(row)
 
     def _check(self) -> None:
-        """See that the nodes are those from which the view was made.
+        """Check that the nodes are those from which the view was made.
 
         Raises:
-            InvariantError: They are not.
+            InvariantError: The nodes have changed since.
         """
         if self._base.revision != self._made_at:
             raise InvariantError("nodes changed below a view of them", subject="view")

@@ -98,10 +98,10 @@ def _rows(
 
 
 def check_usage(fact: UsageSeen) -> None:
-    """See that the columns of a fact belong together.
+    """Check that the columns of a fact belong together.
 
     Raises:
-        DecodeError: They do not.
+        DecodeError: The columns do not belong together.
     """
     kind = fact.KIND
     try:
@@ -136,10 +136,10 @@ def check_usage(fact: UsageSeen) -> None:
 
 
 def _check_sparse(prefix: str, nodes: bytes, indexes: bytes, *, nodes_count: int, table: int) -> None:
-    """See that a pair of sparse columns is in order and inside its tables.
+    """Check that a pair of sparse columns is in order and inside its tables.
 
     Raises:
-        DecodeError: It is not.
+        DecodeError: The columns are out of order, or point outside their tables.
     """
     kind = UsageSeen.KIND
     if len(nodes) % 4 or len(nodes) != len(indexes):

@@ -130,7 +130,7 @@ class CurrentReasons:
         scheduler = self._scheduler
         state, queue = scheduler.state, scheduler.queue
         self._judged_at, self._at_ms = state.applied, at_ms
-        self._see_scorer()
+        self._reset_for_new_scorer()
         starts = {
             uid: start_ms for uid, start_ms in scheduler.decisions.starts(at_ms).items() if start_ms > at_ms + SOON_MS
         }
@@ -158,7 +158,7 @@ class CurrentReasons:
             groups_max: How many at most.
         """
         scheduler = self._scheduler
-        self._see_scorer()
+        self._reset_for_new_scorer()
         for _ in range(min(groups_max, len(self._todo))):
             group, uid = self._todo.popleft()
             gang = scheduler.queue.gang(uid)
@@ -167,12 +167,12 @@ class CurrentReasons:
             known = self._known.get(group)
             is_old = known is None or known.at_ms <= self._at_ms - _NEW_MS
             if is_old and not is_heavy(group[0].request_class, len(scheduler.state.table)):  # that would hold up rounds
-                self._look(group, gang)
+                self._judge_group(group, gang)
             self._tell(group)
 
     def adopt(self, record: Round) -> None:
         """Take over the refusals of a record that was just adopted, for the other gangs of their classes too."""
-        self._see_scorer()
+        self._reset_for_new_scorer()
         for verdict in record.verdicts:
             refusal = verdict.refusal
             gang = self._scheduler.queue.gang(verdict.uid)
@@ -265,7 +265,7 @@ class CurrentReasons:
             return gang.wait_key, 0
         return gang.wait_key, self._scheduler.rules.terms(self._scheduler.state, at_ms).last_ms(gang)
 
-    def _see_scorer(self) -> None:
+    def _reset_for_new_scorer(self) -> None:
         """Begin anew where an epoch has brought another queue."""
         scheduler = self._scheduler
         if self._judge.scorer is not scheduler.scorer:
@@ -277,7 +277,7 @@ class CurrentReasons:
         if self._judge.scorer is not scheduler.scorer or self._judge.applied != scheduler.state.applied:
             self._judge = _Judge(scheduler.state, scheduler.scorer, scheduler.state.applied)
 
-    def _look(self, group: _Group, gang: Gang) -> None:
+    def _judge_group(self, group: _Group, gang: Gang) -> None:
         """Judge a group by one of its gangs."""
         state = self._scheduler.state
         verdict = self._judge.verdict(self._scheduler.rules.terms(state, state.fold.at_ms).applied(gang))

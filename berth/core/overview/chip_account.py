@@ -78,7 +78,7 @@ class ChipAccount:
         self._of_attempt: dict[AttemptKey, dict[_User, int]] = {}
         """Chip-time of each open attempt in the time."""
         for key in state.fold.holdings:
-            self._look_at(key)
+            self._update_attempt(key)
 
     def apply(self, entry: Entry, at_ms: int) -> None:
         """Apply an entry.
@@ -102,7 +102,7 @@ class ChipAccount:
         folded = self._state.apply_link(link, record)
         freed = [holding for holding, _ in folded.freed]
         for holding in (*folded.taken, *folded.given_back, *freed, *folded.moved):
-            self._look_at(holding.key, ended.get(holding.key, ""))
+            self._update_attempt(holding.key, ended.get(holding.key, ""))
 
     def end(self) -> None:
         """Count up to the end of the time."""
@@ -136,7 +136,7 @@ class ChipAccount:
                 *(old + part * took_ms for old, part in zip(before, parts, strict=True))
             )
 
-    def _look_at(self, key: AttemptKey, ended: str = "") -> None:
+    def _update_attempt(self, key: AttemptKey, ended: str = "") -> None:
         """Bring the chips of an attempt in line with the state."""
         holding = self._state.fold.holdings.get(key)
         chips = _chips_of(self._state, holding) if holding is not None else {}

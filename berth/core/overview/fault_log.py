@@ -88,7 +88,7 @@ class FaultLog:
             self._revision = table.revision
         for row in list(itertools.islice(self._touched, most)):
             del self._touched[row]
-            self._look_at(row, at_ms)
+            self._update_row(row, at_ms)
         return bool(self._touched)
 
     def of_node(self, name: str) -> list[FaultOfNode]:
@@ -154,7 +154,7 @@ class FaultLog:
             more_jobs=more,
         )
 
-    def _look_at(self, row: int, at_ms: int) -> None:
+    def _update_row(self, row: int, at_ms: int) -> None:
         before = self._known.pop(row, _NONE)
         now: dict[NodeFaultKind, KnownFault] = {}
         is_there = bool(self._state.table.present[row])

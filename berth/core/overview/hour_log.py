@@ -80,16 +80,16 @@ class HourLog:
             for what, found in (("came", came), ("left", left)):
                 if found:
                     self._tell(HourEvent(at_ms=at_ms, what=what, place=found[0], nodes=len(found)))
-            self._see_jobs(message.jobs, at_ms)
-            self._see_faults(message.faults, at_ms)
+            self._update_jobs(message.jobs, at_ms)
+            self._update_faults(message.faults, at_ms)
             self._take_view(message)
         else:
-            self._see_jobs(message.jobs, at_ms)
+            self._update_jobs(message.jobs, at_ms)
             for n in message.gone:
                 self._forget(n)
-            self._see_rows(message.nodes, at_ms)
+            self._update_rows(message.nodes, at_ms)
             if message.faults is not UNSET:
-                self._see_faults(message.faults, at_ms)
+                self._update_faults(message.faults, at_ms)
         self._add_point(HourPoint(at_ms, self._used, self._waiting))
 
     def hour(self, at_ms: int, may_see: Callable[[str], bool]) -> Hour:
@@ -136,7 +136,7 @@ class HourLog:
         self._waiting = sum(stage == "waiting" for stage in self._stages.values())
         self._faults = {(one.place, one.kind): one for one in view.faults}
 
-    def _see_jobs(self, jobs: Iterable[Job], at_ms: int) -> None:
+    def _update_jobs(self, jobs: Iterable[Job], at_ms: int) -> None:
         for job in jobs:
             if job.is_foreign:
                 continue
@@ -153,7 +153,7 @@ class HourLog:
         if self._stages.pop(n, "") == "waiting":
             self._waiting -= 1
 
-    def _see_rows(self, rows: Sequence[tuple[int, NodeRow]], at_ms: int) -> None:
+    def _update_rows(self, rows: Sequence[tuple[int, NodeRow]], at_ms: int) -> None:
         changed: dict[str, list[int]] = {}
         for index, row in rows:
             now = _used(row)
@@ -168,7 +168,7 @@ class HourLog:
                 shown = place if len(those) > 1 and place else names[those[0]]
                 self._tell(HourEvent(at_ms=at_ms, what=what, place=shown, nodes=len(those)))
 
-    def _see_faults(self, faults: Sequence[Fault], at_ms: int) -> None:
+    def _update_faults(self, faults: Sequence[Fault], at_ms: int) -> None:
         now = {(one.place, one.kind): one for one in faults}
         for what, one, other in (("fault", now, self._faults), ("repaired", self._faults, now)):
             groups: dict[tuple[str, str], list[Fault]] = {}

@@ -115,7 +115,7 @@ class JobList:
 
     def refresh(self) -> ListChanges:
         """Bring the list in line; returns what changed."""
-        self._see_window()
+        self._update_window()
         changed: list[JobId] = []
         gone: list[int] = []
         for one in self._touched:
@@ -161,7 +161,7 @@ class JobList:
             del self._over[bisect_left(self._over, before.ended)]
             self._has_ended = True
 
-    def _see_window(self) -> None:
+    def _update_window(self) -> None:
         """Touch jobs that are over and came among the newest, or are no longer among them."""
         if not self._has_ended:
             return

@@ -96,11 +96,11 @@ class Overview:
             self._touched[row] = None
         touched = sorted(self._touched)
         self._touched.clear()
-        is_moved = self._see_layout(touched)
-        nodes = self._see_rows(touched)
-        faults = self._see_faults(touched, at_ms if self._version else 0)
-        reservations = self._see_reservations() if owners or is_moved else UNSET
-        has_queues = self._see_queues()
+        is_moved = self._update_layout(touched)
+        nodes = self._update_rows(touched)
+        faults = self._update_faults(touched, at_ms if self._version else 0)
+        reservations = self._update_reservations() if owners or is_moved else UNSET
+        has_queues = self._update_queues()
         has_lists = faults is not UNSET or reservations is not UNSET or listed.queue is not None
         has_lists |= has_queues is not UNSET
         if self._version and not (is_moved or has_lists or nodes or listed.jobs or listed.gone):
@@ -158,7 +158,7 @@ class Overview:
             reservations=reservations,
         )
 
-    def _see_layout(self, touched: list[int]) -> bool:
+    def _update_layout(self, touched: list[int]) -> bool:
         """Make the layout anew if a node came, went or moved; returns whether one did."""
         moved: dict[int, Where | None] = {}
         for row in touched:
@@ -177,7 +177,7 @@ class Overview:
             self._faults_of[row] = tuple(msgspec.structs.replace(fault, node=index) for fault in found)
         return True
 
-    def _see_rows(self, touched: list[int]) -> list[tuple[int, NodeRow]]:
+    def _update_rows(self, touched: list[int]) -> list[tuple[int, NodeRow]]:
         """Rows that differ from before, with their indexes, ascending."""
         found: list[tuple[int, NodeRow]] = []
         for row in touched:
@@ -189,7 +189,7 @@ class Overview:
                     found.append((index, now))
         return sorted(found, key=_index)
 
-    def _see_faults(self, touched: list[int], at_ms: int) -> list[Fault] | UnsetType:
+    def _update_faults(self, touched: list[int], at_ms: int) -> list[Fault] | UnsetType:
         for row in touched:
             index = self._layout.index_of.get(row)
             before = self._faults_of.get(row, ())
@@ -205,7 +205,7 @@ class Overview:
         self._faults = faults
         return list(faults)
 
-    def _see_reservations(self) -> list[Reservation] | UnsetType:
+    def _update_reservations(self) -> list[Reservation] | UnsetType:
         index_of = self._layout.index_of
         found = [
             Reservation(
@@ -221,7 +221,7 @@ class Overview:
         self._reservations = found
         return list(found)
 
-    def _see_queues(self) -> bool | UnsetType:
+    def _update_queues(self) -> bool | UnsetType:
         before, self._has_queues = (
             self._has_queues,
             is_tree(fact.queue for fact in self._state.queues.declared.values()),

@@ -205,7 +205,7 @@ class PlacementRound:
             return
         # 4. Start.
         entry.placement = found
-        self._planned.note(gang, found)
+        self._planned.add(gang, found)
         self._rules.started(gang, found)
 
     def _refuse_unseen(self, entry: Entry, of_class: _OfClass) -> None:

@@ -77,7 +77,7 @@ class PlannedPods:
             return found
         return found.of(self._refusals.no_room(gang, first_planned(gang), 0, missing))
 
-    def note(self, gang: Gang, placement: Placement, *, replaces: bool = False) -> None:
+    def add(self, gang: Gang, placement: Placement, *, replaces: bool = False) -> None:
         """Count a placed gang, or new places of some of its pods, in the plans of the next ones."""
         self._placed.append(PlacedGang((gang.uid, gang.attempt), gang.labels, placement, replaces))
         self._nodes.note(self._take_back)

@@ -244,7 +244,7 @@ def _found(
     if gang.share is not None:
         parts.nodes.end_soft_share()
     placement = _placement(parts, leaving, places, planned)
-    parts.planned.note(gang, placement, replaces=True)
+    parts.planned.add(gang, placement, replaces=True)
     return placement
 
 

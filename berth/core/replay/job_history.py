@@ -102,7 +102,7 @@ class Trail:
         """The last job of the name, or the one with a uid; None without one."""
         return self.lives.get(uid) if uid else next(reversed(self.lives.values()), None)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Close the trail: later entries do not count."""
         self._is_closed = True
         for fact in self._held:
@@ -152,7 +152,7 @@ class Trail:
         counts = self._counts(entry)
         at_ms = moment_of(entry) if counts else 0
         if at_ms > self._until.at_ms or entry.sequence > self._until.ledger_seq:
-            self.end()
+            self.close()
             return
         for fact in self._held:
             self._job(fact)

@@ -49,7 +49,7 @@ class FaultWatch:
         """Gangs (uid) to be examined at a moment although nothing changes."""
         return [uid for uid, due_ms in self._due_ms.items() if due_ms <= at_ms]
 
-    def look(self, gangs: Iterable[str], changes: Changes, *, at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
+    def find_faulty(self, gangs: Iterable[str], changes: Changes, *, at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
         """Gangs that need a step of a recovery now, and errors.
 
         Args:

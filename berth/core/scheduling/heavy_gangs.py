@@ -25,7 +25,7 @@ from berth.core.placement.round_demand import (
     offered_of,
 )
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.recoveries import asks_with
+from berth.core.scheduling.recoveries import candidates_needed
 from berth.core.scheduling.rules.port import EpochRules
 from berth.core.scheduling.turn import Opening, most_of_a_class
 from berth.core.state.cell import State
@@ -84,13 +84,13 @@ def with_asks(opening: Opening, *, nodes: int, full: int) -> Opening:
     """
     counts = candidate_counts([gang for gang in opening.gangs if not gang.invalid], full=full)
     pods = [one.pods for one in opening.returning]
-    needs = asks_with(opening.faulty, counts, pods, full=full)
+    needs = candidates_needed(opening.faulty, counts, pods, full=full)
     heavy = _heavy_of(opening.gangs, nodes)
     only: frozenset[Shape] = frozenset()
     if heavy:
         uids = {gang.uid for gang in heavy}
         others = shapes_of(gang for gang in opening.gangs if gang.uid not in uids)
-        only = shapes_of(heavy) - others - asks_with(opening.faulty, {}, pods, full=full).keys()
+        only = shapes_of(heavy) - others - candidates_needed(opening.faulty, {}, pods, full=full).keys()
     return opening._replace(asks=first_counts(needs), needs=needs, heavy=only)
 
 

@@ -17,7 +17,7 @@ from berth.core.placement.replacements import NoPlaces, plan_anew, plan_backup, 
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.rules import Rules
 from berth.core.pod_shares import pods_of
-from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
+from berth.core.scheduling.recovery_costs import Cost, deleted_pod_count, idle_of, smaller_step
 from berth.core.state.due import Due
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
@@ -44,7 +44,7 @@ class Steps(NamedTuple):
     """Restarts of whole gangs by :attr:`Faulty.cause`."""
 
 
-def asks_with(
+def candidates_needed(
     faulty: Sequence[Faulty], asks: Mapping[Shape, int], returning: Sequence[LeavingPods], *, full: int
 ) -> dict[Shape, int]:
     """Candidates that a turn needs of each shape when ranks of faulty gangs get places before its gangs.
@@ -180,7 +180,7 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: 
 def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: list[Unplaced]) -> _Tried | None:
     """The step that costs least of those that have what they need; what its places have is taken from the round."""
     holding = faulty.holding
-    left = [(restarts_of(holding, option), number, option) for number, option in enumerate(faulty.options)]
+    left = [(deleted_pod_count(holding, option), number, option) for number, option in enumerate(faulty.options)]
     heapq.heapify(left)
     best: tuple[Cost, Wanted] | None = None
     while left and (best is None or left[0][0] == best[0].restarts):
@@ -190,7 +190,7 @@ def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplace
             smaller = smaller_step(faulty.options, option, tried.none.ranks)
             if smaller is not None and all(smaller.ranks != one.ranks for _, _, one in left):
                 at = len(faulty.options) + len(smaller.ranks)
-                heapq.heappush(left, (restarts_of(holding, smaller), at, smaller))
+                heapq.heappush(left, (deleted_pod_count(holding, smaller), at, smaller))
         if not tried.is_open:
             continue
         is_placed = tried.none is None and bool(option.sought)

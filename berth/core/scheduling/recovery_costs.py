@@ -24,7 +24,7 @@ class Cost(NamedTuple):
     number: int
 
 
-def restarts_of(holding: Holding, option: Wanted) -> int:
+def deleted_pod_count(holding: Holding, option: Wanted) -> int:
     """Pods that a step deletes and no step before it does."""
     if option.how not in {"grace", "force"}:
         return 0

@@ -217,7 +217,7 @@ class Scheduler:
         taken = gangs_of_round(state, self.queue, self.rules, work_max=work_max or ROUND_WORK_MAX)
         gangs = [terms.applied(gang) for gang in taken]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
-        faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
+        faulty, with_errors = self.watch.find_faulty(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside, is_cut = examine(state, self._delays.unkept(self.to_examine, self.queue), at_ms=at_ms)
         set_aside = [*with_errors, *set_aside]
         faulty, held = held_back(must, [one._replace(gang=terms.applied(one.gang)) for one in faulty])
@@ -402,10 +402,10 @@ class Scheduler:
         self._restore()
 
     def _expect(self, step: Turn) -> None:
-        """See that a step is the last one of the open turn.
+        """Check that a step is the last one of the open turn.
 
         Raises:
-            InvariantError: It is not.
+            InvariantError: The step was used before, or its turn was ended.
         """
         self._expect_turn(step)
         if self.turn is not step:
@@ -413,10 +413,10 @@ class Scheduler:
             raise InvariantError(f"the {type(step).__name__} of a turn was used before", subject=subject)
 
     def _expect_turn(self, turn: Turn) -> None:
-        """See that a turn is the open one, at whatever step.
+        """Check that a turn is the open one, at whatever step.
 
         Raises:
-            InvariantError: It is not.
+            InvariantError: The turn was ended before.
         """
         opening = opening_of(turn)
         if self.turn is None or opening_of(self.turn) is not opening:

@@ -54,10 +54,10 @@ class FailureModel(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """See that the numbers mean something.
+        """Check that the numbers mean something.
 
         Raises:
-            ValueError: They do not.
+            ValueError: A number is out of its bounds.
         """
         if self.mtbf_ms <= 0:
             raise ValueError(f"mtbf: {self.mtbf_ms} ms, expected a time above 0")

@@ -39,10 +39,10 @@ class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that stay hold a replica of what the others did: a job of which some pods stayed loses no work."""
 
     def __post_init__(self) -> None:
-        """See that the times mean something.
+        """Check that the times mean something.
 
         Raises:
-            ValueError: They do not.
+            ValueError: A time is out of its bounds.
         """
         if self.checkpoint_ms <= 0:
             raise ValueError(f"checkpoint: {self.checkpoint_ms} ms, expected a time above 0")

@@ -330,10 +330,10 @@ class Simulation:
         for holding in folded.ending:
             if holding.ending != "fault":
                 self._pods(holding, PodPhase.GONE)
-        self._see_over(folded)
+        self._end_jobs(folded)
         return True
 
-    def _see_over(self, folded: Folded) -> None:
+    def _end_jobs(self, folded: Folded) -> None:
         """End the jobs that a record ends, and note those that are larger than the cluster."""
         for gang in folded.gangs:
             if gang.is_over:

@@ -205,7 +205,7 @@ class State:
             self.queues.follow(folded)
             left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
             for holding in [*left, *folded.taken]:
-                found.add(self.constraints.note(holding.key))
+                found.add(self.constraints.recount(holding.key))
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
             if left or folded.unheld:
                 found.gangs_to_examine.update(self.short)
@@ -350,7 +350,7 @@ class State:
         check_pods(fact)
         check_subject(self._subject, "pod", fact.namespace, fact.gang)
         found.jobs_changed.update(self._pod_facts.note_pods(fact, self._subject, self._sequence))
-        self._look_again((fact.namespace, fact.gang), found)
+        self._examine_again((fact.namespace, fact.gang), found)
         found.pods_changed[fact.namespace, fact.gang] = found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
         found.add(self.constraints.note_pods((fact.namespace, fact.gang)))
@@ -366,7 +366,7 @@ class State:
         if effect == "gone":
             self._kept.forget((*self._pod_facts.give_up(key, self.fold), *self.faults.forget(key)))
         if effect != "void":
-            self._look_again(key, found)
+            self._examine_again(key, found)
             found.add(self.constraints.note_job(key))
         return effect
 
@@ -374,12 +374,12 @@ class State:
         fact = body_of(envelope, OutcomeSeen)
         check_subject(self._subject, "outcome", fact.namespace, fact.name)
         self._pod_facts.note_outcome(fact, self._subject)
-        self._look_again((fact.namespace, fact.name), found)
+        self._examine_again((fact.namespace, fact.name), found)
         found.pods_changed[fact.namespace, fact.name] = None
         found.gangs_to_examine[fact.uid] = None
         return "folded"
 
-    def _look_again(self, name: JobKey, found: ChangesBuilder) -> None:
+    def _examine_again(self, name: JobKey, found: ChangesBuilder) -> None:
         """Examine all attempts of a name again: its facts changed, and a snapshot holds only the latest."""
         if (seen := self.pods.get(name)) is not None:
             found.gangs_to_examine[seen.uid] = None

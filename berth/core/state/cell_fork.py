@@ -43,19 +43,19 @@ class CellFork(State):
         if isinstance(holding, Held):
             del self.fold.held[holding.uid]
             self._occupancy.unhold(holding)
-            self.queues.note((holding.uid, -1))
+            self.queues.recount((holding.uid, -1))
             return
         del self.fold.holdings[holding.key]
         self._occupancy.give_back(holding)
-        self.constraints.note(holding.key)
-        self.queues.note(holding.key)
+        self.constraints.recount(holding.key)
+        self.queues.recount(holding.key)
 
     def lay(self, holding: Holding) -> None:
         """Add a holding, as if a record had given it."""
         self.fold.holdings[holding.key] = holding
         self._occupancy.take(holding)
-        self.constraints.note(holding.key)
-        self.queues.note(holding.key)
+        self.constraints.recount(holding.key)
+        self.queues.recount(holding.key)
 
     def become(self, change: Holding | tuple[str, int]) -> None:
         """Let an attempt hold what is given, or nothing (key), for all but the columns and the leaf switches.
@@ -70,8 +70,8 @@ class CellFork(State):
             self.fold.holdings[key] = holding
             self._occupancy.remember(holding)
         if before is not None or holding is not None:
-            self.constraints.note(key)
-            self.queues.note(key)
+            self.constraints.recount(key)
+            self.queues.recount(key)
 
     def heal(self, rows: Iterable[int]) -> None:
         """Let nodes be healthy, ready and schedulable; only for a copy with facts."""

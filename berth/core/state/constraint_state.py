@@ -202,9 +202,9 @@ class ConstraintState:
         self._relabelled.update(names)
         self._relabelled.subtract(gone)
         for uid, attempt in sorted({(uid, attempt) for uid, attempt, _ in names.keys() ^ gone.keys()}):
-            found.add(self.note((uid, attempt)).constraints)
+            found.add(self.recount((uid, attempt)).constraints)
 
-    def note(self, key: AttemptKey) -> Changes:
+    def recount(self, key: AttemptKey) -> Changes:
         """Count an attempt again: what it holds, what it gave back or what facts report of it has changed."""
         if self._index is None:
             return NO_CHANGES
@@ -227,7 +227,7 @@ class ConstraintState:
         for key in list(self._occupancy.attempts_of(name)):
             holding = self._fold.holdings[key]
             if self._index.has_ending(("attempt", *key)) or self._ending(holding):
-                found.add(self.note(key).constraints)
+                found.add(self.recount(key).constraints)
         return found.build()
 
     def note_job(self, name: JobKey) -> Changes:
@@ -255,7 +255,7 @@ class ConstraintState:
             return NO_CHANGES
         found = ConstraintChangesBuilder()
         for key in list(self._occupancy.attempts_of(name)):
-            found.add(self.note(key).constraints)
+            found.add(self.recount(key).constraints)
         return found.build()
 
     def begin(self) -> Changes:

@@ -15,7 +15,7 @@ _MASK_BYTES: Final = 8
 
 
 def check_subject(subject: str, kind: str, *names: str) -> None:
-    """See that a fact is stored on the subject of the thing that it names.
+    """Check that a fact is stored on the subject of the thing that it names.
 
     The latest message of a subject must be the latest of that thing.
 
@@ -27,7 +27,7 @@ def check_subject(subject: str, kind: str, *names: str) -> None:
 
 
 def check_approval(fact: ApprovalSeen) -> None:
-    """See that a fact names what is approved, and until when.
+    """Check that a fact names what is approved, and until when.
 
     Raises:
         DecodeError: It does not, or its reason is too long.
@@ -41,10 +41,10 @@ def check_approval(fact: ApprovalSeen) -> None:
 
 
 def check_pods(fact: PodsSeen) -> None:
-    """See that the columns of a fact of pods belong together.
+    """Check that the columns of a fact of pods belong together.
 
     Raises:
-        DecodeError: They do not.
+        DecodeError: The columns do not belong together.
     """
     rows = len(fact.phase)
     kind = PodsSeen.KIND
@@ -75,10 +75,10 @@ def check_pods(fact: PodsSeen) -> None:
 
 
 def check_replacements(fact: ReplacementsSeen) -> None:
-    """See that the ranks of new pods are whole numbers, ascending, and each has a time if one has.
+    """Check that the ranks of new pods are whole numbers, ascending, and each has a time if one has.
 
     Raises:
-        DecodeError: They are not.
+        DecodeError: The ranks are not ascending, or a time is missing.
     """
     kind = ReplacementsSeen.KIND
     if len(fact.ranks) % _INDEX_BYTES:

@@ -116,7 +116,7 @@ class FaultInputs:
         rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
         names = [self._table.names[row] for row in rows]
         self._note_lost(names, fact.domain, fact.at_ms, moving=fact.moving)
-        self._look_at(names, found)
+        self._examine_on(names, found)
 
     def follow(self, folded: Folded, found: ChangesBuilder) -> None:
         """Note on which nodes the attempts of a record are, and examine those that recover.
@@ -206,7 +206,7 @@ class FaultInputs:
         names = before.keys() | now.keys()
         changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
         self._note_lost(changed, fact.domain, fact.at_ms)
-        self._look_at(changed, found)
+        self._examine_on(changed, found)
 
     def health_ms(self, domain: str) -> int:
         """Time of the newest fact about the health of a domain; 0 without."""
@@ -253,9 +253,9 @@ class FaultInputs:
         """
         now = self._table.drained_ms
         rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
-        self._look_at((self._table.names[row] for row in rows), found)
+        self._examine_on((self._table.names[row] for row in rows), found)
 
-    def _look_at(self, nodes: Iterable[str], found: ChangesBuilder) -> None:
+    def _examine_on(self, nodes: Iterable[str], found: ChangesBuilder) -> None:
         for name in nodes:
             found.gangs_to_examine.update((uid, None) for uid, _ in self._attempts_on.get(name, ()))
 

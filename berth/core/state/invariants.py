@@ -79,7 +79,7 @@ def _check_held(state: State, held: Held) -> None:
     """Check that places are held for gangs that wait.
 
     Raises:
-        InvariantError: One of them does not.
+        InvariantError: Places are held for a gang that does not wait.
     """
     gang = state.fold.gangs.get(held.uid)
     if held.key in state.fold.holdings or (gang is not None and gang.phase in {"placed", "ending"}):

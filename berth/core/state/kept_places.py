@@ -107,8 +107,10 @@ def is_usable(table: NodeTable, node: str, mask: int) -> bool:
     return row is not None and bool(table.present[row]) and table.are_usable(row, mask)
 
 
-def see_reserved(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], table: NodeTable, found: Due, *, at_ms: int) -> None:
-    """Note which reservations end.
+def add_due_reservations(
+    fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], table: NodeTable, found: Due, *, at_ms: int
+) -> None:
+    """Add the reservations that end to what is due.
 
     Args:
         fold: The ledger.

@@ -28,7 +28,7 @@ from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.chain import FIRST, Link, Position, encode_record, link_of
 from berth.schemas.envelope import DecodeError, body_of
 from berth.schemas.ledger import Epoch, Round, Settings
-from berth.schemas.rules import StatedRule, see_rules
+from berth.schemas.rules import StatedRule, check_rules
 from berth.schemas.status import SnapshotBody
 
 __all__ = [
@@ -89,7 +89,7 @@ def dump_of(data: bytes) -> LedgerDump:
         dump = msgspec.msgpack.decode(data, type=LedgerDump)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
-    see_rules(dump.rules)
+    check_rules(dump.rules)
     return dump
 
 
@@ -164,7 +164,7 @@ class LedgerFold:
         return self._owners.pods_of(holding)
 
     def link(self, sequence: int, data: bytes) -> Link:
-        """See whether the message stored at ``sequence`` counts; nothing is folded.
+        """Find out whether the message stored at ``sequence`` counts; nothing is folded.
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.

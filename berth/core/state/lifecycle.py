@@ -43,7 +43,13 @@ from berth.core.state.holdings.leaving import failed_again, left_backups, left_r
 from berth.core.state.holdings.mounted_chips import Claim, settle_all
 from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
-from berth.core.state.kept_places import held_places, held_together_ms, is_displaced, no_longer_held, see_reserved
+from berth.core.state.kept_places import (
+    add_due_reservations,
+    held_places,
+    held_together_ms,
+    is_displaced,
+    no_longer_held,
+)
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import Task
@@ -80,7 +86,7 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
         at_ms: The moment.
     """
     found = Due(held=no_longer_held(state.fold, state.jobs, at_ms))
-    see_reserved(state.fold, state.jobs, state.table, found, at_ms=at_ms)
+    add_due_reservations(state.fold, state.jobs, state.table, found, at_ms=at_ms)
     found.settled = settle_all(_claims(state, {*gangs, *state.short}), state.held, state.fold.owners)
     found.corrections = corrections_of(found.settled.chips)
     corrected = {one.uid for one in found.corrections}  # what else is due for them is for the next record

@@ -173,10 +173,10 @@ class Topology(JobTopology, Generic[AnyIndex]):
         return Maps()
 
     def check_fact(self, fact: TopologySeen) -> None:
-        """See that a fact about its nodes is valid.
+        """Check that a fact about its nodes is valid.
 
         Raises:
-            DecodeError: It is not.
+            DecodeError: The fact is invalid.
         """
 
     def lack_words(self, refusal: Refusal) -> str:  # noqa: ARG002  # topologies have it; so below

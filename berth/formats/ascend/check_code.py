@@ -58,7 +58,7 @@ def verify(code: str, sent: bytes, known: Iterable[GoValue], *, field: str, maps
         maps: Members of the object that are maps in Go.
 
     Raises:
-        ReportError: It fits neither.
+        ReportError: The code fits neither the known fields nor the object as it was sent.
     """
     codes = [check_code(value) for value in known]
     if code not in codes and not fits_as_sent(code, sent, maps=maps):

@@ -65,7 +65,7 @@ def text_of(value: object, field: str) -> str:
     """A value that must be a text.
 
     Raises:
-        ReportError: It is none.
+        ReportError: The value is not a text.
     """
     if not isinstance(value, str):
         raise ReportError(field=field, value=value, expected=f"`str`, got `{type(value).__name__}`")

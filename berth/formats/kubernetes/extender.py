@@ -105,7 +105,7 @@ def filter_call(data: bytes) -> FilterCall:
     """Read ``ExtenderArgs``.
 
     Raises:
-        ExtenderError: They are none.
+        ExtenderError: The data are no ``ExtenderArgs``.
     """
     commas = data.count(b",")
     if commas > _COMMAS_MAX:
@@ -130,7 +130,7 @@ def bind_call(data: bytes) -> BindCall:
     """Read ``ExtenderBindingArgs``.
 
     Raises:
-        ExtenderError: They are none.
+        ExtenderError: The data are no ``ExtenderBindingArgs``.
     """
     found = _decoded(data, _BindingArgs, "ExtenderBindingArgs")
     for field, value in (
@@ -148,7 +148,7 @@ def preempt_call(data: bytes) -> None:
     """Check that these are ``ExtenderPreemptionArgs``; the answer does not depend on them.
 
     Raises:
-        ExtenderError: They are none.
+        ExtenderError: The data are no ``ExtenderPreemptionArgs``.
     """
     _pod(_decoded(data, _PreemptionArgs, "ExtenderPreemptionArgs").pod)
 

@@ -44,7 +44,7 @@ _HUGE_PAGES: Final = "hugepages-"
 _OWN_FIELDS: Final = frozenset({"cpu", "memory"})
 
 
-class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class PodRequirements(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Requirements of a pod; equal requirements are equal values.
 
     Attributes:
@@ -155,13 +155,13 @@ class _Reading:
             return NUMBER_MAX
 
 
-def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
+def pod_requirements(spec: PodSpec, meta: Meta = NO_META) -> PodRequirements:
     """Requirements of a pod, or why it is invalid: see :func:`read_pod`."""
     return read_pod(spec, meta)[0]
 
 
-def read_pod(spec: PodSpec, meta: Meta = NO_META) -> tuple[PodAsk, list[WrongFieldError]]:
-    """Requirements of a pod, and its wrong fields, of which :attr:`PodAsk.wrong` is the first.
+def read_pod(spec: PodSpec, meta: Meta = NO_META) -> tuple[PodRequirements, list[WrongFieldError]]:
+    """Requirements of a pod, and its wrong fields, of which :attr:`PodRequirements.wrong` is the first.
 
     Of a pod with more conditions than any may have, only what it takes from a node is read.
 
@@ -191,7 +191,7 @@ def read_pod(spec: PodSpec, meta: Meta = NO_META) -> tuple[PodAsk, list[WrongFie
     except WrongFieldError as error:
         reading.note(error)
     constraints = constraints_of(spec, meta, others, reading.note)
-    ask = PodAsk(
+    ask = PodRequirements(
         resource=resource,
         chips=chips,
         cpu_milli=cpu_milli,
@@ -240,16 +240,16 @@ def _amount_of(resource: str, value: object) -> int:
     return rounded_up(quantity(value), unit=_MIB) if resource == "memory" else pieces(value)
 
 
-class PodAsks:
+class PodRequirementsReader:
     """Requirements and labels of many pods: those of one template are read once, and are one object."""
 
     def __init__(self, entries_max: int = 4_096) -> None:
-        self._known = KeptReadings[PodAsk](entries_max)
+        self._known = KeptReadings[PodRequirements](entries_max)
         self._labels = KeptReadings[dict[str, str]](entries_max)
         self._encoder = msgspec.msgpack.Encoder()
 
-    def ask(self, spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
-        """See :func:`pod_ask`."""
+    def ask(self, spec: PodSpec, meta: Meta = NO_META) -> PodRequirements:
+        """See :func:`pod_requirements`."""
         key = self._encoder.encode(
             (
                 [(item.name, item.resources, item.ports) for item in spec.containers or ()],
@@ -266,7 +266,7 @@ class PodAsks:
             )
         )
         found = self._known.get(key)
-        return found if found is not None else self._known.put(key, pod_ask(spec, meta))
+        return found if found is not None else self._known.put(key, pod_requirements(spec, meta))
 
     def labels(self, meta: Meta) -> dict[str, str]:
         """Labels of a pod, which are not to be changed."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from berth.formats.kubernetes.pods import PodAsk
+from berth.formats.kubernetes.pods import PodRequirements
 from berth.formats.kubernetes.workloads.manifest_form import ManifestForm, namespace_of, read_metadata
 from berth.formats.kubernetes.workloads.registry import kinds
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate, read_template
@@ -197,7 +197,9 @@ def check_groups(groups: Sequence[PodGroup]) -> None:
         seen.add(group.name)
 
 
-def task_of(name: str, replicas: int, ask: PodAsk, shared: Mapping[str, str], labels: Mapping[str, str]) -> Task:
+def task_of(
+    name: str, replicas: int, ask: PodRequirements, shared: Mapping[str, str], labels: Mapping[str, str]
+) -> Task:
     """Task of equal pods.
 
     Args:

@@ -19,7 +19,7 @@ import msgspec
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pod_terms import PREFERRED, REQUIRED
-from berth.formats.kubernetes.pods import PodAsk, near_of, read_pod
+from berth.formats.kubernetes.pods import PodRequirements, near_of, read_pod
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
 from berth.formats.manifests.preemption import NEVER
 from berth.formats.quantities import QuantityError, quantity
@@ -56,7 +56,7 @@ class PodTemplate:
         near: Labels of pods near which they prefer to run: ``matchLabels`` of the first term; empty without.
     """
 
-    ask: PodAsk
+    ask: PodRequirements
     chips_place: Tree
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -106,7 +106,7 @@ def read_template(
     )
 
 
-def read_spec(spec: Tree, *, namespace: str, labels: Mapping[str, str]) -> tuple[PodAsk, dict[str, str]]:
+def read_spec(spec: Tree, *, namespace: str, labels: Mapping[str, str]) -> tuple[PodRequirements, dict[str, str]]:
     """What a pod with a spec asks for, and the labels of the pods near which it prefers to run.
 
     Args:

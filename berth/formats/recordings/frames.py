@@ -53,7 +53,7 @@ class FramePacker:
             most: Most bytes of the content, so that a reader accepts it.
 
         Raises:
-            ValueError: It has more.
+            ValueError: The content is larger than ``most``.
         """
         if len(content) > most:
             raise ValueError(f"a frame of {len(content)} bytes, at most {most} can be read again")
@@ -146,7 +146,7 @@ class FrameSource:
         """Check that the file ends here.
 
         Raises:
-            RecordingError: It does not.
+            RecordingError: The file goes on.
         """
         self._begin = self.position
         if self.take(1):

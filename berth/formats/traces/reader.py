@@ -160,7 +160,7 @@ def _factor(name: str, value: float) -> Fraction:
     """A number above 0, exact.
 
     Raises:
-        TraceError: It is not.
+        TraceError: The value is no number above 0.
     """
     if not (math.isfinite(value) and value > 0):
         raise TraceError(TraceFault(0, "", f"{name} {value!r}", "a number above 0"))

@@ -159,8 +159,8 @@ class Fleet(LocalProcesses):
         while True:
             try:
                 for child in self._children:
-                    self._report(child.look())
-                await self._look_at_server()
+                    self._report(child.restart_if_ended())
+                await self._restart_server_if_ended()
                 self._put_logs_aside()
             except GivenUpError as error:
                 code = WRONG_USE if error.is_setting else FAILED
@@ -215,7 +215,7 @@ class Fleet(LocalProcesses):
             return False
         return self.page is None or await _listens(self.page.port)
 
-    async def _look_at_server(self) -> None:
+    async def _restart_server_if_ended(self) -> None:
         """Start the server again when it has ended, after a pause; a start that fails counts as a short life.
 
         Raises:

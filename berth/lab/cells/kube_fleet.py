@@ -146,8 +146,8 @@ class KubeFleet(Fleet):
             return False
         return sum(judged.condition.updated_ms > 0 for judged in result.values()) >= self.nodes
 
-    async def _look_at_server(self) -> None:
-        await super()._look_at_server()
+    async def _restart_server_if_ended(self) -> None:
+        await super()._restart_server_if_ended()
         for name in PARTS:
             if name not in self.kube.pids:
                 lines = self.kube.log_path(name).read_text("utf-8", errors="replace").splitlines()

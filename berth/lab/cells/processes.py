@@ -130,7 +130,7 @@ class Child:
         self._restarts.started(self._clock.monotonic_s())
         self._due_s = None
 
-    def look(self) -> str:
+    def restart_if_ended(self) -> str:
         """Check whether it runs, and restart it when that is due.
 
         Returns:

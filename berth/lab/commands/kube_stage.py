@@ -163,7 +163,7 @@ class KubeStage:
         """Delete an object, and wait until it is gone.
 
         Raises:
-            CommandError: It stays.
+            CommandError: The object is still there after the time.
         """
         await self._api.delete(path, propagation="Background")
         end_s = self._clock.monotonic_s() + _GONE_S

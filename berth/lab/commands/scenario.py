@@ -115,8 +115,8 @@ class Play:
         those of the last record that was applied.
         """
         feeds, fold = self._feeds, self._state.fold
-        feeds.records.see_whole()
-        feeds.facts.see_whole()
+        feeds.records.check_whole()
+        feeds.facts.check_whole()
         while (stored := feeds.records.next) is not None:
             if stored.sequence > fold.head:
                 self._learn_facts(up_to=fold.link(stored.sequence, stored.data).facts_seq)

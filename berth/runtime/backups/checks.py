@@ -118,11 +118,11 @@ def _take(entry: Entry, ends: dict[int, SnapshotEnd], chunks: dict[int, dict[str
     return seq
 
 
-def _see_streams(head: BackupHead, kept: Mapping[str, StreamSpec]) -> None:
-    """See that streams can be made as the head says: a restore first deletes those that are there.
+def _check_streams(head: BackupHead, kept: Mapping[str, StreamSpec]) -> None:
+    """Check that streams can be made as the head says: a restore first deletes those that are there.
 
     Raises:
-        DamagedError: One cannot.
+        DamagedError: A stream cannot be made as the head says.
     """
     names = [stream.name for stream in head.streams]
     for stream in head.streams:
@@ -160,7 +160,7 @@ class _Checks:
         self._old: list[Entry] = []
         self._has_history = True
         self._unchained_seq = 0
-        _see_streams(head, self._kept)
+        _check_streams(head, self._kept)
         for name in (StreamName.LEDGER, StreamName.FACTS, StreamName.INTAKE):
             if name.value not in self._streams:
                 raise DamagedError(f"it does not hold the stream {name.value}")
@@ -172,10 +172,10 @@ class _Checks:
             DamagedError: It does not fit.
         """
         name, entry = stored
-        self._see_subject(name, entry)
+        self._check_subject(name, entry)
         self._counts[name] += 1
         if name in self._all:
-            self._see_in_order(name, entry)
+            self._check_order(name, entry)
         match name:
             case StreamName.SNAPSHOT:
                 self._take_snapshot(entry)
@@ -207,8 +207,8 @@ class _Checks:
             self._state.forget_unnamed()
         return Checked(self._head, self._counts, size, self._state, self._has_history, self._unchained_seq)
 
-    def _see_subject(self, name: str, entry: Entry) -> None:
-        """See that a message can only go to its own stream.
+    def _check_subject(self, name: str, entry: Entry) -> None:
+        """Check that a message can only go to its own stream.
 
         Raises:
             DamagedError: It would go elsewhere.
@@ -221,7 +221,7 @@ class _Checks:
         if not is_own or _NO_SUBJECT.search(subject):
             raise DamagedError(f"{name}: message {entry.sequence} has the subject {subject!r}, which is none of it")
 
-    def _see_in_order(self, name: str, entry: Entry) -> None:
+    def _check_order(self, name: str, entry: Entry) -> None:
         wanted, last = self._next[name], self._streams[name].last_seq
         if entry.sequence != wanted or entry.sequence > last:
             raise DamagedError(f"{name}: message {entry.sequence} comes where {wanted} of {last} is expected")

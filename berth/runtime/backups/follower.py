@@ -86,7 +86,7 @@ class ContinuousRecording:
             self._created[stream] = (await self._bus.state(stream)).created
         skipped = _Skipped(self._bus, self._path, start_seq=place.head.start.ledger_seq)
         await skipped.begin(place.order)
-        await self._see_same(place)
+        await self._check_same_history(place)
         frames = Frames(place.head, place.order)
         with self._path.open("r+b") as file:
             file.truncate(place.bytes_total)
@@ -190,11 +190,11 @@ class ContinuousRecording:
             size = file.tell()
         return _Place(head, Order(start), size, None)
 
-    async def _see_same(self, place: _Place) -> None:
-        """See that the cell goes on where the file ends.
+    async def _check_same_history(self, place: _Place) -> None:
+        """Check that the cell goes on where the file ends.
 
         Raises:
-            NoHistoryError: It does not.
+            NoHistoryError: The cell goes on elsewhere, or is another one.
         """
         cell = self._bus.subjects.cell
         if place.head.cell != cell:
@@ -255,7 +255,7 @@ class _Skipped:
         await self.see(order)
 
     async def see(self, order: Order) -> None:
-        """See that no record up to the end of the file is skipped; called after they are written.
+        """Check that no record up to the end of the file is skipped; called after they are written.
 
         Raises:
             FatalError: One is, and was not void.

@@ -93,10 +93,10 @@ def merge(base: Path | None, recording: Path, target: Path) -> None:
             return
         with base.open("rb") as file:
             before = BackupReading(_chunks(file)).head
-        _see_joined(before, head)
+        _check_joined(before, head)
         if before.cell != head.cell:
             raise DamagedError(f"the backup is one of the cell {before.cell!r}, the recording of {head.cell!r}")
-        _see_same_end(base, before, head)
+        _check_same_end(base, before, head)
         _write(target, _head_joined(before, facts_to, ledger_to), _Joined(before, base, head, recording))
     except RecordingError as error:
         raise DamagedError(str(error)) from error
@@ -115,11 +115,11 @@ def _reach_of(recording: Path) -> tuple[RecordingHead, int, int]:
         return reading.head, reading.order.facts_seq, reading.order.ledger_seq
 
 
-def _see_joined(before: BackupHead, head: RecordingHead) -> None:
-    """See that a recording begins before the end of a backup.
+def _check_joined(before: BackupHead, head: RecordingHead) -> None:
+    """Check that a recording begins before the end of a backup.
 
     Raises:
-        DamagedError: It begins after it.
+        DamagedError: The recording begins after the end of the backup.
     """
     last = {stream.name: stream.last_seq for stream in before.streams}
     for name, start in ((StreamName.LEDGER, head.start.ledger_seq), (StreamName.FACTS, head.start.facts_seq)):
@@ -130,11 +130,11 @@ def _see_joined(before: BackupHead, head: RecordingHead) -> None:
             )
 
 
-def _see_same_end(base: Path, before: BackupHead, head: RecordingHead) -> None:
-    """See that a recording that begins right after the last record of a backup goes on with the same ledger.
+def _check_same_end(base: Path, before: BackupHead, head: RecordingHead) -> None:
+    """Check that a recording that begins right after the last record of a backup goes on with the same ledger.
 
     Raises:
-        OtherHistoryError: It does not.
+        OtherHistoryError: The recording goes on with another ledger.
         DamagedError: The backup or the start of the recording is damaged.
     """
     start = head.start
@@ -241,16 +241,16 @@ class _Joined:
                 while self._names[at] != stored.stream:
                     yield from self._more(self._names[at])
                     at += 1
-                self._see_same(stored)
+                self._check_same_message(stored)
                 yield stored
             for name in self._names[at:]:
                 yield from self._more(name)
 
-    def _see_same(self, stored: Message) -> None:
-        """See that the recording has the same message, if it has one.
+    def _check_same_message(self, stored: Message) -> None:
+        """Check that the recording has the same message, if it has one.
 
         Raises:
-            OtherHistoryError: It has another.
+            OtherHistoryError: The recording has another message at this sequence.
         """
         tail = self._tails.get(stored.stream)
         if tail is None:

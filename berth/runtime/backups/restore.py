@@ -82,11 +82,11 @@ async def restore(
     specs = [spec for spec in bus.subjects.streams() if spec.backup != "none"]
     for spec in specs:
         with contextlib.suppress(NoStreamError):
-            await bus.see_format(spec.name)
+            await bus.check_format(spec.name)
     lock = _Lock(bus, clock, log)
-    await lock.look()
+    await lock.check_no_leader()
     if not (replace or lock.is_left):
-        await _see_empty(bus, specs)
+        await _check_empty(bus, specs)
     await lock.take(count)
     for spec in reversed(specs):  # mirrors before their origins
         await bus.delete_stream(spec.name)
@@ -101,11 +101,11 @@ async def restore(
     return checked
 
 
-async def _see_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
-    """See that no stream has ever held a message.
+async def _check_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
+    """Check that no stream has ever held a message.
 
     Raises:
-        RestoreError: One has.
+        RestoreError: A stream has held a message.
     """
     names = [*(spec.name for spec in specs), *_VIEWS]
     found = [(name, await bus.keeping(name)) for name in names]
@@ -145,7 +145,7 @@ class _Lock:
         self._revision = 0
         self.is_left = False
 
-    async def look(self) -> None:
+    async def check_no_leader(self) -> None:
         """Read the lease, and ask for a leader without one.
 
         Raises:
@@ -290,7 +290,7 @@ class _Filling:
         await self._settle(_OUTSTANDING_MAX)
 
     async def _settle(self, most: int) -> None:
-        """See that messages got their sequences, until at most so many are outstanding.
+        """Check that messages got their sequences, until at most so many are outstanding.
 
         Raises:
             RestoreError: One got another sequence.

@@ -80,7 +80,7 @@ class FairQueue(Generic[T]):
         """Take the next entry of a caller that is not held; its caller goes to the end.
 
         Raises:
-            IndexError: There is none.
+            IndexError: The queue has no entry of a caller that is not held.
         """
         caller = next(iter(self._of), None)
         if caller is None:

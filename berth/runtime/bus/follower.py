@@ -367,12 +367,12 @@ class NatsFollower:
         session.heard_at = self._loop.time()
         session.check_at = session.heard_at + _CHECK_S
         if (gap := self._judge(info)) is None:
-            self._see_progress(session, is_idle=is_idle and not is_late)
+            self._check_progress(session, is_idle=is_idle and not is_late)
             session.seen = info.state.last_seq
         return gap
 
-    def _see_progress(self, session: _Session, *, is_idle: bool) -> None:
-        """See that messages that are outstanding come.
+    def _check_progress(self, session: _Session, *, is_idle: bool) -> None:
+        """Check that messages that are outstanding come.
 
         Raises:
             TransientError: None came for several checks.

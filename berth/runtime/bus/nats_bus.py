@@ -204,10 +204,10 @@ class NatsBus:
         limits = streams.Limits(max_bytes or {}, max_age_s or {}, waits_for)
         await streams.ensure_streams(self._api, self.subjects, replicas=replicas, limits=limits, log=self._log)
 
-    async def see_format(self, stream: StreamName) -> None:
-        """See that a stream is one of this release, or never had a message."""
+    async def check_format(self, stream: StreamName) -> None:
+        """Check that a stream is one of this release, or never had a message."""
         name = self.subjects.stream(stream)
-        streams.see_format(name, await self._api.stream(name))
+        streams.check_format(name, await self._api.stream(name))
 
     async def keeping(self, stream: StreamName) -> streams.Keeping | None:
         """A stream as the server keeps it; None if it does not exist."""

@@ -187,8 +187,8 @@ class Bus(Protocol):
             OlderVersionError: A stream is of a release before 0.5; that of the ledger is looked at first.
         """
 
-    async def see_format(self, stream: StreamName) -> None:
-        """See that a stream is one of this release, or never had a message.
+    async def check_format(self, stream: StreamName) -> None:
+        """Check that a stream is one of this release, or never had a message.
 
         Raises:
             OlderVersionError: It is of a release before 0.5.
@@ -350,7 +350,7 @@ class Bus(Protocol):
         """Wait until a mirror has reached sequence ``at_least`` of its origin.
 
         Raises:
-            TransientError: It did not within ``timeout_s``.
+            TransientError: The mirror did not reach it within ``timeout_s``.
         """
 
     async def send(self, subject: str, data: bytes) -> None:

@@ -100,10 +100,10 @@ class _Patience:
         self._until_s: dict[str, float] = {}
 
     def see(self, stream: str, info: StreamInfo) -> None:
-        """See that a stream has a leader, or that the time is over.
+        """Check that a stream has a leader, or that the time is over.
 
         Raises:
-            TransientError: It has none yet.
+            TransientError: The stream has no leader yet.
         """
         try:
             of_leader(stream, info)
@@ -133,7 +133,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
         except PoisonError as error:
             raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
         return None
-    see_format(name, found)
+    check_format(name, found)
     wrong = _wrong_fields(config, found, leaves_age=leaves_age)
     for field in wrong:
         if field in _FIXED_FIELDS:
@@ -153,8 +153,8 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
     return found
 
 
-def see_format(stream: str, info: StreamInfo) -> None:
-    """See that a stream is one of this release, or never had a message.
+def check_format(stream: str, info: StreamInfo) -> None:
+    """Check that a stream is one of this release, or never had a message.
 
     Raises:
         OlderVersionError: It is of a release before 0.5.
@@ -178,7 +178,7 @@ async def _find(api: Api, config: dict[str, Any], *, leaves_age: bool, log: Logg
     found = await api.find_stream(config["name"], timeout_s=_ANSWER_S)
     if found is None:
         raise TransientError(f"{config['name']} does not exist; make it with: berth streams apply")
-    see_format(config["name"], found)
+    check_format(config["name"], found)
     if wrong := _wrong_fields(config, found, leaves_age=leaves_age):
         log.warning(
             "stream has other settings, correct it with: berth streams apply", stream=config["name"], fields=wrong
@@ -244,7 +244,7 @@ def refuse_floor(spec: StreamSpec) -> None:
     """Check that a stream may have a floor.
 
     Raises:
-        FatalError: It may not.
+        FatalError: The stream may not have a floor.
     """
     if not spec.has_floor:
         raise FatalError(f"{spec.name} has no floor: every message of it counts")
@@ -260,7 +260,7 @@ def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | Non
         floor: The floor of the stream; 0 without.
 
     Raises:
-        FatalError: It is not safe.
+        FatalError: The purge is not safe.
     """
     is_below_floor = keep_from_seq is not None and keep_from_seq <= floor and subject is None
     if spec.per_subject and not is_below_floor:

@@ -43,7 +43,7 @@ class StuckLease:
         self._since_s: float | None = None
         self.is_deleted = False
 
-    async def look(self) -> bool:
+    async def delete_if_stuck(self) -> bool:
         """Look whether it has a leader; returns whether it has none, and another look is due after :data:`LOOK_S`."""
         since_s, self._since_s = self._since_s, None
         now_s = self._clock.monotonic_s()
@@ -67,7 +67,7 @@ class StuckLease:
             TransientError: Neither is so after many looks.
         """
         for _ in range(_LOOKS_MAX):
-            if not await self.look():
+            if not await self.delete_if_stuck():
                 return
             await asyncio.sleep(LOOK_S)
         raise TransientError("the stream of leases has no leader, and was not deleted")

@@ -60,7 +60,7 @@ async def message_of(bus: Bus, letter: Letter) -> bytes:
 
 
 async def check_replay(bus: Bus, letter: Letter) -> bytes:
-    """See that a letter may be replayed; returns its message.
+    """Check that a letter may be replayed; returns its message.
 
     Raises:
         LetterError: It may not, or would become a dead letter again; the message says why.

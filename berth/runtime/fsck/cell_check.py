@@ -97,7 +97,7 @@ async def _streams(bus: Bus) -> tuple[LedgerCheck, list[Finding], list[Checked]]
     """Check ledger, snapshots and facts, again if the cell removed old messages meanwhile.
 
     Raises:
-        ChangedError: It did so each time.
+        ChangedError: Old messages were removed during each try.
     """
 
     async def check() -> tuple[LedgerCheck, list[Finding], list[Checked]]:
@@ -112,7 +112,7 @@ async def _requests(bus: Bus, clock: Clock, wait: Pause) -> tuple[list[Finding],
     """Check INTAKE and DEAD, again if the cell removed old requests meanwhile.
 
     Raises:
-        ChangedError: It did so each time.
+        ChangedError: Old messages were removed during each try.
     """
 
     async def check() -> tuple[list[Finding], list[Checked]]:
@@ -122,7 +122,7 @@ async def _requests(bus: Bus, clock: Clock, wait: Pause) -> tuple[list[Finding],
 
 
 async def _with_remedy(bus: Bus, clock: Clock, ledger: LedgerCheck, findings: list[Finding]) -> list[Finding]:
-    """See whether a repair can let readers go on where they stop."""
+    """Find out whether a repair can let readers go on where they stop."""
     if not ledger.stops:
         return findings
     try:

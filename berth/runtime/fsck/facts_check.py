@@ -30,9 +30,9 @@ class _Scan:
         self._next = state.first_seq
         self._reader = State()
 
-    def take(self, stored: Stored) -> None:
+    def check(self, stored: Stored) -> None:
         """Check the next fact."""
-        self.see_whole(stored.sequence)
+        self.find_missing(stored.sequence)
         self._next = stored.sequence + 1
         self.count += 1
         applied = self._reader.apply_fact(stored.subject, stored.sequence, stored.data)
@@ -47,7 +47,7 @@ class _Scan:
                 text = "snapshots contain another fact of this sequence: FACTS was made anew, or was changed"
                 self.findings.add(Finding("changed-fact", _FACTS, stored.sequence, 0, stored.subject, text, RESTORE))
 
-    def see_whole(self, sequence: int) -> None:
+    def find_missing(self, sequence: int) -> None:
         """Note facts that are missing before a sequence."""
         if sequence > self._next:
             text = "they were deleted; services that start from before them do not know what they said"
@@ -75,8 +75,8 @@ async def check_facts(
     """
     kept = {fact.sequence: (fact.subject, fact.data) for fact in of_snapshots}
     scan = _Scan(facts, kept)
-    await each(bus, StreamName.FACTS, facts, scan.take)
-    scan.see_whole(facts.last_seq + 1)
+    await each(bus, StreamName.FACTS, facts, scan.check)
+    scan.find_missing(facts.last_seq + 1)
     found = scan.findings
     checked = [Checked("facts", scan.count), Checked("facts in snapshots", scan.compared)]
     try:

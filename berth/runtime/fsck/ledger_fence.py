@@ -57,8 +57,8 @@ class Fence:
         self._revision = 0
         self._held_s = 0.0
 
-    async def look(self) -> None:
-        """See that no restore holds the lease. What is written without it is written within its length from now on.
+    async def check_no_restore(self) -> None:
+        """Check that no restore holds the lease. What is written without it is written within its length from now on.
 
         Raises:
             RepairError: One does; it runs, or it was interrupted and has left a part of a cell.
@@ -113,22 +113,22 @@ class Fence:
         """Take the lease, also if its holder renews it at this moment.
 
         Raises:
-            ConflictError: It did so each time.
+            ConflictError: The holder renewed the lease during each try.
         """
         for _ in range(_TRIES - 1):
-            await self.look()
+            await self.check_no_restore()
             with suppress(ConflictError):
                 return await self._hold(HOLDER, _LEASE_S)
-        await self.look()
+        await self.check_no_restore()
         return await self._hold(HOLDER, _LEASE_S)
 
-    def see_held(self) -> None:
-        """See that the lease has not expired, right before something is written.
+    def check_held(self) -> None:
+        """Check that the lease has not expired, right before something is written.
 
         Its renewal may not have had a turn yet, if the process was paused or computed for too long.
 
         Raises:
-            RepairError: It has.
+            RepairError: The lease has expired.
         """
         if self._clock.monotonic_s() - self._held_s >= _LEASE_S:
             raise RepairError(f"{HOLDER} did not hold or renew the lease within {_LEASE_S} s; start the repair again")
@@ -144,11 +144,11 @@ class Fence:
         self._revision = await self._bus.publish(self._subject, held, expected_subject_seq=self._revision, ttl_s=ttl_s)
         self._held_s = started_s
 
-    async def see_alone(self) -> None:
+    async def wait_until_alone(self) -> None:
         """Wait until no dispatcher answers that it leads.
 
         Raises:
-            RepairError: One still does.
+            RepairError: A dispatcher still answers that it leads.
         """
         leader: str | None = ""
         for _ in range(int(_WAIT_S / _LOOK_S)):
@@ -184,7 +184,7 @@ class Fence:
             rules=list(fold.rules),
         )
         data = fold.encoded(record)
-        self.see_held()
+        self.check_held()
         try:
             await self._bus.append(data, expected_seq=fold.head)
         except AmbiguousError as error:

@@ -100,7 +100,7 @@ async def _search(bus: Bus, clock: Clock, by: str, without: Container[int]) -> t
         await asyncio.sleep(0)  # however long the ledger is, a lease is renewed meanwhile
     search.end()
     if search.skips:
-        await _see_unused(bus, state, search.skips)
+        await _check_unused(bus, state, search.skips)
     return Found(start, state.last_seq, search.skips), fold
 
 
@@ -143,7 +143,7 @@ class _Search:
         try:
             link = fold.link(sequence, data)
             record = fold.round_of(link)
-            self._see_whole(link, record)
+            self._check_follows(link, record)
             fold.apply_link(link, record)
             if not link.void and not _is_own(link):
                 self._settle()
@@ -164,11 +164,11 @@ class _Search:
         if self._doubt:
             raise RepairError(self._doubt)
 
-    def _see_whole(self, link: Link, record: Round | None) -> None:
-        """See that nothing that counted is skipped: that this message was not decided on it.
+    def _check_follows(self, link: Link, record: Round | None) -> None:
+        """Check that nothing that counted is skipped: that this message was not decided on it.
 
         Raises:
-            RepairError: It was.
+            RepairError: The message was decided on something that is to be skipped.
         """
         if not self._open:
             return
@@ -214,8 +214,8 @@ def _words(skip: Skip) -> str:
     )
 
 
-async def _see_unused(bus: Bus, state: StreamState, skips: list[Skip]) -> None:
-    """See that nothing was made of what is to be skipped.
+async def _check_unused(bus: Bus, state: StreamState, skips: list[Skip]) -> None:
+    """Check that nothing was made of what is to be skipped.
 
     Args:
         bus: The cell.
@@ -231,7 +231,7 @@ async def _see_unused(bus: Bus, state: StreamState, skips: list[Skip]) -> None:
         try:
             fact = decode(seen.data, LedgerSeen)
             if fact.stream == state.created:
-                _see_outside(skips, fact.sequence, "a pod is bound")
+                _check_not_skipped(skips, fact.sequence, "a pod is bound")
         except DecodeError:
             pass  # it is a dead letter of the dispatcher
     for stored in await bus.read(StreamName.STATUS):
@@ -239,20 +239,20 @@ async def _see_unused(bus: Bus, state: StreamState, skips: list[Skip]) -> None:
             status = stored_status(stored.subject, stored.data)
         except DecodeError:
             continue  # a view, written again
-        _see_outside(skips, status.ledger_seq, f"job {status.namespace}/{status.name} has a status")
+        _check_not_skipped(skips, status.ledger_seq, f"job {status.namespace}/{status.name} has a status")
     for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("outcome"),)):
         try:
             outcome = decode(stored.data, OutcomeSeen)
         except DecodeError:
             continue
-        _see_outside(skips, outcome.ledger_seq, f"job {outcome.namespace}/{outcome.name} has pods")
+        _check_not_skipped(skips, outcome.ledger_seq, f"job {outcome.namespace}/{outcome.name} has pods")
 
 
-def _see_outside(skips: list[Skip], sequence: int, what: str) -> None:
-    """See that a record of which something was made is not to be skipped.
+def _check_not_skipped(skips: list[Skip], sequence: int, what: str) -> None:
+    """Check that a record of which something was made is not to be skipped.
 
     Raises:
-        RepairError: It is.
+        RepairError: The record is to be skipped.
     """
     skip = skips[max(0, bisect_right(skips, sequence, key=lambda one: one.sequence) - 1)]
     if skip.sequence <= sequence <= skip.last_seq:
@@ -287,7 +287,7 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
     """
     fence = Fence(bus, clock)
     try:
-        await fence.look()
+        await fence.check_no_restore()
         left = await _skip_void(bus, clock, fence, found, by, without)
         if left.skips:
             async with fence.held():
@@ -314,7 +314,7 @@ async def _skip_void(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str
 
 async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, without: Container[int]) -> None:
     left = await _skip_void(bus, clock, fence, found, by, without)  # a leader may have gone on since it was found
-    await fence.see_alone()
+    await fence.wait_until_alone()
     last, fold = await _search(bus, clock, by, without)
     if _places(last.skips) != _places(left.skips):
         raise RepairError("the ledger is not as it was found any more. Start the repair again")
@@ -331,7 +331,7 @@ async def _store(bus: Bus, fence: Fence, skips: Iterable[Skip]) -> None:
         if there is not None and there.digest == skip.digest and there.last_seq >= skip.last_seq:
             continue  # another repair has written it meanwhile
         expected = before.sequence if before is not None else 0
-        fence.see_held()
+        fence.check_held()
         await bus.publish(subject, encode(skip), expected_subject_seq=expected)
 
 

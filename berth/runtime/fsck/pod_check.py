@@ -11,7 +11,7 @@ from berth.formats.ascend.pod_annotations import ASCEND_REAL, BASE_DEVICE_INFOS,
 from berth.formats.kubernetes.bound_pods import counted, identity_of, named_chips, other_number
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Listed, Pod
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
@@ -42,7 +42,7 @@ async def bound_pods(api: Api, marks: MarkProofs = UNCHECKED) -> list[BoundPod]:
         meta = node.metadata
         infos, chip = meta.annotation(BASE_DEVICE_INFOS), meta.label(LABEL_CHIP_NAME)
         cards[meta.name] = NodeCard(name=meta.name, base_device_infos=infos, chip_name=chip)
-    asks = PodAsks()
+    asks = PodRequirementsReader()
     return [
         _bound(pod, counted(pod.metadata, marks), asks, cards)
         async for pod in objects_of(api, "/api/v1/pods", Listed[Pod], page_size=_PAGE)
@@ -50,7 +50,7 @@ async def bound_pods(api: Api, marks: MarkProofs = UNCHECKED) -> list[BoundPod]:
     ]
 
 
-def _bound(pod: Pod, meta: Meta, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
+def _bound(pod: Pod, meta: Meta, asks: PodRequirementsReader, cards: dict[str, NodeCard]) -> BoundPod:
     wrong: list[str] = []
     identity = identity_of(meta, wrong)
     ask = asks.ask(pod.spec, meta)
@@ -104,7 +104,7 @@ async def check_pods(
     end_s = clock.monotonic_s() + PATIENCE_S
     while True:
         pods = await bound_pods(api, marks)
-        found = await _look(bus, feeds, pods)
+        found = await _find_wrong(bus, feeds, pods)
         now_s = clock.monotonic_s()
         since = {one: since.get(one, now_s) for one in found}
         is_settled = all(now_s - first_s >= SETTLE_S for first_s in since.values())
@@ -128,7 +128,7 @@ def _others(count: int) -> str:
     return f"{count} were bound by another ledger, or by a release before 0.5" if count > 0 else ""
 
 
-async def _look(bus: Bus, feeds: Feeds, pods: list[BoundPod]) -> list[Finding]:
+async def _find_wrong(bus: Bus, feeds: Feeds, pods: list[BoundPod]) -> list[Finding]:
     ledger = await bus.state(StreamName.LEDGER)
     await feeds.reach_record(ledger.last_seq, timeout_s=10.0)
     feeds.replay()

@@ -22,7 +22,7 @@ async def checked_again(check: Callable[[], Awaitable[T]]) -> T:
     """Result of a check that begins again, up to four times, if the cell removed old messages meanwhile.
 
     Raises:
-        ChangedError: It did so each time.
+        ChangedError: Old messages were removed during each try.
     """
     for _ in range(_TRIES - 1):
         with suppress(ChangedError):

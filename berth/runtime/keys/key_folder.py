@@ -369,7 +369,7 @@ def _check(name: str, kind: Kind, commands: Sequence[str], namespaces: Sequence[
     """Check the values of a new user.
 
     Raises:
-        KeysError: One is wrong.
+        KeysError: A value is wrong.
     """
     _check_name(name, kind)
     may = COMMANDS if kind == "person" else (STREAMS,) if name in _MAKERS and kind == "service" else ()
@@ -392,7 +392,7 @@ def _check_name(name: str, kind: Kind) -> None:
     """Check the name of a new user.
 
     Raises:
-        KeysError: It is wrong.
+        KeysError: The name is wrong.
     """
     if not _NAME.fullmatch(name):
         raise KeysError(f"name is {name!r}, expected up to 63 letters, digits, - and _, a letter or digit first")

@@ -38,7 +38,7 @@ def own_key(credentials: str) -> Key:
     """Key in the text of a credentials file.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The text has no key.
     """
     found = _SEED.search(credentials)
     if found is None:
@@ -62,7 +62,7 @@ def verifier(public: str) -> Callable[[bytes, bytes], bool]:
     """Check of signatures with the public key of a user: (text, signature) gives whether it is right.
 
     Raises:
-        ValueError: It is no such key.
+        ValueError: The text is no public key of a user.
     """
     try:
         raw = base64.b32decode(public + "=" * (-len(public) % 8))

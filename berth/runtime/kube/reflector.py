@@ -164,7 +164,7 @@ class Reflector(Generic[T]):
                 async for changes in batches:
                     yield _Objects(None, changes)
         except SilenceError:
-            least_s = await self._look_back()
+            least_s = await self._check_not_older()
         except GoneError as error:
             self._version = ""
             least_s = self._failed(error)
@@ -346,7 +346,7 @@ class Reflector(Generic[T]):
             self._named.add(name)
             self._log.warning("object does not decode, last valid value kept", object=name, reason=str(error))
 
-    async def _look_back(self) -> float:
+    async def _check_not_older(self) -> float:
         """After a silence, check whether the server went back in its history, as after the restore of a backup.
 
         A watch of a version that is later than that of the server gets no events.

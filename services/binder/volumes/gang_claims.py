@@ -120,7 +120,7 @@ class GangClaims:
             progress.due = dict(progress.open)
             progress.pause_s = min(2 * progress.pause_s, CHECK_S)
             progress.check_s = now_s + progress.pause_s
-        errors = await self._look(gang, progress)
+        errors = await self._bind_due(gang, progress)
         if progress.failures or not progress.open:
             return progress.failures
         now_s = self._clock.monotonic_s()
@@ -158,17 +158,17 @@ class GangClaims:
                 progress.failures[claim.rank] = reason
         return progress
 
-    async def _look(self, gang: Gang, progress: _Progress) -> dict[ClaimVolume, TransientError]:
+    async def _bind_due(self, gang: Gang, progress: _Progress) -> dict[ClaimVolume, TransientError]:
         """Do the next step for the claims that are due, all at once; returns those that got no answer."""
         due, progress.due = progress.due, {}
         errors: dict[ClaimVolume, TransientError] = {}
         async with asyncio.TaskGroup() as group:
             for wanted in _wanted(gang, due):
-                group.create_task(self._look_at(gang, progress, wanted, errors), name="bind claim")
+                group.create_task(self._bind_one(gang, progress, wanted, errors), name="bind claim")
         progress.due.update(dict.fromkeys(errors))
         return errors
 
-    async def _look_at(
+    async def _bind_one(
         self, gang: Gang, progress: _Progress, wanted: Wanted, errors: dict[ClaimVolume, TransientError]
     ) -> None:
         try:

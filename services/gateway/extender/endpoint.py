@@ -155,5 +155,5 @@ class ExtenderRoutes:
         if isinstance(error, ExtenderError):
             return RequestError(str(error))
         if count := self._unknown.take():
-            self._log.warning("decisions are not known", verb=verb, reason=error.reason, count=count)
+            self._log.warning("extender call failed: decisions unknown", verb=verb, reason=error.reason, count=count)
         return RequestError(f"decision is unavailable ({error.reason}), expected it; ask again", "unavailable")

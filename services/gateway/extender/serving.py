@@ -56,7 +56,7 @@ async def extending(
             write_timeout_s=config.write_timeout_s,
             note=lambda _: None,
             shares=Shares("open connections", _CONNECTIONS_MAX),
-            refused=refusals.note,
+            refused=refusals.count,
         )
         tls = Tls(own.tls_cert_file, own.tls_key_file, own.client_ca_file)
         server = server_of(Application(routes, _NoTokens(), clock, metrics, refusals), bounds, tls, section=_SECTION)

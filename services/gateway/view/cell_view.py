@@ -111,7 +111,7 @@ class CellView:
                 self.reason = str(error)
                 self._publish(None)
                 wait_s = backoff.pause_s(failures)
-                self._log.warning("no view of the cell, it is read again", reason=self.reason, wait_s=round(wait_s, 1))
+                self._log.warning("cell view lost, reading it again", reason=self.reason, wait_s=round(wait_s, 1))
                 await pause(stop, wait_s)
 
     async def _follow(self, stop: asyncio.Event) -> None:
@@ -134,7 +134,7 @@ class CellView:
             self._overview.change(self._clock.now_ms())
             self._hour = await self._last_hour()
             self.reason = ""
-            self._log.info("view", ledger_seq=self._state.fold.head, facts_seq=self._state.facts_seq)
+            self._log.info("cell view ready", ledger_seq=self._state.fold.head, facts_seq=self._state.facts_seq)
             await self._go_on(feeds, statuses, stop)
         finally:
             await feeds.stop()
@@ -146,7 +146,7 @@ class CellView:
         try:
             events, begin_ms = await past_events(self._bus, view.at_ms - HOUR_MS)
         except TransientError as error:
-            self._log.warning("the last hour begins now: events cannot be read", reason=error.reason)
+            self._log.warning("cell view without the last hour: events cannot be read", reason=error.reason)
             events, begin_ms = [], view.at_ms
         chips_of = {job.uid: job.chips for job in view.jobs}
         log = HourLog()
@@ -168,7 +168,7 @@ class CellView:
     async def _apply(self, feeds: Feeds, statuses: Feed) -> None:
         """Apply what was received: records after the facts that they are based on."""
         records, state = feeds.records, self._state
-        records.see_whole()
+        records.check_whole()
         while (stored := records.next) is not None:
             if stored.sequence > state.fold.head:
                 link = state.fold.link(stored.sequence, stored.data)

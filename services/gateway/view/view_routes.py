@@ -68,8 +68,8 @@ class ViewRoutes:
     async def view(self, request: Request) -> Response:
         """The whole picture."""
         fields(request)
-        rights = await self._cell.see_reader(identity_of(request))
-        self._see_known()
+        rights = await self._cell.check_reader(identity_of(request))
+        self._check_known()
         return Response(self._streams.view_json(rights.read), media_type=JSON)
 
     async def changes(self, request: Request) -> ViewResponse:
@@ -79,8 +79,8 @@ class ViewRoutes:
             RequestError: There is no picture now, or too many streams are open.
         """
         fields(request)
-        rights = await self._cell.see_reader(identity_of(request))
-        self._see_known()
+        rights = await self._cell.check_reader(identity_of(request))
+        self._check_known()
         reader = self._streams.open(rights.read, identity_of(request))
         headers = dict(request.headers)
 
@@ -94,8 +94,8 @@ class ViewRoutes:
     async def hour(self, request: Request) -> Response:
         """What changed within the last hour."""
         fields(request)
-        rights = rights_of((await self._cell.see_reader(identity_of(request))).read)
-        self._see_known()
+        rights = rights_of((await self._cell.check_reader(identity_of(request))).read)
+        self._check_known()
         now_s = self._clock.monotonic_s()
         until_s, data = self._hours.get(rights, (0.0, b""))
         if until_s <= now_s:
@@ -109,15 +109,15 @@ class ViewRoutes:
         """Whether a caller has the same rights as before; also if they are not known now."""
         try:
             identity = self._guard.caller(path, b"", headers).identity
-            return rights_of((await self._cell.see_reader(identity)).read) == rights
+            return rights_of((await self._cell.check_reader(identity)).read) == rights
         except RequestError as error:
             return error.code not in RIGHTS_GONE
 
-    def _see_known(self) -> None:
+    def _check_known(self) -> None:
         """Check that there is a picture.
 
         Raises:
-            RequestError: There is none now.
+            RequestError: There is no picture now.
         """
         if not self._view.is_known:
             raise RequestError(f"view is unavailable ({self._view.reason}), expected it soon; ask again", "unavailable")

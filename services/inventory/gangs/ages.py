@@ -20,7 +20,7 @@ _AGAIN: Final = 2
 """Failed pods at one place from which on they fail again and again."""
 
 
-def see_size(gang: Gang, now_ms: int) -> None:
+def update_size(gang: Gang, now_ms: int) -> None:
     """Note the size of a gang, the age of its first request, and which of its pods have failed."""
     gang.fallen = {uid: one for uid, one in gang.fallen.items() if 0 <= now_ms - one[0] < _FALLEN_MS}
     for member in gang.members.values():

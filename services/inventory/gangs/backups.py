@@ -16,7 +16,7 @@ def is_backup(member: Member) -> bool:
     return member.pod.metadata.annotation(POD_TYPE) == BACKUP
 
 
-def see_backups(gang: Gang) -> list[tuple[Member, str]]:
+def assign_backups(gang: Gang) -> list[tuple[Member, str]]:
     """Note the backup pods of a gang, and give them the ranks of pods that are gone or have ended.
 
     Args:

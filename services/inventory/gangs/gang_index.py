@@ -107,7 +107,7 @@ class GangIndex:
         self._unite(key.uid)
         self._follow(key, self._named(member))
 
-    def see_group(self, key: GangKey, group: PodGroup) -> None:
+    def add_group(self, key: GangKey, group: PodGroup) -> None:
         """Note that a PodGroup exists; gangs that turn out to be the same one join its gang."""
         uid = controller_uid(group)
         self._groups.add(key, uid)

@@ -26,7 +26,7 @@ def holders(gang: Gang) -> list[Member]:
     return [one for one in gang.members.values() if one.is_live and (one.is_bound or gang.has_placed(one.uid))]
 
 
-def see_group(gang: Gang, uid: str, made_by: str) -> str:
+def update_group(gang: Gang, uid: str, made_by: str) -> str:
     """Note which group has the name of a gang now; returns why the gang is over if that is another one, else nothing.
 
     Args:

@@ -10,7 +10,7 @@ from berth.core.explain.refusal_text import sentence, unplaceable, within
 from berth.core.text import cause_of
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, MARKS, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod, PodGroupSpec
-from berth.formats.kubernetes.pods import PodAsk, PodAsks
+from berth.formats.kubernetes.pods import PodRequirements, PodRequirementsReader
 from berth.formats.kubernetes.workloads.membership import Membership, membership, natural, task_order
 from berth.formats.kubernetes.workloads.port import GangKey, OwnerKey
 from berth.formats.kubernetes.workloads.registry import kinds
@@ -45,7 +45,7 @@ class Member:
 
     pod: Pod
     place: Membership
-    ask: PodAsk
+    ask: PodRequirements
     is_bound: bool
     is_live: bool
     gate: str
@@ -89,7 +89,7 @@ class Member:
         )
 
 
-def member_of(pod: Pod, asks: PodAsks) -> Member:
+def member_of(pod: Pod, asks: PodRequirementsReader) -> Member:
     """A pod as a member of its gang."""
     ask = asks.ask(pod.spec, pod.metadata)
     is_bound = bool(pod.spec.node_name)
@@ -125,7 +125,7 @@ class Slot:
     """
 
     task: str
-    ask: PodAsk | None
+    ask: PodRequirements | None
     source: str | None
     index: int
     pod: str

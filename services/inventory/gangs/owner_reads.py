@@ -79,7 +79,7 @@ def read_in_time(lookups: Lookups, gang: Gang, now_ms: int) -> list[Effect]:
     return []
 
 
-def see_changes(lookups: Lookups, gang: Gang, group: PodGroup | None) -> None:
+def record_changes(lookups: Lookups, gang: Gang, group: PodGroup | None) -> None:
     """Note which pods have come, and a change of the spec of the PodGroup: the owner may have changed before that.
 
     Only a read that begins later says what the owner is now.

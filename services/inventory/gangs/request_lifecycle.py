@@ -26,7 +26,7 @@ SUSPENDED: Final = "its job is suspended"
 """Reason for which nothing is requested, and of cancellations."""
 
 
-def see_pods(gang: Gang) -> None:
+def update_slots(gang: Gang) -> None:
     """Update the slots of all requests from their pods."""
     for part in gang.parts.values():
         for slot in part.slots:

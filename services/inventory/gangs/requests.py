@@ -13,7 +13,7 @@ from typing import Final
 from berth.core.requests.key_spelling import is_read, misspelled
 from berth.core.topologies.registry import TOPOLOGIES
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.kubernetes.pods import PodAsk, near_of
+from berth.formats.kubernetes.pods import PodRequirements, near_of
 from berth.formats.kubernetes.workloads.facts import OwnerFacts
 from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, joined_labels, run_for_ms, task_of
 from berth.formats.quantities import QuantityError
@@ -145,9 +145,9 @@ def wrong_annotation(layers: Sequence[Mapping[str, str] | None]) -> str:
     return ""
 
 
-def as_pod_ask(request: JobRequest, task: Task) -> PodAsk:
+def task_requirements(request: JobRequest, task: Task) -> PodRequirements:
     """Resource request of a pod of a request's task."""
-    return PodAsk(
+    return PodRequirements(
         resource=request.resource if task.chips else "",
         chips=task.chips,
         cpu_milli=task.cpu_milli,

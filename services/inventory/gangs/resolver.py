@@ -20,8 +20,8 @@ from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
 from berth.schemas.intake import FROM_PODS, JobCancel, JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishReplacements, PublishRequest
-from berth.services.inventory.gangs.ages import changed_precedence, give_age, is_below, lost_ranks, see_size
-from berth.services.inventory.gangs.backups import see_backups
+from berth.services.inventory.gangs.ages import changed_precedence, give_age, is_below, lost_ranks, update_size
+from berth.services.inventory.gangs.backups import assign_backups
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.chip_pods import request_with_chips
 from berth.services.inventory.gangs.completeness import Completeness, completeness
@@ -35,7 +35,7 @@ from berth.services.inventory.gangs.owner_reads import (
     read_in_time,
     read_owner,
     read_unread,
-    see_changes,
+    record_changes,
 )
 from berth.services.inventory.gangs.plan import Plan, minimum_now, plan, stated_priority
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED, Priorities
@@ -47,11 +47,11 @@ from berth.services.inventory.gangs.request_lifecycle import (
     dissolve,
     fill,
     resized,
-    see_pods,
     settle_parts,
     suspended,
     too_large,
     unassigned,
+    update_slots,
 )
 from berth.services.inventory.gangs.requests import request_of, requested_gang_pods
 from berth.services.inventory.gangs.revisions import revised
@@ -138,14 +138,14 @@ class Resolver:
         gang.due_ms = None
         if group is not None:
             gang.podgroup_uid = group.metadata.uid
-        self._see_owner(gang, group, now_ms)
-        see_pods(gang)
-        backups = see_backups(gang)
+        self._update_owner(gang, group, now_ms)
+        update_slots(gang)
+        backups = assign_backups(gang)
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
         context = replace(self._context(gang, group, now_ms), elsewhere=elsewhere or {}, is_surge=is_surge)
-        see_size(gang, now_ms)
+        update_size(gang, now_ms)
         changed, old = self._outdated(gang, group, context)
         again, lost = self._rebuild(gang, context)
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *old, *lost)]
@@ -189,7 +189,7 @@ class Resolver:
         """What is known of the pods of a gang."""
         return completeness(gang, group, _look(gang, group), self.lookups.lookup(gang.key, now_ms))
 
-    def _see_owner(self, gang: Gang, group: PodGroup | None, now_ms: int) -> None:
+    def _update_owner(self, gang: Gang, group: PodGroup | None, now_ms: int) -> None:
         """Note which owner the gang has, and whether it is over."""
         if gang.key.kind == "pod" and not gang.members:
             gang.ended = f"pod {gang.key.name} was deleted"
@@ -207,7 +207,7 @@ class Resolver:
             gang.owner_uid = gang.key.uid or gang.owner_uid
         is_beneath = _is_beneath(gang, group)
         self.lookups.use(gang.key, gang.look, "" if is_beneath else gang.owner_uid)
-        see_changes(self.lookups, gang, group)
+        record_changes(self.lookups, gang, group)
         if gang.is_succeeded and not any(member.is_live for member in gang.members.values()):
             gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
         elif is_beneath:

@@ -6,7 +6,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Part, Slot, needs_no_rank
-from berth.services.inventory.gangs.requests import as_pod_ask, requested_gang_pods
+from berth.services.inventory.gangs.requests import requested_gang_pods, task_requirements
 
 
 def restored_owner(seen: MembersSeen) -> OwnerKey | None:
@@ -84,7 +84,7 @@ def _slot(
         return slot
     return Slot(
         task=task.name if task is not None else "",
-        ask=as_pod_ask(request, task) if request is not None and task is not None else None,
+        ask=task_requirements(request, task) if request is not None and task is not None else None,
         source=None,
         index=NO_INDEX if task is not None and not task.chips else int(index_text) if index_text.isdigit() else rank,
         pod=seen.pods[row] if row is not None else "",

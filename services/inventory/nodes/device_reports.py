@@ -44,8 +44,8 @@ class DeviceReports:
         self._log = log
         self._needed = asyncio.Event()
 
-    def look(self) -> None:
-        """Check after a change of nodes whether some node needs its report."""
+    def start_if_needed(self) -> None:
+        """Let :meth:`reflect` start if, after a change of nodes, some node needs its report."""
         if self._nodes.needs_devices:
             self._needed.set()
 

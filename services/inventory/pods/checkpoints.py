@@ -98,12 +98,12 @@ class Checkpoints:
         key, stamp = (meta.namespace, meta.name), _Stamp(text, about)
         if self._stamps.get(key) != stamp:
             self._stamps[key] = stamp
-            self._look(self._jobs_of.get(key, ()))
+            self._set_due(self._jobs_of.get(key, ()))
 
     def drop_group(self, namespace: str, name: str) -> None:
         """Take that a PodGroup is gone, or says nothing any more."""
         if self._stamps.pop((namespace, name), None) is not None:
-            self._look(self._jobs_of.get((namespace, name), ()))
+            self._set_due(self._jobs_of.get((namespace, name), ()))
 
     def restore(self, job: Name, seen: PodsSeen) -> None:
         """Take the fact that an earlier run published last."""
@@ -125,7 +125,7 @@ class Checkpoints:
             self._jobs_of.setdefault(group, {})[job] = None
         if before is None or before.checkpoint == row.checkpoint:
             return True
-        self._look((job,))
+        self._set_due((job,))
         return msgspec.structs.replace(before, checkpoint=row.checkpoint) != row
 
     def of(
@@ -202,7 +202,7 @@ class Checkpoints:
         """Object of a sentence."""
         return self._about.get(uid)
 
-    def _look(self, jobs: Iterable[Name]) -> None:
+    def _set_due(self, jobs: Iterable[Name]) -> None:
         for job in jobs:
             gang = self._gangs.get(job)
             self._due[job] = gang.next_ms if gang is not None else 0

@@ -109,7 +109,7 @@ class ApiTasks:
             self._later(task, error)
         except PoisonError as error:
             self._metrics.failures.inc()
-            self._log.warning("call refused", call=task.what, reason=str(error))
+            self._log.warning("API call refused", call=task.what, reason=str(error))
             self._end(task)
         else:
             self._tries.pop(task.key, None)
@@ -119,7 +119,7 @@ class ApiTasks:
             return
         tries = self._tries[task.key] = self._tries.get(task.key, 0) + 1
         if task.tries_max and tries >= task.tries_max:
-            self._log.warning("call given up", call=task.what, tries=tries, reason=error.reason)
+            self._log.warning("API call given up", call=task.what, tries=tries, reason=error.reason)
             self._end(task)
             return
         wait_s = max(self._backoff.pause_s(tries), error.retry_after_s if tries == 1 else 0)

@@ -66,7 +66,7 @@ class EventReporter:
         self._lines = LogLimit(clock, lines_max=_LINES_MAX)
         self._metrics = instruments.metrics
 
-    def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
+    def report(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
         """Compare with the messages before; new ones are logged, counted and written as an Event.
 
         Args:

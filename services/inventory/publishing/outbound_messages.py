@@ -83,7 +83,7 @@ class OutboundMessages:
                 self._say_members(message)
             case ReplacementsSeen():
                 self._asked[message.namespace, message.job] = _Asked(self._put(message), message)
-        self._look(message.namespace)
+        self._hold_or_release(message.namespace)
 
     def _put(self, message: Outbound) -> int:
         return self._waiting.append(message.namespace, message)
@@ -139,8 +139,8 @@ class OutboundMessages:
                 if self._open_all >= WINDOW_ALL:
                     self._is_full = True
                     for namespace in list(self._waiting.callers):
-                        self._look(namespace)
-            self._look(message.namespace)
+                        self._hold_or_release(namespace)
+            self._hold_or_release(message.namespace)
 
     def _forget(self, message: Outbound) -> None:
         """Note that a message waits in line no more."""
@@ -209,7 +209,7 @@ class OutboundMessages:
         if self._open[namespace] <= WINDOW // 2:
             self._waiting.release(namespace)
 
-    def _look(self, namespace: str) -> None:
+    def _hold_or_release(self, namespace: str) -> None:
         """Hold a namespace back whose next message is one too many; let one on whose next message is not judged."""
         first = self._waiting.first_of(namespace)
         if first is None or not _is_judged(first):

@@ -75,10 +75,10 @@ class Reporters:
             *self.jobs.values(),
         )
 
-    def look_at_jobs(self, warnings: RequestWarnings) -> None:
+    def report_jobs(self, warnings: RequestWarnings) -> None:
         """Report the warnings about accepted requests."""
         for reason, reporter in self.jobs.items():
-            reporter.look(warnings.sentences(reason), warnings.involved)
+            reporter.report(warnings.sentences(reason), warnings.involved)
 
     def next_due_ms(self) -> UnixMs | None:
         """When a held-back Event is due though nothing has changed; None for never."""

@@ -67,7 +67,7 @@ class _Seen:
     def change(self, changes: list[tuple[Change, OwnerObject]]) -> None:
         """Take changes."""
         for change, one in changes:
-            if self._gangs.see_owner(self._kind, one, is_gone=change == "DELETED"):
+            if self._gangs.change_owner(self._kind, one, is_gone=change == "DELETED"):
                 self._on_change()
 
 

@@ -73,7 +73,7 @@ class PodLookups:
         """Time at which :meth:`look` must be called even if nothing changes; None for never."""
         return self._unseen.next_due_ms()
 
-    def look(self, now_ms: UnixMs) -> None:
+    def begin_due(self, now_ms: UnixMs) -> None:
         """Begin the lookups that are due: one list for each namespace."""
         for outcome in self._unseen.due(now_ms):
             asked = self._asked.setdefault(outcome.namespace, {})

@@ -94,7 +94,7 @@ async def reflect_if_allowed(
                 known.set()
         except* RefusedError as refused:
             if not tries:
-                log.warning("goes without a kind", path=path, reason=str(refused.exceptions[0]))
+                log.warning("kind cannot be read, continuing without it", path=path, reason=str(refused.exceptions[0]))
             known.set()
         tries += 1
         await asyncio.sleep(backoff.pause_s(tries))

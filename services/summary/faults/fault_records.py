@@ -57,7 +57,7 @@ class FaultRecords:
         view = self._jobs.set_pod(pod)
         if view is not None:
             if view.placed is not None:
-                self._restarts.see_pod(view.placed)
+                self._restarts.add_pod(view.placed)
             self._changed()
 
     def drop_pod(self, uid: str) -> None:
@@ -158,7 +158,7 @@ class FaultRecords:
         for request, status in sorted(self._statuses.items()):
             key, recovery = self._jobs.key_of(request), status.recovery
             if key and recovery is not None:
-                self._restarts.see_recovery(key, status.uid, recovery)
+                self._restarts.add_recovery(key, status.uid, recovery)
                 if recovery.retries_left >= 0:
                     self._jobs.lower_retries(key, status.uid, recovery)
         retries = retries_text(self._jobs.counters)

@@ -90,7 +90,9 @@ class FaultObjects:
             try:
                 restore(one.data.get(key, ""))
             except ReportError as error:
-                self._log.warning("ConfigMap about faults is begun anew", name=one.name, reason=str(error))
+                self._log.warning(
+                    "ConfigMap about faults unreadable, starting an empty one", name=one.name, reason=str(error)
+                )
 
     async def _settle(self) -> bool:
         """Bring all ConfigMaps in line; returns whether all of it succeeded."""
@@ -193,8 +195,10 @@ class OneMap:
         )
 
 
-async def see_no_other_writer(api: Api, clock: Clock, config: SummaryConfig, log: Logger, stop: asyncio.Event) -> None:
-    """See that no other client writes the ConfigMaps now; while the API server does not answer, it is asked again.
+async def check_no_other_writer(
+    api: Api, clock: Clock, config: SummaryConfig, log: Logger, stop: asyncio.Event
+) -> None:
+    """Check that no other client writes the ConfigMaps now; while the API server does not answer, it is asked again.
 
     Raises:
         FatalError: One has written one of them lately, or the server does not show them.

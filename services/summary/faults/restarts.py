@@ -45,7 +45,7 @@ class RestartRecords:
         """Take the restarts that an earlier run wrote."""
         self._restarts = dict(restarts)
 
-    def see_pod(self, pod: PlacedPod) -> None:
+    def add_pod(self, pod: PlacedPod) -> None:
         """Remember where a pod is."""
         known = self._pods.setdefault((pod.namespace, pod.uid), {}).setdefault((pod.attempt, pod.rank), [])
         if all(pod.name != one.name or pod.step != one.step for one in known):
@@ -61,7 +61,7 @@ class RestartRecords:
         self._pods = {key: pods for key, pods in self._pods.items() if key[1] in uids}
         self._recorded = {uid: recorded for uid, recorded in self._recorded.items() if uid in uids}
 
-    def see_recovery(self, key: str, uid: str, recovery: RecoveryStatus) -> None:
+    def add_recovery(self, key: str, uid: str, recovery: RecoveryStatus) -> None:
         """Take a step of a recovery.
 
         Args:

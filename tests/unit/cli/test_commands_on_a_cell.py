@@ -173,7 +173,7 @@ def test_a_node_of_no_known_product_is_listed_as_unknown(berth: OwnCommand) -> N
 class Denied(FakeBus):
     """A client whose credentials permit no answers, as those of a program."""
 
-    async def see_format(self, stream: StreamName) -> None:
+    async def check_format(self, stream: StreamName) -> None:
         self.lost.set_result(FatalError("no permission: subscription to _INBOX"))
         raise TransientError(f"no reply from {stream}")
 

@@ -182,7 +182,7 @@ async def test_a_child_that_ends_again_and_again_is_given_up_with_the_end_of_its
 
     def has_come_to_its_end() -> bool:
         try:
-            line = child.look()
+            line = child.restart_if_ended()
         except GivenUpError as error:
             lines.append(str(error))
             return True
@@ -204,7 +204,7 @@ async def test_a_child_with_wrong_settings_is_not_started_again(tmp_path: Path) 
 
     def is_given_up() -> bool:
         try:
-            child.look()
+            child.restart_if_ended()
         except GivenUpError as error:
             assert "nonsense" in str(error)  # noqa: PT017  # waited for
             return True

@@ -161,7 +161,7 @@ async def test_a_reader_of_a_cell_without_skips_sees_those_that_come_later(cell:
     )
     async with asyncio.timeout(5 * SLACK):
         await follower.caught_up.wait()
-    await follower.see_skips(bus)
+    await follower.reread_skips(bus)
     await bus.ensure_streams()
     await skip(bus, Skip(first, first, stored_digest(b"0")))
     await cell.settle()
@@ -176,7 +176,7 @@ async def test_a_process_that_knew_skips_does_not_go_on_without_their_stream(cel
     )
     await bus.delete_stream(StreamName.SKIPS)
     with pytest.raises(TransientError, match="SKIPS was deleted"):
-        await follower.see_skips(bus)
+        await follower.reread_skips(bus)
     await follower.stop()
 
 

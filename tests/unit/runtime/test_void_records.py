@@ -19,7 +19,7 @@ def test_a_void_message_counts_once_and_those_without_a_signature_count_apart() 
             (3, "another leader"),
             (6, UNSIGNED),
         ):
-            records.note(sequence, reason, DEFAULT_LOG)
+            records.report(sequence, reason, DEFAULT_LOG)
     assert [(line["sequence"], line["reason"]) for line in lines] == [
         (3, "another leader"),
         (5, UNSIGNED),

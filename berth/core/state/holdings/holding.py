@@ -45,10 +45,10 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     """Queue to which it is charged; empty if queues did nothing when it was placed."""
 
     def __post_init__(self) -> None:
-        """See that what was given back was there.
+        """Check that what was given back was there.
 
         Raises:
-            ValueError: It was not.
+            ValueError: The placement does not have a rank that was given back.
         """
         if self.gone and not 0 <= min(self.gone) <= max(self.gone) < self.placement.pods():
             raise ValueError(f"gone: {self.gone}, the placement has {self.placement.pods()} ranks")

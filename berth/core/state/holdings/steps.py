@@ -135,10 +135,10 @@ def _give(holding: Holding, places: dict[int, Move]) -> None:
 
 
 def _check(holding: Holding, recovery: Recovery) -> None:
-    """See that a step follows from its holding.
+    """Check that a step follows from its holding.
 
     Raises:
-        InvariantError: It does not.
+        InvariantError: The step does not follow from its holding.
     """
     subject = f"gang {holding.uid} attempt {holding.attempt}"
     if holding.ending or holding.foreign:
@@ -157,7 +157,7 @@ def _check(holding: Holding, recovery: Recovery) -> None:
 
 
 def _check_backups(holding: Holding, recovery: Recovery, subject: str) -> None:
-    """See that a backup pod gets a place beside one that stays, and that no rank with one gets another place.
+    """Check that a backup pod gets a place beside one that stays, and that no rank with one gets another place.
 
     The backup pod itself may get another one in place of that which it has.
 

@@ -116,7 +116,7 @@ class QueueIndex:
         if self._usage is None or self._usage.tree is not tree:
             self._usage = Usage(tree)
             self._charged = {}
-            self._note([*self._fold.holdings, *((uid, -1) for uid in self._fold.held)])
+            self._recount([*self._fold.holdings, *((uid, -1) for uid in self._fold.held)])
         return self._usage
 
     def continues(self, gang: Gang) -> bool:
@@ -169,14 +169,14 @@ class QueueIndex:
         """Bring the sums in line with a record that was folded."""
         if self._usage is not None:
             changed = [*folded.taken, *folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
-            self._note(holding.key for holding in [*changed, *folded.ending])
-            self._note((held.uid, -1) for held in [*folded.held, *folded.unheld])
+            self._recount(holding.key for holding in [*changed, *folded.ending])
+            self._recount((held.uid, -1) for held in [*folded.held, *folded.unheld])
 
-    def note(self, key: tuple[str, int]) -> None:
+    def recount(self, key: tuple[str, int]) -> None:
         """Bring the sums in line with what an attempt holds."""
-        self._note([key])
+        self._recount([key])
 
-    def _note(self, keys: Iterable[_Key]) -> None:
+    def _recount(self, keys: Iterable[_Key]) -> None:
         usage = self._usage
         if usage is None:
             return

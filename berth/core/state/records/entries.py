@@ -56,7 +56,7 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     is_reclaimed: bool = False
     """It has ever ended for a gang of another queue."""
 
-    def see_displaced(self, at_ms: int, *, is_reclaimed: bool) -> None:
+    def record_displacement(self, at_ms: int, *, is_reclaimed: bool) -> None:
         """Note that it ends for another gang."""
         self.displaced_ms = [*(one for one in self.displaced_ms if at_ms - one < HOUR_MS), at_ms][-DISPLACED_MAX:]
         self.is_reclaimed |= is_reclaimed
@@ -66,7 +66,7 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
         is_same = self.bind_failures > 0 and 0 <= at_ms - self.bind_failed_ms < _MINUTE_MS
         return self.bind_failures + (not is_same)
 
-    def see_again(self, reason: str, at_ms: int, *, has_claims: bool) -> None:
+    def record_retry(self, reason: str, at_ms: int, *, has_claims: bool) -> None:
         """Note why an attempt ended that another one follows.
 
         Args:

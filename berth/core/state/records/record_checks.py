@@ -85,10 +85,10 @@ def _touched(entries: Entries, record: Round) -> Entries:
 
 
 def _check_apart(entries: Entries, folded: Folded) -> None:
-    """See that what a round gives is not taken back by the same round: each entry is about what was before.
+    """Check that what a round gives is not taken back by the same round: each entry is about what was before.
 
     Raises:
-        InvariantError: It is.
+        InvariantError: The round takes back something that it gives.
     """
     given_back = {holding.key for holding in folded.given_back}
     freed = {holding.key for holding, _ in folded.freed}

@@ -75,7 +75,7 @@ class _Steps:
         for adoption in record.adoptions:
             self._adopt(adoption)
         for gang in self.folded.gangs:
-            self._see_recovered(gang)
+            self._record_recovered(gang)
         return self.folded
 
     def _verdict(self, verdict: Verdict) -> None:
@@ -136,10 +136,10 @@ class _Steps:
             gang.phase, gang.ledger_seq, gang.at_ms = "ending", *self._when
             gang.restarts += 1
             if recovery.kind in DISPLACED:
-                gang.see_displaced(self._at_ms, is_reclaimed=recovery.kind == RECLAIMED)
+                gang.record_displacement(self._at_ms, is_reclaimed=recovery.kind == RECLAIMED)
         self.folded.gangs.append(gang)
 
-    def _see_recovered(self, gang: GangRecord) -> None:
+    def _record_recovered(self, gang: GangRecord) -> None:
         """Note since when every rank of a gang is at its place again."""
         if gang.recovery is None or gang.placed_ms:
             return
@@ -218,7 +218,7 @@ class _Steps:
         gang.given_back += release.reason == "given-back"
         if release.again:
             gang.phase, gang.attempt = "waiting", gang.attempt + 1
-            gang.see_again(release.reason, self._at_ms, has_claims=any(True for _ in holding.claims()))
+            gang.record_retry(release.reason, self._at_ms, has_claims=any(True for _ in holding.claims()))
         else:
             gang.phase = "failed" if release.reason in {"bind-failed", "given-back", "fault"} else release.reason
             if release.reason == "bind-failed":

@@ -5,7 +5,7 @@ from typing import Final
 
 from berth.core.cluster.node_groups import group_key
 from berth.core.cluster.node_table import NodeTable
-from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.blocks.placed import BlockPlacement
 from berth.schemas.columns import pack, unpack
 from berth.schemas.facts import PodsSeen
 from berth.schemas.placement import Run
@@ -13,7 +13,7 @@ from berth.schemas.placement import Run
 _INDEX_BYTES: Final = 2
 
 
-def adopted_part(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
+def adopted_part(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPlacement | None:
     """Blocks and inference service from the annotations of adopted pods; None without any.
 
     The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its
@@ -29,7 +29,7 @@ def adopted_part(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: S
     block_at = {block: place for place, block in enumerate(blocks, start=1)}
     superpods = sorted({home for home in homes if home}, key=group_key)
     superpod_at = {home: place for place, home in enumerate(superpods, start=1)}
-    return BlockPart(
+    return BlockPlacement(
         variant="",
         size=0,
         blocks=blocks,

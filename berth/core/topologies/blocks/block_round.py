@@ -13,7 +13,7 @@ from berth.core.pod_shares import pods_of
 from berth.core.topologies.blocks.demand import VARIANTS, Blocks, blocks_of_gang
 from berth.core.topologies.blocks.explanation import BlockExplanations, Places, superpods_of
 from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
-from berth.core.topologies.blocks.placed import BlockPart, service_of
+from berth.core.topologies.blocks.placed import BlockPlacement, service_of
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.planning import Ground, Lack, Planned
 from berth.products.catalogue import FORMS
@@ -125,7 +125,7 @@ def block_demand(gang: Gang, blocks: Blocks) -> BlockDemand:
 
 def whole_part(
     gang: Gang, blocks: Blocks, block_ids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
-) -> BlockPart:
+) -> BlockPlacement:
     """Record of a plan in the placement.
 
     Args:
@@ -140,7 +140,9 @@ def whole_part(
     return part_of(gang, blocks, [next(ranks) if shape.is_planned else None for shape in shapes], phases)
 
 
-def part_of(gang: Gang, blocks: Blocks, pods: Sequence[tuple[int, str] | None], phases: Mapping[int, str]) -> BlockPart:
+def part_of(
+    gang: Gang, blocks: Blocks, pods: Sequence[tuple[int, str] | None], phases: Mapping[int, str]
+) -> BlockPlacement:
     """Record of planned pods in a placement.
 
     Args:
@@ -152,7 +154,7 @@ def part_of(gang: Gang, blocks: Blocks, pods: Sequence[tuple[int, str] | None], 
     known = [pod for pod in pods if pod is not None]
     block_order = {block_id: index for index, block_id in enumerate(sorted({pod[0] for pod in known}), start=1)}
     superpod_order = {name: index for index, name in enumerate(dict.fromkeys(pod[1] for pod in known), start=1)}
-    return BlockPart(
+    return BlockPlacement(
         variant=blocks.variant,
         size=blocks.size,
         blocks=list(block_order),

@@ -10,7 +10,7 @@ from berth.core.cluster.node_groups import Rows
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
 from berth.core.topologies.blocks.demand import blocks_of_gang
-from berth.core.topologies.blocks.placed import BlockPart, block_of
+from berth.core.topologies.blocks.placed import BlockPlacement, block_of
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.blocks.text import missing_blocks, words_of_phase
 from berth.core.topologies.layouts import (
@@ -165,7 +165,7 @@ class BlockExplanations(TopologyRound):
             mindie=blocks.mindie,
         )
 
-    def _is_same(self, gang: Gang, placement: Placement, part: BlockPart, usable: Fits) -> bool:
+    def _is_same(self, gang: Gang, placement: Placement, part: BlockPlacement, usable: Fits) -> bool:
         again = self.plan(gang, usable)
         if isinstance(again, Lack) or again.groups != [part.groups]:
             return False
@@ -179,7 +179,7 @@ def _count(places: Places, marks: Fits) -> Rows:
     return np.bincount(places.of_row[marks & (places.of_row >= 0)], minlength=len(places.names))
 
 
-def _block_seats(part: BlockPart) -> list[BlockSeat]:
+def _block_seats(part: BlockPlacement) -> list[BlockSeat]:
     """Ranks of each block, by its id; a block in two SuperPoDs has two entries."""
     ranks: dict[tuple[int, str], list[int]] = {}
     for rank, (block, superpod) in enumerate(

@@ -10,7 +10,7 @@ from berth.schemas.placement import Groups, Placement
 _TOPOLOGIES: Final = frozenset(TOPOLOGY_OF.values())
 
 
-class BlockPart(msgspec.Struct, frozen=True):
+class BlockPlacement(msgspec.Struct, frozen=True):
     """Logical SuperPoDs (blocks) of a gang with SuperPoD affinity, and the physical ones that hold them.
 
     Columns have one entry per rank: ``block_index`` and ``superpod_index`` ``<u2`` plus one into ``blocks`` and
@@ -51,12 +51,12 @@ class BlockPart(msgspec.Struct, frozen=True):
         )
 
 
-def block_of(placement: Placement) -> BlockPart | None:
+def block_of(placement: Placement) -> BlockPlacement | None:
     """Blocks of a placement; None without."""
     found = next((part for part in placement.groups if part.topology in _TOPOLOGIES), None)
     if found is None:
         return None
-    return BlockPart(
+    return BlockPlacement(
         found.policy,
         found.size,
         found.parts,

@@ -9,7 +9,7 @@ from berth.core.topologies.blocks.explanation import seats_of
 from berth.core.topologies.blocks.placed import block_of
 from berth.core.topologies.blocks.request import BlockJobs
 from berth.core.topologies.blocks.text import LACKS, placed_lines, seat_words, waiting_lines
-from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, integer_of
+from berth.core.topologies.blocks.validation import RA_BLOCK, SP_BLOCK, int64_or_zero
 from berth.core.topologies.layouts import Layouts, Seat, UnfitWords
 from berth.core.topologies.leaving import Together
 from berth.core.topologies.port import AnyIndex, Topology
@@ -38,7 +38,7 @@ class BlockTopology(BlockJobs, Topology[AnyIndex]):
         """The largest blocks that are parts of the given ones: a whole one of those never waits at the same time."""
         found: dict[str, str] = {}
         for key in (SP_BLOCK, RA_BLOCK):
-            given = integer_of(annotations.get(key, "")) if key in self.keys else 0
+            given = int64_or_zero(annotations.get(key, "")) if key in self.keys else 0
             if given > 0 and (size := gcd(given, sum(chips))) % chips[0] == 0:
                 found[key] = str(size)
         return found

@@ -135,7 +135,7 @@ def check_blocks(request: BlockRequest) -> BlockShape | BadBlocks:
     """Shape of a valid request, or its first error."""
     chips, block_chips = request.node_chips, _sp_block(request)
     block = 1 if block_chips < chips else block_chips // chips
-    ra_block = RA_BLOCK_DEFAULT if request.ra_block is None else integer_of(request.ra_block)
+    ra_block = RA_BLOCK_DEFAULT if request.ra_block is None else int64_or_zero(request.ra_block)
     rack_block = (ra_block + _ROUND_UP) // chips
     fault = next(_faults(request, block_chips, block, ra_block, rack_block), None)
     if fault is not None:
@@ -143,14 +143,14 @@ def check_blocks(request: BlockRequest) -> BlockShape | BadBlocks:
     return BlockShape(block, request.pods, rack_block if request.variant == "rack" else 0)
 
 
-def integer_of(text: str) -> int:
+def int64_or_zero(text: str) -> int:
     """64-bit integer in decimal digits, with or without a sign; 0 for any other text, as the reference reads it."""
     value = int(text) if _INTEGER.fullmatch(text) else 0
     return value if -_INT64 <= value < _INT64 else 0
 
 
 def _sp_block(request: BlockRequest) -> int:
-    return request.chips if request.sp_block is None else integer_of(request.sp_block)
+    return request.chips if request.sp_block is None else int64_or_zero(request.sp_block)
 
 
 def _faults(request: BlockRequest, block_chips: int, block: int, ra_block: int, rack_block: int) -> Iterator[BadBlocks]:

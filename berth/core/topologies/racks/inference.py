@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from berth.core.topologies.blocks.drawing import candidates
 from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
+from berth.core.topologies.blocks.node_assignment import candidates
 from berth.core.topologies.racks.limits import RACK_NODES
 from berth.core.topologies.racks.planner import BlockNodes, Racks, all_of, rack_shortage, ranked
 

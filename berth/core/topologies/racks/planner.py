@@ -13,7 +13,6 @@ import numpy as np
 
 from berth.core.cluster.node_groups import Counts, Rows
 from berth.core.parity import OWN, Differences
-from berth.core.topologies.blocks.drawing import candidates
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
@@ -25,6 +24,7 @@ from berth.core.topologies.blocks.model import (
     Phase,
     closest,
 )
+from berth.core.topologies.blocks.node_assignment import candidates
 from berth.core.topologies.racks.limits import RACK_NODES
 
 DOMAIN_RACKS: Final = 16

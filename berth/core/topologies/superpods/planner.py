@@ -4,7 +4,6 @@ Source: docs/reference/superpods.md, "Before the selection" and "Selection of bl
 """
 
 from berth.core.errors import InvariantError
-from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import (
     BlockDemand,
     BlockPlan,
@@ -12,6 +11,7 @@ from berth.core.topologies.blocks.model import (
     CandidatePool,
     NoBlocks,
 )
+from berth.core.topologies.blocks.node_assignment import assign_nodes, candidates, not_enough_nodes
 from berth.core.topologies.superpods import block_selection
 from berth.core.topologies.superpods.block_selection import OpenBlocks
 
@@ -34,7 +34,7 @@ def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> 
     if len(eligible.rows) < demand.replicas:
         return not_enough_nodes(eligible, demand)
     allocations = block_selection.select(eligible.ids, counts, open_blocks_of(demand), rules)
-    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
+    return allocations if isinstance(allocations, NoBlocks) else assign_nodes(eligible, allocations, demand.replicas)
 
 
 def open_blocks_of(demand: BlockDemand) -> OpenBlocks:

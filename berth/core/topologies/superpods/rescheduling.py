@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.node_groups import Rows
-from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
@@ -27,6 +26,7 @@ from berth.core.topologies.blocks.model import (
     Phase,
     closest,
 )
+from berth.core.topologies.blocks.node_assignment import assign_nodes, candidates, not_enough_nodes
 from berth.core.topologies.superpods.block_history import NOWHERE, DisruptedGang, HeldBlock, PodFate
 from berth.core.topologies.superpods.block_selection import OpenBlocks, select
 from berth.core.topologies.superpods.free_nodes import FreeNodes
@@ -316,7 +316,7 @@ def _trimmed(found: _FirstPass, demand: BlockDemand, allocations: Sequence[Block
 def _nodes_of(found: _FirstPass, allocations: Sequence[BlockAllocation]) -> tuple[Rows, Rows, Rows]:
     """Node, block and SuperPoD of each position: first of the blocks that stay, then of the selected blocks."""
     settled = found.settled.items()
-    new = draw_nodes(found.rest, allocations, sum(allocation.nodes for allocation in allocations))
+    new = assign_nodes(found.rest, allocations, sum(allocation.nodes for allocation in allocations))
     return (
         np.array([row for _, block in settled for row in block.rows] + new.rows.tolist(), np.int64),
         np.array([block_id for block_id, block in settled for _ in block.rows] + new.block_ids.tolist(), np.int64),

@@ -6,8 +6,8 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_groups import Rows
 from berth.core.topologies.blocks.block_round import BlockRound
 from berth.core.topologies.blocks.demand import Blocks
-from berth.core.topologies.blocks.drawing import candidates, draw_nodes, not_enough_nodes
 from berth.core.topologies.blocks.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
+from berth.core.topologies.blocks.node_assignment import assign_nodes, candidates, not_enough_nodes
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.planning import Ground, Lack, Replaced
@@ -37,7 +37,7 @@ class SuperpodRound(BlockRound):
         else:
             preference = AffinityPreference(blocks.idlest, self._liked(blocks, pool) if blocks.near else None)
             allocations = mindie_allocations(pool.ids, counts, demand, self.rules, preference)
-        return allocations if isinstance(allocations, NoBlocks) else draw_nodes(pool, allocations, demand.replicas)
+        return allocations if isinstance(allocations, NoBlocks) else assign_nodes(pool, allocations, demand.replicas)
 
     def replace(self, leaving: LeavingPods, own: OwnPlaces, usable: Fits) -> Replaced | Lack:
         """New places of the planned pods that leave, or what is missing."""

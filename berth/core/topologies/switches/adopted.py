@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from berth.core.topologies.switches.occupancy.leaf_bits import LARGE, NORMAL
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.schemas.facts import PodsSeen
 from berth.schemas.placement import Run
 
 
-def adopted_part(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
+def adopted_part(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPlacement | None:
     """States of leaf switches from the annotations of adopted pods; None without any.
 
     Pods whose job alone bears the label, not they, have the states all the same.
@@ -19,4 +19,4 @@ def adopted_part(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
     pods = sum(1 for run in runs if run.chips)
     if not pods or not (label or any(states)):
         return None
-    return SwitchPart(label, pods, states=states)
+    return SwitchPlacement(label, pods, states=states)

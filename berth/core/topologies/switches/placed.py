@@ -6,7 +6,7 @@ from berth.core.topologies.switches.demand import SWITCHES
 from berth.schemas.placement import Groups, Placement
 
 
-class SwitchPart(msgspec.Struct, frozen=True):
+class SwitchPlacement(msgspec.Struct, frozen=True):
     """Leaf switches of a gang with switch affinity.
 
     Columns have one entry per rank: ``leaf_index`` ``<u2`` into ``leaves`` plus one, 0 for a rank that was not placed
@@ -47,12 +47,12 @@ class SwitchPart(msgspec.Struct, frozen=True):
         )
 
 
-def switch_of(placement: Placement) -> SwitchPart | None:
+def switch_of(placement: Placement) -> SwitchPlacement | None:
     """Leaf switches of a placement; None without."""
     found = next((part for part in placement.groups if part.topology == SWITCHES), None)
     if found is None:
         return None
-    return SwitchPart(
+    return SwitchPlacement(
         found.label,
         found.size,
         found.policy,

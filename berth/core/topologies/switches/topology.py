@@ -81,7 +81,7 @@ class Switches(SwitchJobs, Topology[LeafIndex]):
         return Maps(switches=switches_shown(index, cell))
 
     def check_fact(self, fact: TopologySeen) -> None:
-        """See that a fact about leaf switches is valid."""
+        """Check that a fact about leaf switches is valid."""
         if fact.kind == KIND:
             check_topology(fact)
 

@@ -74,7 +74,7 @@ class PodGroupController:
             for name in dict.fromkeys(self._schedulers):
                 params = {"fieldSelector": f"spec.schedulerName={name}"}
                 group.create_task(self._api.reflect("/api/v1/pods", Pod, self, params=params).run())
-            sets = _Scaled(self._see_scaled)
+            sets = _Scaled(self._delete_if_scaled_down)
             group.create_task(self._api.reflect("/apis/apps/v1/replicasets", _ReplicaSet, sets).run())
 
     def replace(self, objects: list[Pod]) -> None:
@@ -98,7 +98,7 @@ class PodGroupController:
         self._unnamed[uid] = pod
         self._writes.put_later(f"podgroup {uid}", partial(self._group, uid), self._pause_s())
 
-    def _see_scaled(self, found: _ReplicaSet) -> None:
+    def _delete_if_scaled_down(self, found: _ReplicaSet) -> None:
         """Delete the PodGroup of a ReplicaSet without replicas, if this controller has made it."""
         meta = found.metadata
         if not found.spec.replicas:

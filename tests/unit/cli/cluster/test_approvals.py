@@ -7,8 +7,8 @@ import pytest
 
 from berth.cli.cluster.approvals import (
     approved_rows,
+    check_kind_and_reason,
     publish_approval,
-    see_wish,
     withdrawn_rows,
 )
 from berth.cli.cluster.cell_lists import NO_FAULTS
@@ -139,12 +139,12 @@ async def test_an_approval_is_withdrawn() -> None:
 
 
 def test_kinds_and_reasons() -> None:
-    see_wish("", "")
-    see_wish("CardUnhealthy", "x" * REASON_MAX)
+    check_kind_and_reason("", "")
+    check_kind_and_reason("CardUnhealthy", "x" * REASON_MAX)
     with pytest.raises(CommandError, match=r"^the kind is 'chip', expected CardUnhealthy, NodeUnhealthy, SubHealth"):
-        see_wish("chip", "")
+        check_kind_and_reason("chip", "")
     with pytest.raises(CommandError, match=r"^--reason has 1025 characters, expected at most 1024$"):
-        see_wish("", "x" * (REASON_MAX + 1))
+        check_kind_and_reason("", "x" * (REASON_MAX + 1))
 
 
 def test_an_approval_lasts_as_long_as_the_user_says(

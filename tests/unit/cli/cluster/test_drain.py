@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from berth.cli.cluster.drain import (
+    check_was_led,
     chosen_drain,
     chosen_target,
     publish_drain,
-    see_led,
     sentences,
     since_of,
     still_drained,
@@ -179,7 +179,7 @@ async def test_drains_and_undrains_decide_on_shards_too() -> None:
 
 def test_without_a_dispatcher_a_drain_is_refused() -> None:
     with pytest.raises(CommandError, match="drains have no effect: no dispatcher has led this cell yet"):
-        see_led(State())
+        check_was_led(State())
 
 
 async def test_a_fact_that_is_wrong_becomes_a_dead_letter() -> None:

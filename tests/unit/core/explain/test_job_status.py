@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import State
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection
@@ -106,7 +106,7 @@ def test_a_warning_of_the_verdict_is_in_the_status_in_every_phase() -> None:
     words = "label 'tor-afinity' is not known, and is close to 'tor-affinity'"
     told = ExplainResult(warnings=[words])
     assert told.status.warning == words
-    part = SwitchPart("normal-schema", 2, policy="2.0", rule="best-fit", warning="it is so")
+    part = SwitchPlacement("normal-schema", 2, policy="2.0", rule="best-fit", warning="it is so")
     told.place(placement=msgspec.structs.replace(PLACEMENT, groups=[part.groups]))
     assert told.status.warning == f"it is so; {words}"
     told.release("succeeded")
@@ -121,7 +121,7 @@ def test_the_keys_of_a_request_are_not_compared_again_for_a_status() -> None:
 def test_a_placed_job_outside_what_switch_affinity_supports_is_warned_of_while_it_holds_its_place() -> None:
     told = ExplainResult()
     words = "switch affinity 2.0 is meant for PyTorch, not for MindSpore"
-    part = SwitchPart("normal-schema", 2, policy="2.0", rule="best-fit", warning=words)
+    part = SwitchPlacement("normal-schema", 2, policy="2.0", rule="best-fit", warning=words)
     told.place(placement=msgspec.structs.replace(PLACEMENT, groups=[part.groups]))
     assert told.brief == ("placed", "")
     assert told.status.warning == words

@@ -208,7 +208,7 @@ def test_those_that_wait_for_places_count_although_nothing_of_them_changed() -> 
     say(cell, "a", 0b11, DEVICE)
     assert (cell.turns(), held(cell)) == ([], []), "they wait for places, and are few"
     say(cell, "b", 0b11, DEVICE)
-    kept, _ = cell.scheduler.watch.look(["uid-j8", "uid-j9"], NO_CHANGES, at_ms=cell.now_ms)
+    kept, _ = cell.scheduler.watch.find_faulty(["uid-j8", "uid-j9"], NO_CHANGES, at_ms=cell.now_ms)
     assert (kept, held(cell)) == ([], ["j0", "j1", "j8", "j9"])
 
 

@@ -202,7 +202,7 @@ def followed(entries: list[Entry], until: Point) -> Trail:
     trail = Trail(KEY, head_at().start, until)
     for entry in entries:
         trail.add(entry)
-    trail.end()
+    trail.close()
     return trail
 
 

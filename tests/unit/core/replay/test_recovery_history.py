@@ -13,7 +13,7 @@ def look(life: Recovering, until: int = 1 << 40) -> Look:
     trail = Trail(KEY, BEGINNING, Point(ledger_seq=until))
     for entry in entries:
         trail.add(entry)
-    trail.end()
+    trail.close()
     found = trail.life()
     assert found is not None
     view = View(KEY, found, trail, BEGINNING)

@@ -29,7 +29,7 @@ def examined(request: JobRequest, changes: Changes, product: str = "module910bx8
     cell.break_chip(cell.node_of("j", 1))
     (step,) = cell.turns()
     assert (step.placement, cell.phase("j")) == (None, "placed")
-    faulty, _ = cell.scheduler.watch.look([], changes, at_ms=cell.now_ms)
+    faulty, _ = cell.scheduler.watch.find_faulty([], changes, at_ms=cell.now_ms)
     return bool(faulty)
 
 

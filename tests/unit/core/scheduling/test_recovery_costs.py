@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.faults.escalation import Wanted
-from berth.core.scheduling.recovery_costs import idle_of, restarts_of, smaller_step
+from berth.core.scheduling.recovery_costs import deleted_pod_count, idle_of, smaller_step
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import nodes_in_superpods
 from tests.support.fault_cells import PODS_FIRST, FaultCell
@@ -100,8 +100,8 @@ def cell() -> FaultCell:
 
 def test_pods_that_leave_or_are_gone_already_are_not_restarted_again(cell: FaultCell) -> None:
     holding = msgspec.structs.replace(holding_of(cell.state, "j"), gone=[2])
-    assert restarts_of(holding, wanted(ranks=(2, 3, 4))) == 2
-    assert restarts_of(holding, wanted(how="place")) == 0
+    assert deleted_pod_count(holding, wanted(ranks=(2, 3, 4))) == 2
+    assert deleted_pod_count(holding, wanted(how="place")) == 0
 
 
 def test_chips_are_idle_without_a_place_and_beside_an_old_one(cell: FaultCell) -> None:

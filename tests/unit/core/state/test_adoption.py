@@ -10,8 +10,8 @@ from berth.core.state.cell import State
 from berth.core.state.due import Due
 from berth.core.state.invariants import check
 from berth.core.state.lifecycle import examine
-from berth.core.topologies.blocks.placed import BlockPart, block_of
-from berth.core.topologies.switches.placed import SwitchPart, switch_of
+from berth.core.topologies.blocks.placed import BlockPlacement, block_of
+from berth.core.topologies.switches.placed import SwitchPlacement, switch_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -53,11 +53,11 @@ def foreign(
     )
 
 
-def blocks_of(life: Life, uid: str) -> BlockPart | None:
+def blocks_of(life: Life, uid: str) -> BlockPlacement | None:
     return block_of(life.state.fold.holdings[uid, 0].placement)
 
 
-def switches_of(life: Life, uid: str) -> SwitchPart | None:
+def switches_of(life: Life, uid: str) -> SwitchPlacement | None:
     return switch_of(life.state.fold.holdings[uid, 0].placement)
 
 
@@ -178,7 +178,7 @@ def test_adopted_pods_keep_their_label_and_what_they_say_of_their_leaves() -> No
     pods = [("c", 0b1, P.RUNNING), ("d", 0b1, P.PENDING), ("d", 0b10, P.SUCCEEDED), ("d", 0, P.RUNNING)]
     life.fact(foreign("alien", *pods, tor_affinity="large-model-schema", states=bytes([2, 5, 5, 5])), "pod.other.alien")
     life.carry_out()
-    assert switches_of(life, "alien") == SwitchPart("large-model-schema", 2, states=bytes([2, 5, 0, 0]))
+    assert switches_of(life, "alien") == SwitchPlacement("large-model-schema", 2, states=bytes([2, 5, 0, 0]))
     assert life.carry_out() == Due(releases=[Release("alien", 0, "succeeded", ranks=[2])])
     assert not life.due()
 
@@ -191,7 +191,7 @@ def test_pods_without_a_label_of_switches_have_states_only_where_they_say_so(lab
     life.fact(foreign("short", ("a", 0b1, P.RUNNING), tor_affinity=label, states=bytes([1])), "pod.other.short")
     life.carry_out()
     assert switches_of(life, "plain") is None
-    assert switches_of(life, "told") == SwitchPart("", 1, states=bytes([1]))
+    assert switches_of(life, "told") == SwitchPlacement("", 1, states=bytes([1]))
     assert switches_of(life, "short") is None, "its chip is somebody else's"
 
 
@@ -206,7 +206,7 @@ def test_pods_that_say_something_else_of_their_leaves_are_adopted_anew_in_one_re
         life.fact(fact, "pod.other.alien")
         found = life.carry_out()
         assert (len(found.releases), len(found.adoptions)) == (1, 1)
-        assert switches_of(life, "alien") == SwitchPart(tor_affinity, 1, states=bytes([state]))
+        assert switches_of(life, "alien") == SwitchPlacement(tor_affinity, 1, states=bytes([state]))
         assert not life.due()
     check(life.state)
 
@@ -252,7 +252,7 @@ def test_adopted_pods_keep_their_blocks_in_the_superpods_of_their_nodes_and_thei
     ]
     life.fact(foreign("alien", *pods, service="llama", blocks=[8, 1, 1, 2, 1, 1, 0]), "pod.other.alien")
     life.carry_out()
-    assert blocks_of(life, "alien") == BlockPart(
+    assert blocks_of(life, "alien") == BlockPlacement(
         variant="",
         size=0,
         blocks=[0, 7],
@@ -278,7 +278,7 @@ def test_pods_without_word_of_blocks_or_service_have_no_such_part() -> None:
     life.fact(foreign("short", ("a", 0b1, P.RUNNING), service="llama", blocks=[1]), "pod.other.short")
     life.carry_out()
     assert blocks_of(life, "plain") is None
-    assert blocks_of(life, "served") == BlockPart(
+    assert blocks_of(life, "served") == BlockPlacement(
         "", 0, block_index=pack([0], 2), superpod_index=pack([0], 2), service="llama"
     )
     assert blocks_of(life, "short") is None, "its chip is somebody else's"

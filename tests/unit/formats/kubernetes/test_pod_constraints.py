@@ -7,7 +7,7 @@ import pytest
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import PodAsk, PodAsks, pod_ask
+from berth.formats.kubernetes.pods import PodRequirements, PodRequirementsReader, pod_requirements
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.pod_constraints import (
     HostPort,
@@ -24,8 +24,8 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 META = Meta(name="p-0", namespace="team", labels={"app": "web", "rev": "7"})
 
 
-def ask_of(*containers: dict[str, Any], **more: object) -> PodAsk:
-    return pod_ask(msgspec.convert({"containers": list(containers), **more}, PodSpec), META)
+def ask_of(*containers: dict[str, Any], **more: object) -> PodRequirements:
+    return pod_requirements(msgspec.convert({"containers": list(containers), **more}, PodSpec), META)
 
 
 def constraints(*containers: dict[str, Any], **more: object) -> PodConstraints:
@@ -192,13 +192,13 @@ TERM = {"topologyKey": "zone"}
     ],
 )  # fmt: skip
 def test_a_pod_whose_constraints_cannot_be_is_told_where(given: dict[str, Any], words: str) -> None:
-    ask = pod_ask(msgspec.convert(given, PodSpec), META)
+    ask = pod_requirements(msgspec.convert(given, PodSpec), META)
     assert words in ask.wrong
 
 
 def test_equal_templates_share_their_ask_only_where_nothing_else_is_read() -> None:
-    def asked(spec: dict[str, Any], *names: str) -> list[PodAsk]:
-        asks = PodAsks()
+    def asked(spec: dict[str, Any], *names: str) -> list[PodRequirements]:
+        asks = PodRequirementsReader()
         return [
             asks.ask(msgspec.convert(spec, PodSpec), Meta(name=name, namespace=name, labels={"rev": name}))
             for name in names

@@ -9,7 +9,7 @@ import pytest
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import PodAsk, pod_ask
+from berth.formats.kubernetes.pods import PodRequirements, pod_requirements
 from berth.schemas.pod_constraints import PodConstraints
 
 PAGE: Final = Path(__file__).parents[4] / "docs" / "reference" / "pod-fields.md"
@@ -87,9 +87,9 @@ def rows() -> dict[str, tuple[str, str]]:
 ROWS: Final = rows()
 
 
-def asked(field: str) -> PodAsk:
+def asked(field: str) -> PodRequirements:
     spec = {"containers": [{"name": "main"}], **EXAMPLES[field]}
-    return pod_ask(msgspec.convert(spec, PodSpec), META)
+    return pod_requirements(msgspec.convert(spec, PodSpec), META)
 
 
 def test_every_field_that_is_not_unused_has_an_example() -> None:
@@ -108,7 +108,7 @@ def test_what_the_server_writes_elsewhere_says_so() -> None:
 
 @pytest.mark.parametrize("field", EXAMPLES)
 def test_the_code_does_what_the_table_says(field: str) -> None:
-    plain = pod_ask(msgspec.convert({"containers": [{"name": "main"}]}, PodSpec), META)
+    plain = pod_requirements(msgspec.convert({"containers": [{"name": "main"}]}, PodSpec), META)
     ask = asked(field)
     match ROWS[field][0]:
         case "refused":

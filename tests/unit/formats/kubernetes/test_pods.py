@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.formats.kubernetes.pod_spec import PodSpec
-from berth.formats.kubernetes.pods import PodAsks, pod_ask
+from berth.formats.kubernetes.pods import PodRequirementsReader, pod_requirements
 from berth.schemas.constraints import Expression, Term, Toleration
 
 
@@ -17,7 +17,7 @@ def box(name: str = "a", *, limits: object = None, requests: object = None, **mo
 
 
 def test_containers_add_up_and_a_missing_request_equals_the_limit() -> None:
-    ask = pod_ask(
+    ask = pod_requirements(
         spec(
             box("a", limits={"cpu": "4", "memory": "2Gi", "huawei.com/Ascend910": "8"}, requests={"cpu": "500m"}),
             box("b", requests={"cpu": "250m", "memory": "1Mi"}),
@@ -31,19 +31,19 @@ def test_containers_add_up_and_a_missing_request_equals_the_limit() -> None:
 
 def test_init_containers_count_where_they_are_larger_and_sidecars_add_up() -> None:
     plain = spec(box(requests={"cpu": "1"}), initContainers=[box("i", requests={"cpu": "3"})])
-    assert pod_ask(plain).cpu_milli == 3000
+    assert pod_requirements(plain).cpu_milli == 3000
     sidecar = spec(
         box(requests={"cpu": "1"}),
         initContainers=[box("s", requests={"cpu": "2"}, restartPolicy="Always"), box("i", requests={"cpu": "3"})],
     )
-    assert pod_ask(sidecar).cpu_milli == 5000  # the sidecar runs beside the one that follows it
+    assert pod_requirements(sidecar).cpu_milli == 5000  # the sidecar runs beside the one that follows it
 
 
 def test_chips_in_two_containers_refuse_the_pod() -> None:
     chips = {"huawei.com/Ascend910": 1}
-    ask = pod_ask(spec(box("a", limits=chips), box("b", limits=chips)))
+    ask = pod_requirements(spec(box("a", limits=chips), box("b", limits=chips)))
     assert ask.wrong == "asks for chips in two containers: a and b; ask in one"
-    started = pod_ask(spec(box("a", limits=chips), initContainers=[box("i", limits=chips)]))
+    started = pod_requirements(spec(box("a", limits=chips), initContainers=[box("i", limits=chips)]))
     assert started.wrong == "asks for chips in two containers: i and a; ask in one"
 
 
@@ -54,7 +54,7 @@ def test_a_pod_holds_the_chips_of_all_its_containers_whoever_placed_it(init: lis
     def boxes(counts: list[int], **more: object) -> list[dict[str, Any]]:
         return [box(f"b{at}", limits={"huawei.com/Ascend910": count}, **more) for at, count in enumerate(counts)]
 
-    ask = pod_ask(spec(*boxes([4, 2]), initContainers=boxes(init, restartPolicy=always)))
+    ask = pod_requirements(spec(*boxes([4, 2]), initContainers=boxes(init, restartPolicy=always)))
     assert (ask.resource, ask.chips) == ("huawei.com/Ascend910", held)
     assert "in one" in ask.wrong
 
@@ -75,12 +75,12 @@ def test_a_pod_holds_the_chips_of_all_its_containers_whoever_placed_it(init: lis
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_named_with_its_value(given: PodSpec, words: str) -> None:
-    assert pod_ask(given).wrong.startswith(words)
+    assert pod_requirements(given).wrong.startswith(words)
 
 
 @pytest.mark.parametrize("name", ["huawei.com/rdma_shared", "huawei.com/Ascend910B3", "huawei.com/Ascend910B3-memory"])
 def test_a_resource_that_is_no_chips_is_one_like_any_other(name: str) -> None:
-    found = pod_ask(spec(box(limits={"huawei.com/Ascend910": 8, name: 2})))
+    found = pod_requirements(spec(box(limits={"huawei.com/Ascend910": 8, name: 2})))
     assert (found.wrong, found.resource, found.chips) == ("", "huawei.com/Ascend910", 8)
     assert found.constraints is not None
     assert found.constraints.resources == ((name, 2),)
@@ -88,7 +88,7 @@ def test_a_resource_that_is_no_chips_is_one_like_any_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["huawei.com/Ascend910-2c", "huawei.com/npu-core", "huawei.com/Ascend310P-VPro"])
 def test_what_is_made_of_chips_counts_as_chips_and_is_refused_with_its_name(name: str) -> None:
-    found = pod_ask(spec(box(limits={name: 1})))
+    found = pod_requirements(spec(box(limits={name: 1})))
     assert (found.wrong, found.resource, found.chips, found.constraints) == ("", name, 1, None)
 
 
@@ -111,7 +111,7 @@ def affinity(*terms: dict[str, Any]) -> PodSpec:
     ],
 )  # fmt: skip
 def test_terms_that_cannot_be_refuse_the_pod(term: dict[str, Any], words: str) -> None:
-    assert words in pod_ask(affinity(term)).wrong
+    assert words in pod_requirements(affinity(term)).wrong
 
 
 def test_terms_and_tolerations_become_the_words_of_messages() -> None:
@@ -125,14 +125,14 @@ def test_terms_and_tolerations_become_the_words_of_messages() -> None:
     given = msgspec.structs.replace(
         given, tolerations=spec(tolerations=[{"key": "t", "effect": "NoExecute"}]).tolerations
     )
-    ask = pod_ask(given)
+    ask = pod_requirements(given)
     assert ask.affinity == (Term((Expression("a", "In", ("1", "")), Expression("metadata.name", "In", ("n1",)))),)
     assert ask.tolerations == (Toleration("t", "Equal", "", "NoExecute"),)
     assert ask.wrong == ""
 
 
 def test_pods_of_one_template_share_their_ask_whatever_their_environment() -> None:
-    asks = PodAsks(entries_max=2)
+    asks = PodRequirementsReader(entries_max=2)
     first, second = (
         spec(box(requests={"cpu": "1"}, env=[{"name": "VC_TASK_INDEX", "value": str(index)}])) for index in range(2)
     )

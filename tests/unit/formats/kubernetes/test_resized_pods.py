@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.kubernetes.pods import PodAsk, pod_ask
+from berth.formats.kubernetes.pods import PodRequirements, pod_requirements
 from berth.formats.kubernetes.resized_pods import counted_spec
 
 INFEASIBLE = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
@@ -22,9 +22,9 @@ def state(name: str, actual: dict[str, Any] | None, allocated: dict[str, Any] | 
     return {"name": name, "resources": resources, "allocatedResources": allocated}
 
 
-def counted(spec: dict[str, Any], **status: object) -> PodAsk:
+def counted(spec: dict[str, Any], **status: object) -> PodRequirements:
     pod = msgspec.convert({"spec": spec, "status": status}, Pod)
-    return pod_ask(counted_spec(pod))
+    return pod_requirements(counted_spec(pod))
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ async def test_ends_that_are_far_apart_never_end_the_cell(tmp_path: Path) -> Non
     for number in range(5 * RESTARTS_MAX):
         clock.advance(31)
         server.pid = None
-        await fleet._look_at_server()
+        await fleet._restart_server_if_ended()
         clock.advance(0.25)
-        await fleet._look_at_server()
+        await fleet._restart_server_if_ended()
         assert server.pid is not None
         assert server.starts == number + 1
     assert set(lines) == {"nats-server ended; it is started again in 0.25 s"}
@@ -54,7 +54,7 @@ async def test_a_server_that_ends_again_and_again_at_once_ends_the_cell(tmp_path
     async def end_again_and_again() -> None:
         for _ in range(100):
             server.pid = None
-            await fleet._look_at_server()
+            await fleet._restart_server_if_ended()
             clock.advance(1)
 
     with pytest.raises(GivenUpError, match="nats-server ended, 6 times in a row; its log is /"):
@@ -66,19 +66,19 @@ async def test_a_server_that_ends_again_and_again_at_once_ends_the_cell(tmp_path
 async def test_a_server_that_does_not_start_is_tried_again(tmp_path: Path) -> None:
     fleet, server, clock, _ = a_fleet(tmp_path)
     server.pid, server.fails = None, True
-    await fleet._look_at_server()
+    await fleet._restart_server_if_ended()
     clock.advance(1)
-    await fleet._look_at_server()
+    await fleet._restart_server_if_ended()
     assert server.starts == 1
     server.fails = False
     clock.advance(1)
-    await fleet._look_at_server()
+    await fleet._restart_server_if_ended()
     assert server.pid is not None
     server.pid, server.fails = None, True
 
     async def look_again_and_again() -> None:
         for _ in range(100):
-            await fleet._look_at_server()
+            await fleet._restart_server_if_ended()
             clock.advance(1)
 
     with pytest.raises(GivenUpError, match="no room, 6 times in a row"):

@@ -170,7 +170,7 @@ async def test_an_instance_that_has_not_counted_shows_no_numbers() -> None:
     async with programs(is_started=False) as told:
         api: Instruments[ApiMetrics] = Instruments.make(ApiMetrics)
         loop = Loop(told.bus, told.cell.clock, ApiConfig(), api, NoSpans())
-        api.registry.measure_by(CellCounts(told.cell.clock, loop, ApiConfig(), api.metrics).look)
+        api.registry.measure_by(CellCounts(told.cell.clock, loop, ApiConfig(), api.metrics).measure)
         assert shown(api, "chips") == {}
         assert age_s(api) == math.inf
 

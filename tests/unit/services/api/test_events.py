@@ -144,8 +144,8 @@ async def test_how_far_the_events_go_is_stored() -> None:
         position = msgspec.json.decode(stored.data, type=Position)
         assert position.ledger_seq > 1
         assert position.facts_seq > 1
-        assert position.holds("ledger", position.ledger_seq)
-        assert not position.holds("facts", position.facts_seq + 1)
+        assert position.covers("ledger", position.ledger_seq)
+        assert not position.covers("facts", position.facts_seq + 1)
 
 
 async def test_a_position_of_other_streams_or_without_sense_does_not_count() -> None:

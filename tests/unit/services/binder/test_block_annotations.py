@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from berth.core.topologies.annotations import annotations_of
-from berth.core.topologies.blocks.placed import BlockPart
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.blocks.placed import BlockPlacement
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.formats.ascend.block_annotations import block_of
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
@@ -20,7 +20,7 @@ from tests.support.placed_parts import groups_of
 
 PODS: Final = "/api/v1/namespaces/ns/pods"
 NAMES: Final = ("super-pod-id", "super-pod-rank")
-PART: Final = BlockPart(
+PART: Final = BlockPlacement(
     variant="a3",
     size=2,
     blocks=[0, 7],
@@ -30,12 +30,12 @@ PART: Final = BlockPart(
     superpod_index=pack([2, 2, 1], 2),
     annotated=True,
 )
-SWITCH: Final = SwitchPart(
+SWITCH: Final = SwitchPlacement(
     "normal-schema", 3, leaves=["sw"], leaf_index=pack([1, 1, 1], 2), states=bytes(3), annotated=True
 )
 
 
-def placed(part: BlockPart | None = PART, switch: SwitchPart | None = None) -> Gang:
+def placed(part: BlockPlacement | None = PART, switch: SwitchPlacement | None = None) -> Gang:
     gang = a_gang("job", ["n0", "n1", "n1"], [(0,), (0,), (1,)])
     return replace(gang, placement=msgspec.structs.replace(gang.placement, groups=groups_of(switch, part)))
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth.core.topologies.annotations import annotations_of
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
 from berth.schemas.placement import Run, placement_of
@@ -18,7 +18,7 @@ from tests.support.placed_parts import groups_of
 
 PODS: Final = "/api/v1/namespaces/ns/pods"
 NAMES: Final = ("isSharedTor", "isHealthy", "sharedTorIp")
-PART: Final = SwitchPart(
+PART: Final = SwitchPlacement(
     tor_affinity="large-model-schema",
     pods=4,
     policy="2.0",
@@ -30,7 +30,7 @@ PART: Final = SwitchPart(
 )
 
 
-def placed(part: SwitchPart | None = PART) -> Gang:
+def placed(part: SwitchPlacement | None = PART) -> Gang:
     gang = a_gang("job", ["n0", "n1", "n1"], [(0,), (0,), (1,)])
     return replace(gang, placement=msgspec.structs.replace(gang.placement, groups=groups_of(part)))
 

@@ -84,10 +84,10 @@ async def test_streams_are_created_again_after_each_reconnection_and_not_without
     kept = KeptStreams(bus, 1, ManualClock(), DEFAULT_LOG)
     for _ in range(2):
         lose(bus)
-        await kept.look()
+        await kept.create_missing()
         assert await state_of(bus) is not None
     bus.server.delete(bus.subjects.stream(StreamName.STATUS))
-    await kept.look()
+    await kept.create_missing()
     assert await state_of(bus) is None
 
 
@@ -95,9 +95,9 @@ async def test_a_look_without_an_answer_is_repeated() -> None:
     bus = FailingBus(TransientError("no answer"))
     kept = KeptStreams(bus, 1, ManualClock(), DEFAULT_LOG)
     bus.link_changes += 2
-    await kept.look()
+    await kept.create_missing()
     assert await state_of(bus) is None
-    await kept.look()
+    await kept.create_missing()
     assert await state_of(bus) is not None
 
 
@@ -105,8 +105,8 @@ async def test_settings_that_cannot_be_corrected_are_not_asked_for_again() -> No
     bus = FailingBus(FatalError("STATUS: storage is memory"))
     kept = KeptStreams(bus, 1, ManualClock(), DEFAULT_LOG)
     bus.link_changes += 2
-    await kept.look()
-    await kept.look()
+    await kept.create_missing()
+    await kept.create_missing()
     assert bus.asked == 1
 
 
@@ -126,7 +126,7 @@ class StuckLease:
     async def wait(self, seconds: int) -> None:
         for _ in range(seconds):
             self.clock.advance(1)
-            await self.kept.look()
+            await self.kept.create_missing()
 
     async def is_free(self) -> bool:
         """Whether the stream can be used, and has nothing."""

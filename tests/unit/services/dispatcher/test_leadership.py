@@ -13,7 +13,7 @@ async def two() -> tuple[Rivals, Candidate, Candidate]:
     """A leader and a standby."""
     them = Rivals()
     first = await them.join("a")
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     second = await them.join("b")
     await them.pass_time(1)
     assert (first.leads, second.leads) == (True, False)
@@ -23,7 +23,7 @@ async def two() -> tuple[Rivals, Candidate, Candidate]:
 async def test_the_first_candidate_leads_at_once_and_tells_it_on_the_bus() -> None:
     them = Rivals()
     first = await them.join("a")
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     assert first.leads
     assert first.changes == 1
     assert await them.lease() == LeaseHeld("a", 0, them.server.clock.now_ms(), 400)
@@ -37,7 +37,7 @@ async def test_a_dispatcher_that_is_not_warm_takes_no_lease() -> None:
     await them.pass_time(1)
     assert not first.leads
     first.standing.is_candidate = True
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     assert first.leads
     await them.close()
 
@@ -91,7 +91,7 @@ async def test_a_leader_that_is_paused_for_long_finds_its_lease_taken() -> None:
     assert second.leads
     assert first.leads, "it does not know yet"
     them.paused.discard(first)
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     assert not first.leads
     await them.pass_time(10)
     assert (first.leads, second.leads) == (False, True)
@@ -103,7 +103,7 @@ async def test_a_leader_that_stops_gives_the_lease_to_a_standby_at_once() -> Non
     await first.keeper.end()
     them.all.remove(first)
     await settled()
-    await second.keeper.look()
+    await second.keeper.renew_or_take()
     assert second.leads
     await first.bus.close()
     await them.close()
@@ -112,14 +112,14 @@ async def test_a_leader_that_stops_gives_the_lease_to_a_standby_at_once() -> Non
 async def test_a_process_with_the_name_of_the_holder_takes_its_lease_back_at_once() -> None:
     them = Rivals()
     first = await them.join("process-1", holder="dispatcher-0")
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     await them.pass_time(1)
     await them.kill(first)
     again = await them.join("process-2", holder="dispatcher-0")
     other = await them.join("process-3", holder="dispatcher-1")
-    await other.keeper.look()
+    await other.keeper.renew_or_take()
     assert not other.leads
-    await again.keeper.look()
+    await again.keeper.renew_or_take()
     assert again.leads
     await them.close()
 
@@ -127,7 +127,7 @@ async def test_a_process_with_the_name_of_the_holder_takes_its_lease_back_at_onc
 async def test_two_processes_with_one_name_do_not_take_the_lease_from_each_other() -> None:
     them = Rivals()
     first = await them.join("process-1", holder="same")
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     second = await them.join("process-2", holder="same")
     await them.pass_time(20)
     assert (first.leads, second.leads) == (True, False)
@@ -154,7 +154,7 @@ async def test_silence_while_the_standby_itself_was_paused_is_no_silence_of_the_
     them.paused.add(first)  # what it sent meanwhile is not read yet
     await them.pass_time(3)
     them.paused.clear()
-    await second.keeper.look()
+    await second.keeper.renew_or_take()
     assert not second.leads
     await them.pass_time(3)
     assert (first.leads, second.leads) == (True, False)
@@ -200,7 +200,7 @@ async def test_who_doubts_its_lease_does_not_lead_until_it_was_renewed() -> None
     them, first, _ = await two()
     first.standing.doubt()
     assert not first.leads
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     assert first.leads
     await them.close()
 
@@ -239,10 +239,10 @@ async def test_a_leader_that_has_paused_asks_for_more_silence_and_later_for_less
     them, first, second = await two()
     assert (await them.lease()).silence_ms == 400
     first.keeper.note_pause(0.1)
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     assert (await them.lease()).silence_ms == 400
     first.keeper.note_pause(1.4)
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     assert (await them.lease()).silence_ms == 3_000
     await them.kill(first)
     await them.pass_time(2.9)
@@ -250,11 +250,11 @@ async def test_a_leader_that_has_paused_asks_for_more_silence_and_later_for_less
     await them.pass_time(0.3)
     assert second.leads
     second.keeper.note_pause(60.0)
-    await second.keeper.look()
+    await second.keeper.renew_or_take()
     assert (await them.lease()).silence_ms == 5_000
     for _ in range(60_000):
         second.keeper.note_pause(0.0)
-    await second.keeper.look()
+    await second.keeper.renew_or_take()
     assert (await them.lease()).silence_ms == 497
     await them.close()
 
@@ -262,10 +262,10 @@ async def test_a_leader_that_has_paused_asks_for_more_silence_and_later_for_less
 async def test_a_standby_takes_the_lease_as_soon_as_the_silence_that_it_names_is_over() -> None:
     them, first, second = await two()
     first.keeper.note_pause(0.4)
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     await them.kill(first)
     await them.pass_time(0.9)
-    pause_s = await second.keeper.look()
+    pause_s = await second.keeper.renew_or_take()
     assert not second.leads
     assert 0 < pause_s <= 0.1
     await them.pass_time(0.2)
@@ -293,7 +293,7 @@ async def test_a_standby_that_looks_late_counts_the_silence_during_which_it_list
     await them.kill(first)
     for _ in range(3):
         them.server.clock.advance(0.3)
-        await second.keeper.look()
+        await second.keeper.renew_or_take()
         assert not second.leads
     await them.pass_time(0.2)
     assert second.leads

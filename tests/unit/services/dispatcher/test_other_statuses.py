@@ -114,10 +114,10 @@ async def test_a_count_in_doubt_costs_one_look(*, is_lost: bool) -> None:
         await cell.user.publish(subject, b"1")
     others.failed()  # no acknowledgement came
     clock.advance(6)
-    assert [stored.subject for stored in await others.look()] == ([] if is_lost else [subject])
+    assert [stored.subject for stored in await others.read()] == ([] if is_lost else [subject])
     for _ in range(2):
         clock.advance(6)
-        assert await others.look() == []
+        assert await others.read() == []
     await cell.close()
 
 
@@ -131,18 +131,18 @@ async def test_nothing_is_asked_for_while_batches_are_on_their_way_and_a_shorter
     first = await cell.user.publish(subject, b"1")
     assert others.stored(batches[0], first, 1)
     clock.advance(6)
-    assert await others.look() == [], "the second batch is on its way"
+    assert await others.read() == [], "the second batch is on its way"
     second = await cell.user.publish(subject, b"2")
     assert others.stored(batches[1], second, 1)
     clock.advance(6)
-    assert await others.look() == []
+    assert await others.read() == []
     others.begin(second + 5)
     clock.advance(6)
-    assert await others.look() == [], "the server lost what it had"
+    assert await others.read() == [], "the server lost what it had"
     third = await cell.user.publish(subject, b"3")
     assert others.stored(others.sent(), third, 1)
     clock.advance(6)
-    assert await others.look() == []
+    assert await others.read() == []
     await cell.close()
 
 

@@ -23,7 +23,7 @@ async def two() -> tuple[Rivals, Candidate, Candidate]:
     them = Rivals()
     first = await them.join("a")
     first.bus.signatures = FIRST.knowing(SECOND)
-    await first.keeper.look()
+    await first.keeper.renew_or_take()
     second = await them.join("b")
     second.bus.signatures = SECOND.knowing(FIRST)
     await them.pass_time(1)

@@ -73,13 +73,13 @@ async def test_it_leads_at_once_says_so_when_asked_and_writes_no_lease() -> None
 async def test_one_that_is_not_a_candidate_does_not_lead_and_does_not_answer() -> None:
     server = await a_server()
     one = Alone(server, "one")
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert (one.leads, one.changes) == (False, 0)
     one.standing.stand(is_candidate=True)
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert (one.leads, one.changes) == (True, 1)
     one.standing.stand(is_candidate=False, refuses=True)
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert (one.leads, one.changes) == (False, 2)
 
 
@@ -108,7 +108,7 @@ async def test_the_one_of_two_that_the_ledger_fences_finds_the_other() -> None:
         one.standing.stand(is_candidate=True)
     async with asyncio.TaskGroup() as both:  # they ask at the same moment
         for one in (first, second):
-            both.create_task(one.leader.look())
+            both.create_task(one.leader.lead_or_end())
     assert (first.leads, second.leads) == (True, True)
     async with asyncio.TaskGroup() as group:
         for one in (first, second):
@@ -129,13 +129,13 @@ async def test_a_lease_of_another_dispatcher_is_respected_before_and_while_it_le
     one.standing.stand(is_candidate=True)
     lease = one.bus.subjects.lease(ROLE)
     held = await one.bus.publish(lease, encode(LeaseHeld("other", 0, 0)))
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert (one.leads, one.standing.barred) == (False, "other holds the lease of this cell")
     released = await one.bus.publish(lease, encode(LeaseHeld("", 0, 0)), expected_subject_seq=held)
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert (one.leads, one.standing.barred) == (True, "")
     await one.bus.publish(lease, encode(LeaseHeld("repair", 0, 0)), expected_subject_seq=released)
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert (one.leads, one.standing.barred) == (False, "repair holds the lease of this cell")
 
 
@@ -144,7 +144,7 @@ async def test_the_lease_of_a_restore_bars_it_and_is_named() -> None:
     one = Alone(server, "one")
     one.standing.stand(is_candidate=True)
     await one.bus.publish(one.bus.subjects.lease(ROLE), encode(LeaseHeld(RESTORE_HOLDER, 0, 0)))
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert not one.leads
     assert one.standing.barred.endswith("use: berth restore")
 
@@ -154,12 +154,12 @@ async def test_a_bus_that_does_not_answer_changes_nothing() -> None:
     one = Alone(server, "one")
     one.standing.stand(is_candidate=True)
     server.is_down = True
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert not one.leads
     server.is_down = False
-    await one.leader.look()
+    await one.leader.lead_or_end()
     server.is_down = True
-    await one.leader.look()
+    await one.leader.lead_or_end()
     assert one.leads, "the ledger fences it if another leads meanwhile"
 
 
@@ -173,11 +173,11 @@ async def test_a_dispatcher_with_a_lease_stands_by_while_it_leads() -> None:
         await other.keeper.begin()
         for _ in range(30):
             server.clock.advance(0.1)
-            await other.keeper.look()
+            await other.keeper.renew_or_take()
         assert (one.leads, other.leads) == (True, False)
         await one.end()
         for _ in range(30):
             server.clock.advance(0.1)
-            await other.keeper.look()
+            await other.keeper.renew_or_take()
         assert other.leads
         await other.bus.close()

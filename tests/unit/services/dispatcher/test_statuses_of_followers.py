@@ -27,7 +27,7 @@ async def test_a_follower_forgets_statuses_of_jobs_that_are_gone() -> None:
                 cell.user.subjects.status("default", name), encode(msgspec.structs.replace(status, name=name))
             )
         await cell.settle()
-        follower.look()
+        follower.read_stored()
         assert len(follower._written) <= views._WRITTEN_MIN
         assert ("default", "job") in follower._written
     await follower.stop()

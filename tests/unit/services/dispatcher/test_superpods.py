@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.topologies.blocks.placed import BlockPart
+from berth.core.topologies.blocks.placed import BlockPlacement
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
@@ -42,7 +42,7 @@ def in_blocks(name: str, replicas: int, block: int, *, soft: bool = False, **cha
     return a_job(name, chips=16, replicas=replicas, **fields)  # type: ignore[arg-type]  # fields of a request
 
 
-async def part(cell: Cell, name: str) -> BlockPart:
+async def part(cell: Cell, name: str) -> BlockPlacement:
     return the_block(await placement(cell, name))
 
 

@@ -6,7 +6,7 @@ from berth.core.cluster.node_packing import SWITCHES
 from berth.core.topologies.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE
 from berth.core.topologies.switches.occupancy.leaf_index import leaf_index_of
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, PodPhase, TopologySeen
@@ -60,7 +60,7 @@ def by_leaf(name: str, replicas: int, label: str = LARGE, **changes: object) -> 
     return a_job(name, chips=8, replicas=replicas, **fields)  # type: ignore[arg-type]  # fields of a request
 
 
-async def part(cell: Cell, name: str) -> SwitchPart:
+async def part(cell: Cell, name: str) -> SwitchPlacement:
     return the_switch(await placement(cell, name))
 
 

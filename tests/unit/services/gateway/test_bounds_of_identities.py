@@ -57,7 +57,7 @@ async def gateway(per_identity: int = 2, access: str = "token") -> AsyncIterator
     refusals = RefusalLog(clock, log)
     app = an_application(access=access, tokens=TOKENS, refusals=refusals)
     open_now: list[int] = []
-    bounds = Bounds(100, 5, 10, open_now.append, Shares("open connections", per_identity), refusals.note)
+    bounds = Bounds(100, 5, 10, open_now.append, Shares("open connections", per_identity), refusals.count)
     server, own = server_of(app, bounds, Tls(None, None)), listen("127.0.0.1", 0)
     async with asyncio.TaskGroup() as group:
         group.create_task(server.serve([own]), name="server")

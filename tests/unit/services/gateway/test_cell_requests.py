@@ -228,15 +228,15 @@ async def test_a_long_body_is_not_read_while_the_caller_is_told_to_wait() -> Non
     async with cell() as (_, api, requests, clock):
         api.answer = ErrorReply(error="identity is too quick", code="too-many", retry_after_ms=1_200)
         for body in (b"{}", b"{" + b" " * 9_000 + b"}"):
-            requests.see_long_is_welcome("portal")
+            requests.check_long_request("portal")
             with pytest.raises(RequestError):
                 await requests.ask("rights", "portal", body)
         with pytest.raises(RequestError, match=r"try again in 1\.2 s") as caught:
-            requests.see_long_is_welcome("portal")
+            requests.check_long_request("portal")
         assert (caught.value.code, caught.value.all_headers()["Retry-After"]) == ("too-many", "2")
-        requests.see_long_is_welcome("other")
+        requests.check_long_request("other")
         clock.advance(1.2)
-        requests.see_long_is_welcome("portal")
+        requests.check_long_request("portal")
 
 
 @pytest.mark.parametrize(

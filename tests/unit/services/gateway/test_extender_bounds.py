@@ -62,7 +62,7 @@ async def extender(monkeypatch: pytest.MonkeyPatch, bytes_max: int) -> AsyncIter
     monkeypatch.setattr(endpoint, "BODY_BYTES_MAX", bytes_max)
     routes = ExtenderRoutes(decisions, clock, ExtenderConfig(), metrics, DEFAULT_LOG).routes()
     app = Application(routes, _NoTokens(), clock, metrics, refusals)
-    bounds = Bounds(100, 30, 30, lambda _: None, Shares("open connections", 100), refusals.note)
+    bounds = Bounds(100, 30, 30, lambda _: None, Shares("open connections", 100), refusals.count)
     server, own = server_of(app, bounds, Tls(None, None)), listen("127.0.0.1", 0)
     made: list[Caller] = []
 

@@ -19,7 +19,7 @@ from berth.services.gateway.bodies import json_body
 from berth.services.gateway.config import PageLink
 from berth.services.gateway.errors import CODES, RequestError, status_of
 from berth.services.gateway.event_routes import _flag, _position
-from berth.services.gateway.job_routes import asked_in, converted, fields, see_object
+from berth.services.gateway.job_routes import asked_in, check_object, converted, fields
 from tests.support.gateway_requests import an_application, told
 
 GUIDE = Path(__file__).parents[4] / "docs" / "gateway.md"
@@ -135,11 +135,11 @@ async def test_the_answer_says_which_type_the_method_takes(method: str, header: 
     ],
 )
 def test_a_body_must_be_one_object(body: bytes, words: str) -> None:
-    assert words in error_of(see_object, body)
+    assert words in error_of(check_object, body)
 
 
 def test_one_object_is_taken() -> None:
-    see_object(b' {"a": [1, {}]}\n')
+    check_object(b' {"a": [1, {}]}\n')
 
 
 async def test_every_route_is_in_the_document_and_nothing_else() -> None:

@@ -68,11 +68,11 @@ def test_anything_else_is_refused_and_not_repeated(header: str, word: str) -> No
 def test_a_token_expires() -> None:
     one = guard()
     caller = one.caller("/api/v1/me", b"", HOST | {"authorization": "Bearer of-bob"})
-    one.see_valid(caller)
+    one.check_valid(caller)
     late = guard(now_ms=NOW_MS + 60_000)
     assert "of bob has expired" in refused(late, authorization="Bearer of-bob").error
     with pytest.raises(RequestError, match="expired"):
-        late.see_valid(caller)
+        late.check_valid(caller)
 
 
 def test_without_tokens_everything_is_refused_and_the_setting_is_named() -> None:

@@ -12,7 +12,7 @@ from berth.core.gangs import Gang
 from berth.core.topologies.layouts import JobPods, LeafLayout, LeafPart, LeafUser, NearLeaf, Reasons, WaitingGang, unfit
 from berth.core.topologies.switches.demand import label_of
 from berth.core.topologies.switches.occupancy.leaf_table import LeafTable
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.core.topologies.switches.planner import Plan
 from berth.core.topologies.switches.rounds.leaf_round import LeafRound, demand_of
 from berth.core.topologies.switches.text import bits_words, lack_words, rule_words, state_words
@@ -34,7 +34,7 @@ def leaf_users(leaves: LeafTable, jobs: Iterable[JobPods]) -> dict[int, list[Lea
 
 
 def placed_layout(
-    leaves: LeafRound, gang: Gang, part: SwitchPart, names: Sequence[str], usable: Fits, *, is_current: bool
+    leaves: LeafRound, gang: Gang, part: SwitchPlacement, names: Sequence[str], usable: Fits, *, is_current: bool
 ) -> tuple[LeafLayout, bool]:
     """Leaf switches of a placement, and whether planning again gives the same nodes.
 
@@ -111,7 +111,7 @@ def _reasons(leaves: LeafTable, table: NodeTable, leaf: int, reasons: Reasons) -
     return reasons[known[table.present[known]]]
 
 
-def _leaf_parts(part: SwitchPart, above: list[int]) -> list[LeafPart]:
+def _leaf_parts(part: SwitchPlacement, above: list[int]) -> list[LeafPart]:
     """Ranks below each leaf of a plan, in its order."""
     ranks: list[list[int]] = [[] for _ in part.leaves]
     for rank, leaf in enumerate(above):

@@ -13,7 +13,7 @@ from berth.core.topologies.switches.occupancy.leaf_index import LeafIndex
 from berth.core.topologies.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.core.topologies.switches.occupancy.leaf_table import Grid
 from berth.core.topologies.switches.occupancy.placed_jobs import moving_job, placed_job
-from berth.core.topologies.switches.placed import SwitchPart
+from berth.core.topologies.switches.placed import SwitchPlacement
 from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
 from berth.core.topologies.switches.support import unsupported
 from berth.schemas.columns import pack
@@ -80,13 +80,13 @@ class LeafRound:
         shares = gang.share is not None
         return unsupported(self.rules.policy, form=gang.form, framework=gang.framework, shares_chips=shares)
 
-    def part(self, gang: Gang, found: Plan) -> SwitchPart:
+    def part(self, gang: Gang, found: Plan) -> SwitchPlacement:
         """Record of a plan in the placement."""
         planned = iter(zip(found.cells, found.states, strict=True))
         shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
         return self.part_of(gang, [next(planned) if shape.is_planned else None for shape in shapes], rule=found.rule)
 
-    def part_of(self, gang: Gang, pods: Sequence[tuple[int, int] | None], *, rule: str) -> SwitchPart:
+    def part_of(self, gang: Gang, pods: Sequence[tuple[int, int] | None], *, rule: str) -> SwitchPlacement:
         """Record of planned pods in a placement.
 
         Args:
@@ -99,7 +99,7 @@ class LeafRound:
         order = {
             leaf: index for index, leaf in enumerate((leaf for leaf in dict.fromkeys(above) if leaf != _NONE), start=1)
         }
-        return SwitchPart(
+        return SwitchPlacement(
             tor_affinity=demand_of(gang).tor_affinity,
             pods=demand_of(gang).pods,
             policy=self.rules.policy,

@@ -13,7 +13,7 @@ from berth.core.topologies.leaving import LeavingPods, OwnPlaces
 from berth.core.topologies.switches.occupancy.leaf_bits import STATE
 from berth.core.topologies.switches.occupancy.leaf_states import Bits
 from berth.core.topologies.switches.occupancy.leaf_table import Grid
-from berth.core.topologies.switches.placed import SwitchPart, switch_of
+from berth.core.topologies.switches.placed import SwitchPlacement, switch_of
 from berth.core.topologies.switches.planner import Demand, LeafPool, NoPlan, Plan, plan
 from berth.core.topologies.switches.rescheduling import PartialGang, plan_partial
 from berth.core.topologies.switches.rounds.leaf_round import LeafRound, demand_of
@@ -31,7 +31,7 @@ class LeafReplacement(NamedTuple):
     """
 
     rows: dict[int, int]
-    part: SwitchPart
+    part: SwitchPlacement
 
 
 class LeavesMissing(NamedTuple):

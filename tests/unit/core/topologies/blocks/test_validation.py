@@ -2,7 +2,14 @@
 
 import pytest
 
-from berth.core.topologies.blocks.validation import BadBlocks, BlockRequest, BlockShape, Pods, check_blocks, integer_of
+from berth.core.topologies.blocks.validation import (
+    BadBlocks,
+    BlockRequest,
+    BlockShape,
+    Pods,
+    check_blocks,
+    int64_or_zero,
+)
 
 
 def a3(sp_block: str | None, *tasks: Pods, size: int = 48, node_chips: int = 16) -> BlockRequest:
@@ -133,4 +140,4 @@ def test_more_chips_than_shared_memory_allows_are_fine_without_it() -> None:
     [("12", 12), ("-3", -3), ("+7", 7), ("", 0), (" 1", 0), ("1\n", 0), ("1_0", 0), (str(1 << 63), 0), ("0x10", 0)],
 )
 def test_integers_as_the_reference_reads_them(text: str, value: int) -> None:
-    assert integer_of(text) == value
+    assert int64_or_zero(text) == value

@@ -6,7 +6,6 @@ import pytest
 from berth.core.cluster.node_groups import group_key
 from berth.core.errors import InvariantError
 from berth.core.parity import OWN, REFERENCE
-from berth.core.topologies.blocks.drawing import candidates, draw_nodes
 from berth.core.topologies.blocks.model import (
     BlockAllocation,
     BlockDemand,
@@ -17,6 +16,7 @@ from berth.core.topologies.blocks.model import (
     NoBlocks,
     pool_of,
 )
+from berth.core.topologies.blocks.node_assignment import assign_nodes, candidates
 from berth.core.topologies.blocks.superpod_map import SuperpodMap
 from berth.core.topologies.superpods.planner import plan_blocks
 from tests.support.cells import a_node
@@ -93,7 +93,7 @@ def test_ranks_walk_over_blocks_as_long_as_they_are() -> None:
         BlockAllocation(10, 2, 2, "pieces"),
         BlockAllocation(1, 1, 1, "pieces"),
     ]
-    plan = draw_nodes(pool, allocations, 9)
+    plan = assign_nodes(pool, allocations, 9)
     assert plan.block_ids.tolist() == [0] * 4 + [1] + [2] * 3 + [10]
     assert plan.rows.tolist() == [103, 104, 105, 106, 107, 100, 101, 102, 111]
     assert plan.pods.tolist() == [1] * 5 + [0] * 3 + [2]
@@ -101,11 +101,11 @@ def test_ranks_walk_over_blocks_as_long_as_they_are() -> None:
 
 
 def test_ranks_beyond_the_nodes_get_none_and_the_plan_says_so() -> None:
-    plan = draw_nodes(a_pool(3), [BlockAllocation(0, 0, 2, "fits")], 3)
+    plan = assign_nodes(a_pool(3), [BlockAllocation(0, 0, 2, "fits")], 3)
     assert plan.rows.tolist() == [100, 101, -1]
     assert plan.block_ids.tolist() == [0, 0, -1]
     assert not plan.is_whole
-    assert draw_nodes(a_pool(3), [], 1).rows.tolist() == [-1]
+    assert assign_nodes(a_pool(3), [], 1).rows.tolist() == [-1]
 
 
 def test_the_reference_leaves_ranks_without_a_node_and_ours_does_not() -> None:

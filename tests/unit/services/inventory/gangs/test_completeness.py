@@ -230,7 +230,7 @@ def made_smaller() -> GangWorld:
     assert world.hold("job.llm") == "4 of at least 5 pods exist"
     world.looks.clear()
     metadata = {"name": "llm", "namespace": "ns"}
-    assert world.gangs.see_owner(
+    assert world.gangs.change_owner(
         "Job", msgspec.convert({"metadata": metadata, "spec": a_spec(2)}, kinds().named["Job"].struct)
     )
     world.settle()

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.formats.kubernetes.lean import Meta
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.formats.kubernetes.storage_objects import Namespace
 from berth.formats.kubernetes.workloads.port import OwnerKey
 from berth.services.inventory.namespace_queues import NamespaceQueues
@@ -116,8 +116,10 @@ def test_a_queue_that_was_not_taken_is_named_again() -> None:
 def test_a_pod_of_another_scheduler_has_the_queue_of_its_group_its_annotation_or_its_namespace() -> None:
     world = GangWorld()
     queues = world.gangs.queues
-    row = read_row(a_pod("a", node="n1", group="pg", scheduler="volcano", annotations={NAMED: "pod"}), PodAsks())
-    plain = read_row(a_pod("b", node="n1", scheduler="volcano"), PodAsks())
+    row = read_row(
+        a_pod("a", node="n1", group="pg", scheduler="volcano", annotations={NAMED: "pod"}), PodRequirementsReader()
+    )
+    plain = read_row(a_pod("b", node="n1", scheduler="volcano"), PodRequirementsReader())
     assert row is not None
     assert plain is not None
     assert (queues.of_row(row), queues.of_row(plain)) == ("pod", "")

@@ -26,10 +26,10 @@ def a_replica_set(least: str, name: str = "d") -> ReplicaSet:
 def test_an_owner_is_read_again_as_soon_as_a_watch_shows_it_changed() -> None:
     world = a_set_that_waits(4, **{LEAST: "4"})
     for one in (a_replica_set("4"), a_replica_set("2", name="of-nobody")):
-        assert not world.gangs.see_owner("ReplicaSet", one)
+        assert not world.gangs.change_owner("ReplicaSet", one)
     world.settle(after_s=1)
     assert world.looks == []
-    assert world.gangs.see_owner("ReplicaSet", a_replica_set("2"))
+    assert world.gangs.change_owner("ReplicaSet", a_replica_set("2"))
     world.settle()
     assert world.looks == [REPLICAS]
     world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: "2"}))
@@ -39,9 +39,9 @@ def test_an_owner_is_read_again_as_soon_as_a_watch_shows_it_changed() -> None:
 
 def test_an_owner_that_changes_while_it_is_read_is_read_once_more() -> None:
     world = a_set_that_waits(4, **{LEAST: "4"})
-    assert world.gangs.see_owner("ReplicaSet", a_replica_set("4"), is_gone=True)
+    assert world.gangs.change_owner("ReplicaSet", a_replica_set("4"), is_gone=True)
     world.settle(after_s=1)
-    assert not world.gangs.see_owner("ReplicaSet", a_replica_set("3")), "it is being read"
+    assert not world.gangs.change_owner("ReplicaSet", a_replica_set("3")), "it is being read"
     world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: "4"}))
     world.settle()
     assert world.looks == [REPLICAS], "it was read just now"
@@ -76,7 +76,7 @@ def test_the_minimum_that_a_running_gang_has_now_counts_for_a_lost_rank_that_wai
     world.settle(after_s=1)
     world.looks.clear()
     assert world.published[-1].is_fragile != is_fragile
-    assert world.gangs.see_owner("ReplicaSet", a_replica_set(least))
+    assert world.gangs.change_owner("ReplicaSet", a_replica_set(least))
     world.settle()
     assert world.looks == [REPLICAS]
     world.gangs.set_owner(REPLICAS, replicas(4, **{LEAST: least}))

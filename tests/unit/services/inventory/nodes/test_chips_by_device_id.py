@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from berth.formats.kubernetes.objects import Node, Pod
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack, unpack
@@ -85,7 +85,7 @@ class World:
         )
 
     def put(self, pod: Pod) -> None:
-        row = read_row(pod, PodAsks())
+        row = read_row(pod, PodRequirementsReader())
         assert row is not None
         self.pods.put(row, 0)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.formats.kubernetes.objects import Node, Pod
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
@@ -19,7 +19,7 @@ from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.usage.collection import Usage
 
-ASKS = PodAsks()
+ASKS = PodRequirementsReader()
 RESOURCE = "huawei.com/Ascend910"
 P, R, T, S, F, G = PodPhase
 

@@ -177,15 +177,15 @@ async def test_events_about_one_object_come_at_a_bounded_rate() -> None:
 
     async with at_work(api_tasks):
         for number in range(5):
-            event_reporter.look({"n1": f"wrong {number}", "n2": "wrong"}, involved)
-        event_reporter.look({}, involved)
-        event_reporter.look({"n2": "wrong"}, involved)
+            event_reporter.report({"n1": f"wrong {number}", "n2": "wrong"}, involved)
+        event_reporter.report({}, involved)
+        event_reporter.report({"n2": "wrong"}, involved)
         await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
         path = "/api/v1/namespaces/default/events"
         assert sorted(event["message"] for event in kube.objects(path)) == ["wrong", "wrong 0"]
         clock.advance(61)
-        event_reporter.look({"n1": "wrong 9"}, involved)
-        event_reporter.look({"n1": "wrong 9", "n2": "wrong"}, involved)
+        event_reporter.report({"n1": "wrong 9"}, involved)
+        event_reporter.report({"n1": "wrong 9", "n2": "wrong"}, involved)
         await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert sorted((event["message"], event["count"]) for event in kube.objects(path)) == [
         ("wrong", 2),

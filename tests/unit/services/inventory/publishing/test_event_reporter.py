@@ -141,17 +141,17 @@ def test_what_is_new_within_the_pause_is_told_after_it() -> None:
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)
 
-    event_reporter.look({"n1": "one thing"}, involved)
+    event_reporter.report({"n1": "one thing"}, involved)
     assert event_reporter.next_due_ms() is None
-    event_reporter.look({"n1": "another thing"}, involved)
+    event_reporter.report({"n1": "another thing"}, involved)
     assert event_reporter.next_due_ms() == clock.now_ms() + 60_000
     clock.advance(60)
-    event_reporter.look({"n1": "another thing"}, involved)
+    event_reporter.report({"n1": "another thing"}, involved)
     assert event_reporter.next_due_ms() is None
     assert is_busy(api_tasks)
     with capture_logs() as logs:
         for number in range(1_000):
-            event_reporter.look({"n1": f"thing {number}"}, involved)
+            event_reporter.report({"n1": f"thing {number}"}, involved)
     assert 0 < len(logs) <= 100, "whoever may write the object does not decide how long the log is"
 
 

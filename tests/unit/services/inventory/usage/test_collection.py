@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from berth.formats.kubernetes.objects import Node, Pod
-from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.pods import PodRequirementsReader
 from berth.formats.kubernetes.storage_objects import CsiNode
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen
@@ -17,7 +17,7 @@ from berth.services.inventory.pod_rows import read_row
 from berth.services.inventory.usage.collection import Usage
 from berth.services.inventory.usage.selector_keys import SelectorKeys
 
-ASKS = PodAsks()
+ASKS = PodRequirementsReader()
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 EVERYWHERE = {"n1": "d", "n2": "d"}
 

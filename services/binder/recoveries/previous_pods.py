@@ -14,20 +14,20 @@ from berth.services.binder.cluster import Gang
 from berth.services.binder.work import AttemptKey
 
 
-class LeftPods:
+class PreviousPods:
     """Pods that left the ranks of live attempts."""
 
     def __init__(self) -> None:
         self._names: dict[AttemptKey, dict[int, str]] = {}
         self._nodes: dict[AttemptKey, dict[int, str]] = {}
 
-    def note(self, key: AttemptKey, rank: int, *, name: str, node: str) -> None:
-        """Note a pod that was deleted."""
+    def record_deleted(self, key: AttemptKey, rank: int, *, name: str, node: str) -> None:
+        """Record the name and node of a pod that was deleted."""
         self._names.setdefault(key, {})[rank] = name
         self._nodes.setdefault(key, {})[rank] = node
 
-    def take(self, fact: PodsSeen) -> None:
-        """Note the nodes of pods that are gone.
+    def record_gone(self, fact: PodsSeen) -> None:
+        """Record the nodes of pods that a fact reports as gone.
 
         Raises:
             ValueError: A column or the name table is damaged.
@@ -58,13 +58,13 @@ class LeftPods:
             marks[IN_PLACE] = "true"
         return marks
 
-    def forget(self, key: AttemptKey) -> None:
-        """An attempt has ended."""
+    def remove(self, key: AttemptKey) -> None:
+        """Remove the pods of an attempt that has ended."""
         self._names.pop(key, None)
         self._nodes.pop(key, None)
 
     def keep(self, keys: Iterable[AttemptKey]) -> None:
-        """Forget all attempts but some."""
+        """Remove all attempts but some."""
         live = set(keys)
         for key in [key for key in {**self._names, **self._nodes} if key not in live]:
-            self.forget(key)
+            self.remove(key)

@@ -1,4 +1,4 @@
-"""Nodes of blocks: those that a gang considers, and those of each rank, drawn from counts by SuperPoD.
+"""Nodes of blocks: those that a gang considers, and those of each rank, assigned from counts by SuperPoD.
 
 Source: docs/reference/superpods.md, "Before the selection" and "Ranks and annotations of blocks".
 """
@@ -42,12 +42,12 @@ def not_enough_nodes(pool: CandidatePool, demand: BlockDemand) -> NoBlocks:
     )
 
 
-def draw_nodes(pool: CandidatePool, allocations: Sequence[BlockAllocation], replicas: int) -> BlockPlan:
+def assign_nodes(pool: CandidatePool, allocations: Sequence[BlockAllocation], replicas: int) -> BlockPlan:
     """Nodes of each rank, taken from each SuperPoD in its order, allocation after allocation.
 
         >>> from berth.core.topologies.blocks.model import pool_of
     >>> pool = pool_of(["s0", "s1"], np.array([0, 0, 1, 1]), np.array([12, 10, 11, 13]))
-        >>> plan = draw_nodes(pool, [BlockAllocation(1, 1, 2, "fits"), BlockAllocation(0, 0, 2, "fits")], 4)
+        >>> plan = assign_nodes(pool, [BlockAllocation(1, 1, 2, "fits"), BlockAllocation(0, 0, 2, "fits")], 4)
         >>> plan.rows, plan.block_ids, plan.pods
         (array([12, 10, 11, 13]), array([0, 0, 1, 1]), array([0, 0, 1, 1]))
 
