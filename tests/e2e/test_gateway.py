@@ -64,7 +64,9 @@ async def test_every_operation_over_http(running: Gateway) -> None:
     over = await running.ask("DELETE", f"{JOBS}/team-a/train?reason=enough")
     assert (over.status, over.json["uid"]) == (202, "uid-train")
     me = await running.ask("GET", "/api/v1/me", identity="portal")
-    assert me.json == {"ok": True, "identity": "portal", "read": ["team-a"], "submit": ["team-a"]}
+    assert me.json == {"ok": True, "identity": "portal", "read": ["team-a"], "submit": ["team-a"], "operate": False}
+    drain = await running.ask("POST", "/api/v1/drains", body={"kind": "node", "name": name})
+    assert (drain.status, drain.json["code"]) == (403, "denied"), "who submits everywhere does not operate the cell"
     document = await running.ask("GET", "/api/v1/openapi.json", identity="")
     assert (document.status, document.json["openapi"]) == (200, "3.1.0")
 
