@@ -26,7 +26,8 @@ from berth.formats.recordings.backup import BackupFrames, BackupReading
 from berth.formats.recordings.recording import RecordingError, frames_of, interleaved, read
 from berth.formats.traces.jobs import kubernetes_name
 from berth.formats.traces.reader import TraceError, read_trace
-from berth.formats.yaml_tree import DocumentError, read_documents
+from berth.formats.yaml_documents import read_documents
+from berth.formats.yaml_tree import DocumentError
 from berth.runtime.config import ConfigError, load
 from berth.runtime.kube.plain_kubeconfig import read_plain
 from berth.runtime.metrics import MetricsRegistry

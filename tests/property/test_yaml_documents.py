@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from berth.formats.manifests.reader import read_jobs
 from berth.formats.strict_yaml import COPIES_MAX
-from berth.formats.yaml_tree import DocumentError, read_documents
+from berth.formats.yaml_documents import read_documents
+from berth.formats.yaml_tree import DocumentError
 
 _SNIPPETS = st.sampled_from(
     ["&a ", "*a", "<<: ", "a: ", "b: ", "- ", "[", "]", "{", "}", ",", "\n", "  ", '"\\ud800"', '"\\ud83d\\ude00"', "!!int ", "? ",

@@ -33,7 +33,8 @@ from berth.formats.ascend.tor_config import DOUBLE_LAYER, PLACES_MAX, SINGLE_LAY
 from berth.formats.kubernetes.node_place import SUPERPOD_LABEL
 from berth.formats.manifests.pod_template import read_quantity
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
-from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest, read_documents
+from berth.formats.yaml_documents import read_documents
+from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import NodeProduct
 from berth.schemas.constraints import Taint, TaintEffect

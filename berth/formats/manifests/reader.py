@@ -15,7 +15,8 @@ from berth.formats.kubernetes.workloads.registry import kinds
 from berth.formats.manifests import job_file
 from berth.formats.manifests.field_names import field_in
 from berth.formats.manifests.gang_request import ManifestError, gang_request
-from berth.formats.yaml_tree import MISSING, DocumentError, Tree, nearest, plain_tree, read_documents, without
+from berth.formats.yaml_documents import plain_tree, read_documents
+from berth.formats.yaml_tree import MISSING, DocumentError, Tree, nearest, without
 from berth.schemas.intake import JobRequest
 
 _KINDS_SHOWN: Final = 8

@@ -6,7 +6,8 @@ from typing import Final
 
 from berth.formats.queues.fields import Fields, QueueError
 from berth.formats.queues.queue_objects import OWN, VOLCANO, read_queue
-from berth.formats.yaml_tree import DocumentError, Tree, nearest, read_documents
+from berth.formats.yaml_documents import read_documents
+from berth.formats.yaml_tree import DocumentError, Tree, nearest
 from berth.schemas.queues.queue import Queue
 
 _LISTS: Final = frozenset({("v1", "List"), (VOLCANO[0], "QueueList")})

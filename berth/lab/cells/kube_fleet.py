@@ -12,7 +12,7 @@ from typing import Any, Final
 from berth.cli.cluster.folded_nodes import judged_nodes
 from berth.cli.output import CommandError
 from berth.formats.manifests.gang_request import ManifestError
-from berth.formats.yaml_tree import read_documents
+from berth.formats.yaml_documents import read_documents
 from berth.lab.cells.fleet import EXAMPLES, Fleet, read_topology
 from berth.lab.cells.processes import GivenUpError
 from berth.lab.servers.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD

@@ -2,7 +2,8 @@
 
 import pytest
 
-from berth.formats.yaml_tree import DocumentError, read_documents
+from berth.formats.yaml_documents import read_documents
+from berth.formats.yaml_tree import DocumentError
 
 
 def test_values_are_nested_64_deep_at_most() -> None:
