@@ -93,7 +93,7 @@ class Eligible:
     def _may_go(self, gang: RunningGang, preemptor: Preemptor) -> bool:
         """Whether a gang, or some of it, may go, whatever was evicted before."""
         counted = gang.counted
-        if counted.is_leaving or counted.is_critical or not counted.is_preemptable:
+        if not gang.may_end:
             return False
         if self._terms.declared_only and not gang.declares_preemptable:
             return False

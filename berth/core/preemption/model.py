@@ -90,6 +90,12 @@ class RunningGang(msgspec.Struct, frozen=True):
     budgets: tuple[str, ...] = ()
     surplus: tuple[int, ...] = ()
 
+    @property
+    def may_end(self) -> bool:
+        """Whether it may end for others at all, whatever the terms are and whoever asks."""
+        counted = self.counted
+        return counted.is_preemptable and not counted.is_leaving and not counted.is_critical
+
     def evictions_at(self, at_ms: int) -> int:
         """How often it was evicted for others in the hour before a moment."""
         return sum(at_ms - HOUR_MS < one <= at_ms for one in self.evicted_ms)

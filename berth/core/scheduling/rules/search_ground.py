@@ -85,13 +85,18 @@ def changed_by(round_: Displacing) -> Changed:
     must = round_.opening.must
     steps = [*must.recoveries, *round_.recoveries]
     released = {(one.uid, one.attempt) for one in must.releases if not one.ranks}
-    leaving = {key for key, holding in round_.state.fold.holdings.items() if holding.ending}
+    leaving = _leaving(round_.state)
     leaving.update((one.uid, one.attempt) for one in must.evictions)
     leaving.update((one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"})
     others = {(one.uid, one.attempt) for one in steps}
     others.update((one.uid, one.attempt) for one in must.releases)
     others.update((one.uid, one.attempt) for one in must.corrections)
     return Changed(leaving, released, others)
+
+
+def _leaving(state: State) -> set[_Key]:
+    """Attempts that leave already."""
+    return {key for key, holding in state.fold.holdings.items() if holding.ending}
 
 
 def running_gangs(state: State, changed: Changed) -> list[RunningGang]:
@@ -195,6 +200,4 @@ def declared_by(state: State, namespace: str, name: str, uid: str) -> Declared:
 
 def may_end(state: State) -> list[RunningGang]:
     """Gangs that may end for others where preemption is on, by uid: which ones do, priorities and queues decide."""
-    leaving = {key for key, holding in state.fold.holdings.items() if holding.ending}
-    found = (one for one in running_gangs(state, Changed(leaving, set(), set())) if not one.counted.is_leaving)
-    return [one for one in found if one.counted.is_preemptable and not one.counted.is_critical]
+    return [one for one in running_gangs(state, Changed(_leaving(state), set(), set())) if one.may_end]
