@@ -25,6 +25,9 @@ _SEVERAL: Final = {
 }
 """Words about one, and about several."""
 
+DRAINED: Final = {"node": "node", "leaf": "leaf switch", "superpod": "SuperPoD"}
+"""What kinds of drained places are called."""
+
 
 def pluralize(count: int, noun: str) -> str:
     """A number and what it counts: ``1 node``, ``2 leaves``, ``23,000 chips``."""

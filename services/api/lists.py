@@ -219,8 +219,7 @@ class Lists:
                     reason=one.reason,
                     by=one.by if reader.sees_all else "",
                 )
-                for _, one in sorted(self._state.faults.approvals.items())
-                if now_ms < one.until_ms
+                for one in self._state.faults.approvals_at(now_ms)
             ],
         )
         return reply, (len(groups) + len(held)) // _MADE_A_TOKEN + len(self._faults) // _FAULTY_A_TOKEN

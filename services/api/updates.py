@@ -1,12 +1,12 @@
 """Changes of jobs, drains and approvals that programs ask for: what they wish, or why that cannot be."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
 
 from berth.core.faults.storms import REPORTED
 from berth.core.overview.drain_list import nodes_at
 from berth.core.requests.steering import steering_error
 from berth.core.state.cell import State
+from berth.core.text import DRAINED
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.logs import Logger
@@ -22,8 +22,6 @@ from berth.services.api.access import Access
 from berth.services.api.config import EVERY
 from berth.services.api.job_list import OVER
 from berth.services.api.request_errors import RequestError, decoded
-
-_WORDS: Final = {"node": "node", "leaf": "leaf switch", "superpod": "SuperPoD"}
 
 
 def wish_of(asked: UpdateRequest, job: JobState, known: JobSeen | None, identity: str, now_ms: UnixMs) -> JobSteer:
@@ -100,7 +98,7 @@ class Maintenance:
             force=asked.force,
         )
         if not nodes_at(self._state, wish):
-            raise RequestError("name", repr(asked.name), f"a known {_WORDS[asked.kind]}", code="not-found")
+            raise RequestError("name", repr(asked.name), f"a known {DRAINED[asked.kind]}", code="not-found")
         if not self._state.fold.epoch:
             raise RequestError("cell", "without a leader until now", "a dispatcher that led it", code="conflict")
         return await self._store(wish, identity)
@@ -109,7 +107,7 @@ class Maintenance:
         asked = decoded(data, UndrainRequest)
         self._access.check(identity, "operate", EVERY)
         if (asked.kind, asked.name) not in self._state.table.drains.known:
-            raise RequestError("name", repr(asked.name), f"a {_WORDS[asked.kind]} that is drained", code="not-found")
+            raise RequestError("name", repr(asked.name), f"a {DRAINED[asked.kind]} that is drained", code="not-found")
         wish = DrainSeen(asked.kind, asked.name, by=_by(identity), gone=True, at_ms=self._clock.now_ms())
         return await self._store(wish, identity)
 

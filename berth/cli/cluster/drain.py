@@ -8,11 +8,11 @@ from cyclopts import Parameter
 
 from berth.cli.cell import Common, caller, connected, run
 from berth.cli.cluster.drain_list import drains_of, known_names, row_of
-from berth.cli.cluster.drain_rows import KINDS, WORDS, DrainRow, ranks_words, since_words
+from berth.cli.cluster.drain_rows import KINDS, DrainRow, ranks_words, since_words
 from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, listed, near_names, print_result
 from berth.core.state.cell import State
-from berth.core.text import pluralize
+from berth.core.text import DRAINED, pluralize
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
@@ -149,8 +149,8 @@ def chosen_target(name: str, kind: DrainKind | None, known: Mapping[DrainKind, C
     found = [(one, name) for one in kinds if name in known[one]]
     if found:
         return _only(found)
-    what = " or ".join(WORDS[one] for one in kinds) if len(kinds) == 1 else "node, leaf switch or SuperPoD"
-    near = [f"{WORDS[one]} {other}" for one in kinds for other in near_names(name, known[one])]
+    what = " or ".join(DRAINED[one] for one in kinds) if len(kinds) == 1 else "node, leaf switch or SuperPoD"
+    near = [f"{DRAINED[one]} {other}" for one in kinds for other in near_names(name, known[one])]
     hint = f"near names: {', '.join(near[:5])}" if near else "see: berth nodes"
     raise CommandError(f"no {what} is named {name}; {hint}", code=FAILED)
 
@@ -166,13 +166,13 @@ def chosen_drain(name: str, kind: DrainKind | None, drained: Collection[Target])
         return _only(found)
     known = listed((_named(one) for one in sorted(drained)), most=8)
     raise CommandError(
-        f"no drain of {WORDS[kind] + ' ' if kind else ''}{name}; drained: {known or 'nothing'}", code=FAILED
+        f"no drain of {DRAINED[kind] + ' ' if kind else ''}{name}; drained: {known or 'nothing'}", code=FAILED
     )
 
 
 def _only(found: list[Target]) -> Target:
     if len(found) > 1:
-        kinds = " and a ".join(WORDS[kind] for kind, _ in found)
+        kinds = " and a ".join(DRAINED[kind] for kind, _ in found)
         options = " or ".join(f"--kind {kind}" for kind, _ in found)
         raise CommandError(f"{found[0][1]} is the name of a {kinds}: say which with {options}", code=WRONG_USE)
     return found[0]
@@ -222,4 +222,4 @@ def sentences(result: DrainRow, now_ms: int) -> list[str]:
 
 
 def _named(target: Target) -> str:
-    return f"{WORDS[target[0]]} {target[1]}"
+    return f"{DRAINED[target[0]]} {target[1]}"

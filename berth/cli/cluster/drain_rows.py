@@ -7,13 +7,12 @@ import msgspec
 
 from berth.cli.output import listed, moment, print_table
 from berth.cli.tables import Table
-from berth.core.text import numbered
+from berth.core.text import DRAINED, numbered
 from berth.schemas.fault_facts import DrainKind
 from berth.schemas.programs.lists import Drain, JobRanks
 
 _JOBS_SHOWN: Final = 4
 KINDS: tuple[DrainKind, ...] = ("node", "leaf", "superpod")
-WORDS: dict[str, str] = {"node": "node", "leaf": "leaf switch", "superpod": "SuperPoD"}
 
 
 class HeldRow(msgspec.Struct, frozen=True):
@@ -115,7 +114,7 @@ def show_drains(drains: Iterable[DrainLine], now_ms: int) -> None:
     table = Table("DRAINED", "NAME", "SINCE", "BY", "NODES", "JOBS THERE", "REASON")
     for one in lines:
         table.add_row(
-            WORDS[one.kind],
+            DRAINED[one.kind],
             one.name,
             since_words(one.since_ms, now_ms).removeprefix("since "),
             one.by,

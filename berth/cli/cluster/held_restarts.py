@@ -47,11 +47,9 @@ def held_of(state: State, now_ms: int) -> list[HeldRestartRow]:
 
 def approvals_of(state: State, now_ms: int) -> list[ApprovalRow]:
     """Approvals that count now, by kind and domain."""
-    found = sorted(state.faults.approvals.items())
     return [
         ApprovalRow(one.kind, one.domain, one.until_ms, one.by, one.reason, one.at_ms)
-        for _, one in found
-        if now_ms < one.until_ms
+        for one in state.faults.approvals_at(now_ms)
     ]
 
 

@@ -92,6 +92,10 @@ class FaultInputs:
             self.approvals[fact.kind, fact.domain] = fact
         found.gangs_to_examine.update((uid, None) for uid, _ in self._nodes_of)
 
+    def approvals_at(self, at_ms: int) -> list[ApprovalSeen]:
+        """Approvals that count at a moment, by kind and domain."""
+        return [one for _, one in sorted(self.approvals.items()) if at_ms < one.until_ms]
+
     def approval(self, kind: str, domain: str, *, at_ms: int) -> ApprovalSeen | None:
         """The approval of restarts for a cause that counts at a moment; None without.
 
