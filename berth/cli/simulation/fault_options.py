@@ -66,8 +66,8 @@ def faults_text(plan: FaultPlan) -> dict[str, str]:
         f" leaf={model.leaf:g}, shape={shape}, repair={duration_text(model.repair_ms)}, seed={model.seed}"
     )
     return {
-        "failures": breaks if plan.nodes else "none",
-        "cost of a failure" if plan.nodes else "cost of an end for another job": ", ".join(
+        "failures": breaks if plan.has_failures else "none",
+        "cost of a failure" if plan.has_failures else "cost of an end for another job": ", ".join(
             f"{name}={duration_text(getattr(plan, f'{name}_ms'))}"
             for name in ("checkpoint", "grace", "recreate", "restart", "rejoin")
         )

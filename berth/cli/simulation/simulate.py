@@ -214,7 +214,7 @@ def simulated(
         words["nodes chosen"] = f"{column.baseline}" if column.baseline else "Berth"
         if column.baseline is not None:
             words["seed"] = str(wanted.seed)
-        if column.faults is not None and column.faults.nodes:
+        if column.faults is not None and column.faults.has_failures:
             words["recovery"] = column.faults.strategy
         plan = SimulationPlan(
             workload=setup.workload,
@@ -271,7 +271,7 @@ def _columns(setup: Setup, wanted: Wanted) -> list[_Column]:
         if reserve is not None:
             settings = msgspec.structs.replace(settings, reserve_nodes=reserve)
             parts.append(f"reserve {reserve}")
-        if faults is not None and faults.nodes:
+        if faults is not None and faults.has_failures:
             parts.append(f"recovery by {faults.strategy}")
         columns.append(_Column(", ".join(parts), settings, None, faults))
     if wanted.baselines:

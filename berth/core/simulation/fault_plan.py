@@ -38,6 +38,11 @@ class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
     has_replica: bool = False
     """Pods that stay hold a replica of what the others did: a job of which some pods stayed loses no work."""
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether anything breaks; else the plan says what ends for other jobs cost."""
+        return bool(self.nodes)
+
     def __post_init__(self) -> None:
         """Check that the times mean something.
 

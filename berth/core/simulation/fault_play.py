@@ -223,7 +223,7 @@ class FaultPlay:
             rank: BoundPod(share.node, share.mask, 0) for rank, share in enumerate(self._state.owned(holding.key))
         }
         if self._state.follows_pods or life.training.was_stopped:
-            self._say(life)  # also, a job counts on its leaves only once it runs
+            self._say(life)  # where leaves are counted, a job counts there only once it runs
         if life.training.was_stopped:
             self._get_ready(life, self._plan.recreate_ms + self._plan.restart_ms, is_anew=True)
         else:
