@@ -93,9 +93,13 @@ function jobsThere(cell, rows) {
   const jobs = [...numbers].map((n) => cell.jobs.get(n)).filter((job) => job?.name);
   const hidden = numbers.has(-1) ? " Jobs that are not visible to you are there, too." : "";
   if (jobs.length === 0) return `No job of yours to see is there.${hidden}`;
-  const names = jobs.slice(0, NAMED).map(fullName).join(", ");
+  return `${count(jobs.length, "job is", "jobs are")} there and moved to other nodes, or started anew: ${named(jobs)}.${hidden}`;
+}
+
+// The first names of jobs, and how many more there are.
+function named(jobs) {
   const more = jobs.length > NAMED ? ` and ${count(jobs.length - NAMED, "other")}` : "";
-  return `${count(jobs.length, "job is", "jobs are")} there and moved to other nodes, or started anew: ${names}${more}.${hidden}`;
+  return `${jobs.slice(0, NAMED).map(fullName).join(", ")}${more}`;
 }
 
 function undrainPlan(kind, name) {
@@ -116,12 +120,10 @@ function undrainPlan(kind, name) {
 function approvePlan(kind, domain, faults) {
   const held = (faults?.held ?? []).filter((one) => one.kind === kind && one.domain === domain && one.approvable);
   if (held.length === 0) return undefined;
-  const names = held.slice(0, NAMED).map((one) => `${one.namespace}/${one.name}`).join(", ");
-  const more = held.length > NAMED ? ` and ${count(held.length - NAMED, "other")}` : "";
   return {
     title: `Approve restarts for ${kind} ${placeOf(domain)}?`,
     lines: [
-      `${count(held.length, "job restarts", "jobs restart")}, as many at a time as the settings permit: ${names}${more}.`,
+      `${count(held.length, "job restarts", "jobs restart")}, as many at a time as the settings permit: ${named(held)}.`,
       `So do other jobs for such faults there in the next ${APPROVED_MS / 60_000} minutes, although one source reports them alone.`,
     ],
     word: "Approve",
