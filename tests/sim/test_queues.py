@@ -11,7 +11,6 @@ from berth.core.explain import current_reasons
 from berth.core.queues import admission
 from berth.core.queues.charges import Usage
 from berth.core.queues.tree import tree_of
-from berth.core.scheduling.rules import queues
 from berth.core.state.queues import queue_index
 from berth.formats.kubernetes import policies
 from berth.formats.queues.queue_objects import queue_of_object
@@ -184,7 +183,7 @@ FAULTS: Mapping[str, tuple[object, str, object, str]] = {
     "no limit binds": (admission, "_over", None, "a place is given that a queue forbids"),
     "closed queues let jobs in": (admission, "closing_of", None, "a place is given that a queue forbids"),
     "a queue that changes wakes nobody": (queue_index, "keys_of_change", {}, "a gang waits that could be placed"),
-    "a job that ends wakes nobody": (queues, "keys_of_amounts", (), "a gang waits that could be placed"),
+    "a job that ends wakes nobody": (queue_index, "keys_of_less", (), "a gang waits that could be placed"),
     "no PodGroup is admitted": (
         queue_admission.QueueAdmission, "barrier", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
     ),

@@ -52,9 +52,17 @@ def keys_of_change(old: Queue | None, new: Queue | None) -> dict[str, None]:
     return found
 
 
-def keys_of_amounts(tree: Tree, queue: str, amounts: Mapping[str, int]) -> Iterable[str]:
-    """Keys that wake when a queue gives something back."""
-    return (amount_key(step, dimension) for step in tree.charged(queue) for dimension in amounts)
+def keys_of_less(tree: Tree, queue: str, before: Mapping[str, int], now: Mapping[str, int]) -> Iterable[str]:
+    """Keys that wake when a gang counts for less in its queue.
+
+    Args:
+        tree: The tree.
+        queue: The queue.
+        before: What the gang counted for.
+        now: What it counts for in this queue now.
+    """
+    less = [dimension for dimension, amount in before.items() if amount > now.get(dimension, 0)]
+    return (amount_key(step, dimension) for step in tree.charged(queue) for dimension in less) if less else ()
 
 
 def declared_key(queue: str) -> str:

@@ -190,6 +190,8 @@ class State:
         Raises:
             LedgerBrokenError: See :meth:`apply_record`.
         """
+        if self._owns is None:
+            self.queues.prepare()
         return self._follow(self.fold.apply_link(link, record))
 
     def _follow(self, folded: Folded) -> Folded:
@@ -202,7 +204,7 @@ class State:
         found.add(self._occupancy.follow(folded))
         if self._owns is None:
             self.faults.follow(folded, found)
-            self.queues.follow(folded)
+            found.woken.update(self.queues.follow(folded))
             left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
             for holding in [*left, *folded.taken]:
                 found.add(self.constraints.recount(holding.key))

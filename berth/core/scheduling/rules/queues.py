@@ -4,7 +4,6 @@ A gang that a queue refuses waits aside: no room is kept for it, and it holds ba
 queue that binds, or one above, holds less or is declared otherwise.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -12,16 +11,15 @@ import msgspec
 from berth.core.gangs import Gang
 from berth.core.placement.rules import Entry, RuleRound
 from berth.core.queues.admission import Ask, placement_refusal
-from berth.core.queues.charges import charge_of_placement
 from berth.core.queues.shares import Shares
 from berth.core.queues.turns import LeafTurns
-from berth.core.queues.wake_keys import keys_of_amounts, keys_of_gang
+from berth.core.queues.wake_keys import keys_of_gang
 from berth.core.requests.gangs import ORDERED
 from berth.core.scheduling.rules.port import RoundStart, Rule
 from berth.core.scheduling.turns import Turns
 from berth.core.scheduling.wake_rules import NEVER
 from berth.core.state.cell import State
-from berth.core.state.ledger import GangRecord, Holding
+from berth.core.state.ledger import GangRecord
 from berth.schemas.placement import Placement
 from berth.schemas.queues.queue import DEFAULT
 from berth.schemas.refusal import QueueRefusal, Refusal
@@ -61,13 +59,6 @@ class Queues(Rule):
         queue = job.request.queue if job is not None and job.request is not None else DEFAULT
         refusal = gang.refusal.queue if gang.refusal is not None else None  # none where its queue is fifo
         return keys_of_gang(state.queues.tree(), refusal, queue) if refusal is not None else ()
-
-    def ended(self, state: State, holding: Holding) -> Iterable[str]:
-        """Keys of what its queue, and those above, hold less."""
-        tree = state.queues.tree()
-        if tree is None:
-            return ()
-        return keys_of_amounts(tree, holding.queue or DEFAULT, charge_of_placement(holding.placement))
 
 
 class QueuesRound(RuleRound):

@@ -15,7 +15,7 @@ from berth.core.queues.amounts import ordered
 from berth.core.queues.charges import Usage, charge_of_placement
 from berth.core.queues.shares import Shares, shares_of
 from berth.core.queues.tree import Tree, is_tree, tree_of
-from berth.core.queues.wake_keys import declared_key, keys_of_change
+from berth.core.queues.wake_keys import declared_key, keys_of_change, keys_of_less
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Folded, LedgerFold
 from berth.schemas.envelope import DecodeError
@@ -165,28 +165,38 @@ class QueueIndex:
         if charged is not None:
             _count(usage, charged, times=-1)
 
-    def follow(self, folded: Folded) -> None:
-        """Bring the sums in line with a record that was folded."""
-        if self._usage is not None:
-            changed = [*folded.taken, *folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
-            self._recount(holding.key for holding in [*changed, *folded.ending])
-            self._recount((held.uid, -1) for held in [*folded.held, *folded.unheld])
+    def prepare(self) -> None:
+        """Make the sums before a record is folded: what queues hold less after it is told by them."""
+        tree = self.tree()
+        if tree is not None:
+            self.usage(tree)
+
+    def follow(self, folded: Folded) -> dict[str, None]:
+        """Bring the sums in line with a record that was folded; returns keys of gangs for which there is more room."""
+        if self._usage is None:
+            return {}
+        changed = [*folded.taken, *folded.given_back, *(one for one, _ in folded.freed), *folded.moved, *folded.ending]
+        keys = [*(one.key for one in changed), *((held.uid, -1) for held in [*folded.held, *folded.unheld])]
+        return self._recount(keys)
 
     def recount(self, key: tuple[str, int]) -> None:
         """Bring the sums in line with what an attempt holds."""
         self._recount([key])
 
-    def _recount(self, keys: Iterable[_Key]) -> None:
-        usage = self._usage
+    def _recount(self, keys: Iterable[_Key]) -> dict[str, None]:
+        usage, less = self._usage, dict[str, None]()
         if usage is None:
-            return
+            return less
         for key in keys:
             before, now = self._charged.pop(key, None), self._charge(key)
             if before is not None:
                 _count(usage, before, times=-1)
+                kept = now.charge if now is not None and now.queue == before.queue else {}
+                less.update(dict.fromkeys(keys_of_less(usage.tree, before.queue, before.charge, kept)))
             if now is not None:
                 self._charged[key] = now
                 _count(usage, now)
+        return less
 
     def _charge(self, key: _Key) -> _Charged | None:
         if key[1] < 0:

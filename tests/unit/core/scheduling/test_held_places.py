@@ -133,6 +133,22 @@ def test_a_job_waits_for_the_queue_that_it_names_although_places_are_held_for_it
     assert (cell.phase("j"), chips_held(cell, "a", "b")) == ("placed", [0, 16])
 
 
+def test_places_that_are_held_no_longer_are_free_for_others_of_the_queue() -> None:
+    cell = a_cell("ab", queues=1)
+    cell.fact(SUBJECTS.fact_queue("a"), QueueSeen(Queue("a", capability=limits(16))))
+    cell.run(msgspec.structs.replace(a_job("j", chips=8, replicas=2), queue="a"), labels=GRACE)
+    cell.break_chip("a")
+    cell.turns()
+    cell.fact(SUBJECTS.fact_queue("a"), QueueSeen(Queue("a", capability=limits(8))))
+    cell.remove("j")
+    cell.turns()
+    cell.ask(msgspec.structs.replace(a_job("other", chips=8), queue="a"))
+    cell.turns()
+    assert (cell.phase("j"), cell.phase("other"), chips_held(cell, "a")) == ("waiting", "waiting", [8])
+    cell.wait(_HOLD_MS)
+    assert (cell.phase("j"), cell.phase("other"), chips_held(cell, "a")) == ("waiting", "placed", [8])
+
+
 def holding_uid(cell: FaultCell) -> str:
     return cell.state.jobs["default", "j"].uid
 
