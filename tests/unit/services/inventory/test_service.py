@@ -37,6 +37,7 @@ from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
+from tests.support.busy_bus import BusyBus
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
@@ -102,9 +103,11 @@ class World:
         self.kube = FakeKube(clock=self.clock, unserved=unserved)
 
     @asynccontextmanager
-    async def inventory(self, config: InventoryConfig | None = None) -> AsyncIterator[asyncio.Task[None]]:
+    async def inventory(
+        self, config: InventoryConfig | None = None, bus: FakeBus | None = None
+    ) -> AsyncIterator[asyncio.Task[None]]:
         stop = asyncio.Event()
-        bus = FakeBus(self.server, "test")
+        bus = bus or FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:
             task = group.create_task(
                 serve_on(bus, self.kube, self.clock, config or CONFIG, Instruments.make(InventoryMetrics), stop),
@@ -442,6 +445,24 @@ async def test_each_verdict_is_taken_once(world: World, monkeypatch: pytest.Monk
         await write("c")
         await world.has(lambda: "c" in taken, "what comes")
     assert taken == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("stream", [StreamName.LATEST, StreamName.STATUS])
+async def test_messages_that_come_between_the_first_read_and_the_follow_after_it_count(
+    world: World, monkeypatch: pytest.MonkeyPatch, stream: StreamName
+) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr(Loop, "note_job", lambda _, one: taken.append(f"verdict on {one.name}"))
+    monkeypatch.setattr(Loop, "note_status", lambda _, one: taken.append(f"status of {one.name}"))
+
+    async def comes() -> None:
+        seen = JobSeen("team", "a", "u", "accepted", 1, at_ms=1)
+        await world.bus.publish(world.bus.subjects.fact_job("team", "a"), encode(seen))
+        status = JobStatus("team", "b", "v", "waiting", 0, 1)
+        await world.bus.publish(world.bus.subjects.status("team", "b"), encode(status))
+
+    async with world.inventory(bus=BusyBus(world.server, stream, comes)):
+        await world.has(lambda: {"verdict on a", "status of b"} <= set(taken), "both")
 
 
 async def test_a_history_of_facts_that_went_backwards_ends_it(world: World) -> None:
