@@ -51,6 +51,7 @@ def take_effect(state: State, queue: Queue, rules: EpochRules, folded: Folded, o
     kept = {held.uid for held in folded.held}
     again.update({(one.namespace, one.name): None for one in folded.unheld if one.is_reserved and one.uid not in kept})
     _hold(AfterRecord(state, queue, terms, folded.silent), rules, folded, opening)
+    _hasten(state, queue, folded)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
     if has_left or folded.taken or folded.ending:
@@ -135,6 +136,22 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
     if key is not None and gang.is_over and gang.uid not in fold.gangs:
         return {key: None}
     return {}
+
+
+def _hasten(state: State, queue: Queue, folded: Folded) -> None:
+    """Try classes at once that may take over a place which the record reserves for a gang of lower priority.
+
+    That gang ends others for it, and these may be such as end for no gang of the class.
+    """
+    reserved = (queue.gang(held.uid) for held in folded.held if held.is_reserved)
+    lowest = min((gang.priority for gang in reserved if gang is not None), default=None)
+    if lowest is None:
+        return
+    asleep = set(queue.sleeping())
+    for first in queue.representatives(one_each=True):
+        key = first.wait_key
+        if first.priority > lowest and key in asleep and not queue.sleep_of(key).never:
+            queue.restore_sleep(key, queue.sleep_of(key)._replace(retry_at_ms=state.fold.at_ms))
 
 
 def _hold(after: AfterRecord, rules: EpochRules, folded: Folded, opening: Opening | None) -> None:

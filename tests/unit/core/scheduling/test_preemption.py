@@ -154,6 +154,23 @@ def test_a_gang_of_higher_priority_takes_the_place_that_is_reserved_for_another_
     assert seat.state.fold.held == {}
 
 
+def test_a_gang_for_which_nobody_ends_gets_the_place_that_others_leave_for_one_of_lower_priority() -> None:
+    seat = seat_of("a")
+    seat.job(a_job("waits", chips=8, priority=2, preemption=Preemption(never=True)))
+    assert made(seat, 100).reserved == []
+    seat.job(a_job("high", chips=8, priority=1))
+    assert [one.name for one in made(seat, 200).reserved] == ["high"]
+    assert seat.scheduler.queue.retry_at_ms == 200
+    seat.fact("timer", TimerSeen(201))
+    record = made(seat, 201)
+    assert [(one.name, one.ranks) for one in record.held] == [("high", [])]
+    assert [one.name for one in record.reserved] == ["waits"]
+    made(seat, 202)
+    gone(seat, "low")
+    made(seat, 300)
+    assert placed(made(seat, 301)) == {"waits": ["a"]}
+
+
 def test_what_others_have_left_already_goes_along_with_the_place() -> None:
     seat = seat_of("a", low=("one", "two"), chips=4)
     seat.job(a_job("high", chips=8, priority=1))
