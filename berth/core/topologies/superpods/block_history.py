@@ -3,6 +3,7 @@
 Source: docs/reference/superpods.md, "After a fault of blocks" and "Where Berth decides otherwise".
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -33,7 +34,9 @@ class HeldBlock(NamedTuple):
 
     Attributes:
         block_id: Id of the block.
-        superpod: Physical SuperPoD of its first node.
+        superpod: Physical SuperPoD of its nodes. A fault amid the move of a block to another SuperPoD leaves it in two;
+            then the one that most of its healthy nodes are in, or of these the first node. In the reference always that
+            of the first node.
         ranks: Rank of each position.
         rows: Row of the node of each position; :data:`NOWHERE` if it is not known.
         fates: What happens to the pod of each position.
@@ -131,16 +134,29 @@ def restored(records: Sequence[PodRecord], demand: BlockDemand, differs: Differe
         blocks.setdefault(record.block_id, []).append(record)
     if differs.order_by_rank:
         _return_unknown(blocks, demand)
+    homes = {key: _home(block) if differs.running_pods_stay else block[0].superpod for key, block in blocks.items()}
     return [
         HeldBlock(
             block_id,
-            block[0].superpod,
+            homes[block_id],
             tuple(record.rank for record in block),
             tuple(record.row for record in block),
-            tuple(record.fate for record in block),
+            tuple(_fate(record, homes[block_id], differs) for record in block),
         )
         for block_id, block in sorted(blocks.items())
     ]
+
+
+def _home(block: Sequence[PodRecord]) -> str:
+    """SuperPoD of a block: that of the most pods that did not fail, of these that of the first one."""
+    found = Counter(record.superpod for record in block if record.fate is not PodFate.LOST)
+    return max(found, key=found.__getitem__, default=block[0].superpod)  # the first one among equals
+
+
+def _fate(record: PodRecord, home: str, differs: Differences) -> PodFate:
+    """What happens to a pod: one that does not run returns to no SuperPoD but that of its block."""
+    is_away = differs.running_pods_stay and record.superpod != home
+    return PodFate.LOST if is_away and record.fate is PodFate.RETURNS else record.fate
 
 
 def _return_unknown(blocks: dict[int, list[PodRecord]], demand: BlockDemand) -> None:
