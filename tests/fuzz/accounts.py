@@ -198,7 +198,9 @@ class Accounts:
                 raise Failure("accounts: places are held no longer that were not held", held.uid)
             return
         key = (held.uid, held.attempt)
-        owned = {**self.owned.get(key, {}), **(self.reserved.get(key, {}) if key in self.ending else {})}
+        owned, backed = self.owned.get(key, {}), self.backed.get(key, set())
+        if key in self.ending:
+            owned = owned | {rank: pod for rank, pod in self.reserved.get(key, {}).items() if rank not in backed}
         if held.uid in self.held or not set(held.ranks) <= owned.keys():
             raise Failure("accounts: holds what it does not own", f"{held.uid} {held.ranks}")
         self.held[held.uid] = {rank: owned[rank] for rank in held.ranks}
