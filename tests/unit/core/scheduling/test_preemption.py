@@ -10,7 +10,7 @@ from berth.core.state.invariants import check
 from berth.core.state.kept_places import BACKOFF_MS
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
-from berth.schemas.intake import Preemption
+from berth.schemas.intake import Preemption, Task
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.queues.queue import Queue
@@ -183,6 +183,23 @@ def test_what_others_have_left_already_goes_along_with_the_place() -> None:
     gone(seat, "two")
     made(seat, 400)
     assert placed(made(seat, 401)) == {"higher": ["a"]}
+
+
+def test_what_others_have_left_of_a_reserved_place_counts_for_reservations() -> None:
+    seat = Seat("a", "b", preempt=2, queue_policy="easy", reserve_chips=16)
+    for name in ("one", "two"):
+        seat.job(a_job(name, chips=8))
+        seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, replicas=2, priority=1))
+    (reserved,) = made(seat, 100).reserved
+    seat.job(a_job("later", chips=8, replicas=2))
+    made(seat, 101)
+    gone(seat, "one")
+    seat.job(a_job("later", chips=8, replicas=2), state="cancelled")
+    made(seat, 200)
+    seat.job(a_job("last", tasks=[Task("worker", 2, 8, 1)]))
+    starts = {one.name: one.refusal.start_ms for one in made(seat, 201).verdicts if one.refusal is not None}
+    assert starts == {"one": 0, "last": reserved.until_ms}
 
 
 def test_a_gang_of_equal_priority_does_not_take_a_reserved_place() -> None:
