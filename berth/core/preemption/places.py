@@ -26,7 +26,7 @@ class Spot(NamedTuple):
     Attributes:
         bound: What seems to be lost at least; places are looked at in this order.
         size: Its nodes.
-        order: Its number among all places, small kinds first.
+        order: Its rank among all places, small kinds first, those of a kind by name.
         kind: Its kind, by number; -1 for nodes.
         number: Its number among those of its kind.
         least: Rank of the cheapest candidate that holds something there; beyond all ranks without one.
@@ -115,7 +115,9 @@ class Places:
         if self._has_nodes:
             enough = np.flatnonzero(self._are_enough(most))
             if len(enough):
-                found += self._first(now, pairs, self._rows, enough, np.ones(len(self._rows), np.int64), 0, -1, count)
+                sizes = np.ones(len(self._rows), np.int64)
+                ranks = self._table.ranks().astype(np.int64)
+                found += self._first(now, pairs, self._rows, enough, sizes, ranks, -1, count)
             first = len(self._rows)
         for kind, areas in enumerate(self._kinds):
             number = 1 if areas is None else len(areas.names)
@@ -125,7 +127,7 @@ class Places:
                 here = of_row[self._table.present[self._table.view()] & (of_row >= 0)]
                 room = self._totals(now, areas, of_row, number)
                 sizes = np.bincount(here, minlength=number)
-                found += self._first(room, pairs, of_row, enough, sizes, first, kind, count)
+                found += self._first(room, pairs, of_row, enough, sizes, first + _ranks(areas), kind, count)
             first += number
         return sorted(found)[:count]
 
@@ -136,18 +138,18 @@ class Places:
         of_row: Rows,
         enough: Rows,
         sizes: Rows,
-        first: int,
+        ranks: Rows,
         kind: int,
         count: int,
     ) -> list[Spot]:
-        """The first places of a kind."""
+        """The first places of a kind; ``ranks`` say which of equal ones comes first, whatever their numbers are."""
         bounds, least = self._bounds(room, pairs, of_row, len(sizes))
-        order = np.lexsort((enough, sizes[enough], bounds[enough]))[:count]
+        order = np.lexsort((ranks[enough], sizes[enough], bounds[enough]))[:count]
         some = enough[order]
-        columns = bounds[some], sizes[some], some, least[some]
+        columns = bounds[some], sizes[some], ranks[some], some, least[some]
         return [
-            Spot(bound, size, first + one, kind, one, low)
-            for bound, size, one, low in zip(*(column.tolist() for column in columns), strict=True)
+            Spot(bound, size, rank, kind, one, low)
+            for bound, size, rank, one, low in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
     def _totals(self, room: Sequence[Rows], areas: Areas | None, of_row: Rows, number: int) -> list[Rows]:
@@ -205,3 +207,12 @@ class Places:
         of_row = self._rows if areas is None else areas.of_row
         found: Fits = of_row == spot.number
         return found
+
+
+def _ranks(areas: Areas | None) -> Rows:
+    """Rank of each place of a kind by its name, shape (places,): their numbers follow from when nodes were added."""
+    if areas is None:
+        return np.zeros(1, np.int64)
+    found = np.empty(len(areas.names), np.int64)
+    found[sorted(range(len(areas.names)), key=areas.names.__getitem__)] = np.arange(len(areas.names))
+    return found

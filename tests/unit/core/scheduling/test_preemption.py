@@ -88,6 +88,16 @@ def test_a_gang_of_higher_priority_gets_the_place_of_a_lower_one_as_soon_as_its_
     assert placed(made(seat, 401)) == {"low": ["a"]}
 
 
+@pytest.mark.parametrize("nodes", ["ab", "ba"])
+def test_of_places_for_which_the_same_gang_ends_the_first_by_name_is_reserved(nodes: str) -> None:
+    seat = Seat(*nodes, preempt=2)
+    seat.job(a_job("low", chips=8, replicas=2))
+    seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, priority=1))
+    (reserved,) = made(seat, 100).reserved
+    assert reserved.placement.names() == ["a"]
+
+
 def test_nobody_ends_for_others_unless_it_is_set() -> None:
     seat = seat_of("a", preempt=0)
     seat.job(a_job("high", chips=8, priority=1))
