@@ -76,6 +76,7 @@ class RunningGang(msgspec.Struct, frozen=True):
         restarts: How often it started anew so far.
         budgets: Names of the disruption budgets that its end would break.
         surplus: Ranks beyond its minimum, in the order in which they leave; empty for a gang that is not elastic.
+        is_kept: It is leaving, and its places are kept for its next attempt.
     """
 
     counted: Holding
@@ -89,6 +90,7 @@ class RunningGang(msgspec.Struct, frozen=True):
     restarts: int = 0
     budgets: tuple[str, ...] = ()
     surplus: tuple[int, ...] = ()
+    is_kept: bool = False
 
     @property
     def may_end(self) -> bool:

@@ -117,11 +117,8 @@ class Search:
 
     def _see(self, key: _Key, gang: RunningGang) -> None:
         held, silent = self._footprints.of(self._ground.state, key), self._ground.silent
-        if held is None:
+        if held is None or gang.is_kept:
             return
-        moves = self._ground.state.fold.holdings[key].moves
-        if moves and any(move.is_restart and move.placed for move in moves):
-            return  # its places are for its next attempt
         if gang.counted.is_leaving:
             self._base.end({key: held.footprint})
             self._has_more_room = True

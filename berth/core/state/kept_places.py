@@ -39,7 +39,7 @@ def held_together_ms(fold: LedgerFold, holding: Holding, *, after_ms: int = -1) 
     Returns:
         The time; 0 for any other attempt, and where it is not after ``after_ms``.
     """
-    hold_ms = _hold_ms(fold, holding)
+    hold_ms = hold_ms_of(fold, holding)
     if holding.ending != "fault" or not hold_ms:
         return 0
     record = fold.gangs.get(holding.uid)
@@ -55,17 +55,32 @@ def held_places(fold: LedgerFold, table: NodeTable, holding: Holding, *, at_ms: 
     These are the places whose node is there and whose chips are healthy; of a rank for which the step that ended the
     attempt reserved another place, that one.
     """
-    hold_ms = _hold_ms(fold, holding)
+    hold_ms = hold_ms_of(fold, holding)
     if not hold_ms or at_ms >= held_together_ms(fold, holding):
         return None
     gone = set(holding.gone)
     shares = pods_at(holding.placement, (rank for rank in range(holding.placement.pods()) if rank not in gone))
     placed = {rank for move in holding.moves if move.is_restart for rank in move.placed}
     shares |= {rank: share for rank, share in holding.reserved().items() if rank in placed}
-    ranks = [rank for rank, share in sorted(shares.items()) if share.chips and is_usable(table, share.node, share.mask)]
+    for_others = _promised(fold, holding)
+    ranks = [
+        rank
+        for rank, share in sorted(shares.items())
+        if share.chips and is_usable(table, share.node, share.mask) and not share.mask & for_others.get(share.node, 0)
+    ]
     if not ranks:
         return None
     return HeldPlaces(holding.namespace, holding.name, holding.uid, holding.attempt, ranks, at_ms + hold_ms)
+
+
+def _promised(fold: LedgerFold, holding: Holding) -> dict[str, int]:
+    """Chips of an attempt that others get once it has left (masks), by node."""
+    found: dict[str, int] = {}
+    for held in fold.held.values():
+        if held.is_reserved and holding.key in held.awaited:
+            for rank, share in pods_at(held.placement, held.lacks).items():
+                found[share.node] = found.get(share.node, 0) | held.lacks[rank]
+    return found
 
 
 def is_displaced(fold: LedgerFold, holding: Holding) -> bool:
@@ -75,16 +90,7 @@ def is_displaced(fold: LedgerFold, holding: Holding) -> bool:
     return bool(holding.ending) and last is not None and last.attempt == holding.attempt and last.kind in DISPLACED
 
 
-def no_longer_held(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], at_ms: int) -> list[HeldPlaces]:
-    """Places that are held and must not be any more: their time is over, or their job waits no longer."""
-    return [
-        HeldPlaces(one.namespace, one.name, uid, one.attempt)
-        for uid, one in sorted(fold.held.items())
-        if not one.is_reserved and (at_ms >= one.until_ms or not waits(fold, jobs.get((one.namespace, one.name)), uid))
-    ]
-
-
-def _hold_ms(fold: LedgerFold, holding: Holding) -> int:
+def hold_ms_of(fold: LedgerFold, holding: Holding) -> int:
     """How long places of an attempt are held that ends; 0 for not at all."""
     if is_displaced(fold, holding):
         return 0
@@ -92,6 +98,15 @@ def _hold_ms(fold: LedgerFold, holding: Holding) -> int:
     settings = fold.settings
     hold_ms = settings.hold_places_ms if differs(settings).held_places else 0
     return hold_ms or (PLANNED_MS if is_planned else 0)
+
+
+def no_longer_held(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], at_ms: int) -> list[HeldPlaces]:
+    """Places that are held and must not be any more: their time is over, or their job waits no longer."""
+    return [
+        HeldPlaces(one.namespace, one.name, uid, one.attempt)
+        for uid, one in sorted(fold.held.items())
+        if not one.is_reserved and (at_ms >= one.until_ms or not waits(fold, jobs.get((one.namespace, one.name)), uid))
+    ]
 
 
 def waits(fold: LedgerFold, job: JobSeen | None, uid: str) -> bool:

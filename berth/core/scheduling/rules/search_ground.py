@@ -21,6 +21,7 @@ from berth.core.scheduling.turn import Opening
 from berth.core.state.cell import State
 from berth.core.state.due import Due
 from berth.core.state.holdings.holding import Holding, chips_in
+from berth.core.state.kept_places import hold_ms_of
 from berth.schemas.intake import JobRequest
 from berth.schemas.intake import Preemption as Declared
 from berth.schemas.ledger import Verdict
@@ -73,11 +74,13 @@ class Changed(NamedTuple):
         leaving: They leave: the round ends them, or one before did.
         released: The round releases them as a whole.
         others: It changes them in any other way, too.
+        restarting: The round ends them for a fault.
     """
 
     leaving: set[_Key]
     released: set[_Key]
     others: set[_Key]
+    restarting: set[_Key]
 
 
 def changed_by(round_: Displacing) -> Changed:
@@ -87,11 +90,12 @@ def changed_by(round_: Displacing) -> Changed:
     released = {(one.uid, one.attempt) for one in must.releases if not one.ranks}
     leaving = _leaving(round_.state)
     leaving.update((one.uid, one.attempt) for one in must.evictions)
-    leaving.update((one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"})
+    restarting = {(one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"}}
+    leaving |= restarting
     others = {(one.uid, one.attempt) for one in steps}
     others.update((one.uid, one.attempt) for one in must.releases)
     others.update((one.uid, one.attempt) for one in must.corrections)
-    return Changed(leaving, released, others)
+    return Changed(leaving, released, others, restarting)
 
 
 def _leaving(state: State) -> set[_Key]:
@@ -104,13 +108,26 @@ def running_gangs(state: State, changed: Changed) -> list[RunningGang]:
     shares = state.queues.shares()
     gone = changed.leaving | changed.released
     return [
-        _running_gang(state, holding, shares, is_leaving=key in gone, may_leave=key not in changed.others)
+        _running_gang(
+            state,
+            holding,
+            shares,
+            is_leaving=key in gone,
+            may_leave=key not in changed.others,
+            is_restarting=key in changed.restarting,
+        )
         for key, holding in sorted(state.fold.holdings.items())
     ]
 
 
 def _running_gang(
-    state: State, holding: Holding, shares: Shares | None, *, is_leaving: bool, may_leave: bool
+    state: State,
+    holding: Holding,
+    shares: Shares | None,
+    *,
+    is_leaving: bool,
+    may_leave: bool,
+    is_restarting: bool,
 ) -> RunningGang:
     request = _request_of(state, holding.namespace, holding.name, holding.uid)
     record = state.fold.gangs.get(holding.uid)
@@ -142,6 +159,7 @@ def _running_gang(
         declares_preemptable=declared.is_declared,
         evicted_ms=tuple(record.displaced_ms) if record is not None else (),
         restarts=record.restarts if record is not None else 0,
+        is_kept=(is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0,
     )
 
 
@@ -200,4 +218,4 @@ def declared_by(state: State, namespace: str, name: str, uid: str) -> Declared:
 
 def may_end(state: State) -> list[RunningGang]:
     """Gangs that may end for others where preemption is on, by uid: which ones do, priorities and queues decide."""
-    return [one for one in running_gangs(state, Changed(_leaving(state), set(), set())) if one.may_end]
+    return [one for one in running_gangs(state, Changed(_leaving(state), set(), set(), set())) if one.may_end]

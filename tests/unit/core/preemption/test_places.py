@@ -5,7 +5,6 @@ import pytest
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.preemption.model import NoVictims, Terms, VictimSet
-from berth.core.state.holdings.moves import Move
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition
@@ -141,9 +140,8 @@ def test_a_place_that_is_freed_by_others_is_taken_without_an_eviction() -> None:
 def test_places_that_a_gang_keeps_for_its_next_attempt_are_nobody_elses() -> None:
     cell = PreemptionCell([a_node("n0")])
     cell.runs(a_job("anew", chips=8), is_leaving=True)
-    (holding,) = cell.state.fold.holdings.values()
     assert named(cell.found(a_job("p", chips=8, priority=1))) == []
-    holding.moves = [Move(1, "job", "grace", [0], placement=holding.placement, placed=[0])]
+    cell.facts["anew"] = {"is_leaving": True, "is_kept": True}
     assert cell.victims(a_job("p", chips=8, priority=1)) == "preempt"
 
 

@@ -149,6 +149,19 @@ def test_places_that_are_held_no_longer_are_free_for_others_of_the_queue() -> No
     assert (cell.phase("j"), cell.phase("other"), chips_held(cell, "a")) == ("waiting", "placed", [8])
 
 
+def test_a_place_that_is_held_for_a_job_is_reserved_for_no_other_one_while_its_pods_end() -> None:
+    cell = a_cell("abc", preempt=2)
+    cell.run(a_job("j", chips=8, replicas=2), a_job("low", chips=8), labels=GRACE)
+    cell.break_chip("a")
+    cell.turns()
+    cell.ask(a_job("high", chips=8, replicas=2, priority=9))
+    cell.turns()
+    assert (cell.phase("j"), cell.phase("low"), cell.phase("high")) == ("ending", "placed", "waiting")
+    cell.remove("j")
+    cell.turns()
+    assert [entry.ranks for entry in held(cell)] == [[1]]
+
+
 def holding_uid(cell: FaultCell) -> str:
     return cell.state.jobs["default", "j"].uid
 
