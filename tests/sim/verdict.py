@@ -221,10 +221,13 @@ def _see_chips(world: World) -> None:
     live: Counter[tuple[str, int]] = Counter()
     holdings = world.observer.state.fold.holdings
     for pod in world.cell.kube.objects(PODS):
-        annotations = pod["metadata"].get("annotations") or {}
-        if JOB_UID in annotations and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
-            adopted = (pod["metadata"]["uid"], 0)
-            live[adopted if adopted in holdings else (annotations[JOB_UID], int(annotations[ATTEMPT]))] += 1
+        annotations, adopted = pod["metadata"].get("annotations") or {}, (pod["metadata"]["uid"], 0)
+        if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+            continue
+        if adopted in holdings:  # a stranger that came late runs on
+            live[adopted] += 1
+        elif JOB_UID in annotations:
+            live[annotations[JOB_UID], int(annotations[ATTEMPT])] += 1
     for key, holding in holdings.items():
         world.observer.count["holdings at rest"] += 1
         if not live[key]:
