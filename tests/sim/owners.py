@@ -8,8 +8,9 @@ from typing import Any, Final
 from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.runtime.kube.port import RefusedError
 from tests.sim.kube import finished
+from tests.sim.loop import SimLoop
 from tests.sim.manifests import owned, pod
-from tests.sim.story import Event
+from tests.sim.story import Event, Story
 from tests.sim.users import GROUPS, JOBS, PODS, REPLICA_SETS, Users
 from tests.support.kube_rules import Tree
 
@@ -17,6 +18,8 @@ _REFUSALS: Final = ((400, "BadRequest"), (403, "Forbidden"), (422, "Invalid"), (
 _JOB_KINDS: Final = frozenset({"Job batch.volcano.sh", "AscendJob"})
 """Controllers that make pods with the name of their PodGroup."""
 _STEP_S: Final = 0.3
+_TEND_S: Final = 1.0
+"""How soon the controller of ReplicaSets sees that a pod is deleted."""
 
 
 class Owners(Users):
@@ -24,6 +27,11 @@ class Owners(Users):
 
     rollouts = 0
     """How many were made."""
+
+    def __init__(self, loop: SimLoop, seed: int, story: Story) -> None:
+        super().__init__(loop, seed, story)
+        self._templates: dict[str, Tree] = {}
+        """Pod of each ReplicaSet of a rollout."""
 
     def _do_scale(self, event: Event) -> None:
         """A Volcano Job gets other numbers of pods, while they wait or run."""
@@ -55,9 +63,22 @@ class Owners(Users):
 
     def _replicate(self, number: int, part: int, count: int, body: Tree) -> None:
         """Let a ReplicaSet have so many pods: others are made, or the last ones are deleted."""
-        kube, name = self.cell.kube, f"d{number}-{part}"
+        name = f"d{number}-{part}"
         spec = {"replicas": count}
-        made = kube.put(REPLICA_SETS, {"metadata": {"name": name}, "spec": spec})
+        self._fill(self.cell.kube.put(REPLICA_SETS, {"metadata": {"name": name}, "spec": spec}), body)
+        if not self._templates:
+            self.later(_TEND_S, self._tend)
+        self._templates[name] = body
+
+    def _tend(self) -> None:
+        """Make pods again that were deleted; those that have ended stay, for their work is done."""
+        for made in self.cell.kube.objects(REPLICA_SETS):
+            if (body := self._templates.get(made["metadata"]["name"])) is not None:
+                self._fill(made, body)
+        self.later(_TEND_S, self._tend)
+
+    def _fill(self, made: Tree, body: Tree) -> None:
+        kube, name, count = self.cell.kube, made["metadata"]["name"], int(made["spec"]["replicas"])
         pods = [found for found in kube.objects(PODS) if found["metadata"]["name"].startswith(f"{name}-")]
         live = [found for found in pods if "deletionTimestamp" not in found["metadata"]]
         for found in live[count:]:
