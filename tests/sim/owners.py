@@ -67,15 +67,15 @@ class Owners(Users):
         spec = {"replicas": count}
         self._fill(self.cell.kube.put(REPLICA_SETS, {"metadata": {"name": name}, "spec": spec}), body)
         if not self._templates:
-            self.later(_TEND_S, self._tend)
+            self.later(_TEND_S, self._refill)
         self._templates[name] = body
 
-    def _tend(self) -> None:
+    def _refill(self) -> None:
         """Make pods again that were deleted; those that have ended stay, for their work is done."""
         for made in self.cell.kube.objects(REPLICA_SETS):
             if (body := self._templates.get(made["metadata"]["name"])) is not None:
                 self._fill(made, body)
-        self.later(_TEND_S, self._tend)
+        self.later(_TEND_S, self._refill)
 
     def _fill(self, made: Tree, body: Tree) -> None:
         kube, name, count = self.cell.kube, made["metadata"]["name"], int(made["spec"]["replicas"])

@@ -10,11 +10,12 @@ from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobCancel
 from tests.sim.kube import finished
+from tests.sim.loop import SimLoop
 from tests.sim.manifests import PRIORITIES, ascend_job, heavy_job, owned, pod, run_for, volcano_job
 from tests.sim.queue_objects import in_a_queue
 from tests.sim.stage import Stage
 from tests.sim.storage import KINDS
-from tests.sim.story import Event
+from tests.sim.story import Event, Story
 from tests.sim.wrong import BODIES, REQUESTS
 from tests.support.cells import a_job
 from tests.support.kube_rules import Tree
@@ -25,6 +26,9 @@ BATCH_JOBS: Final = "/apis/batch/v1/namespaces/ns/jobs"
 REPLICA_SETS: Final = "/apis/apps/v1/namespaces/ns/replicasets"
 GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 QUEUES: Final = "/apis/scheduling.volcano.sh/v1beta1/queues"
+_AGAIN: Final = "-again-"
+_TEND_S: Final = 1.0
+"""How soon controllers see that a pod is deleted."""
 PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PODS: Final = "/api/v1/namespaces/ns/pods"
 WRONG_FIELDS: Final[tuple[tuple[str, str], ...]] = (
@@ -40,6 +44,11 @@ class Users(Stage):
 
     jobs = pods = requests = ascend_jobs = 0
     """How many were made."""
+
+    def __init__(self, loop: SimLoop, seed: int, story: Story) -> None:
+        super().__init__(loop, seed, story)
+        self._bodies: dict[str, list[Tree]] = {}
+        """Pods of each owner (uid) whose controller makes them again."""
 
     def queued(self, body: Tree, event: Event) -> Tree:
         """A job, PodGroup or pod that names a queue, in stories with queues."""
@@ -96,7 +105,7 @@ class Users(Stage):
     # Pods.
 
     def _do_pod(self, event: Event) -> None:
-        """A pod of its own, or pods of a PodGroup, a Job or a ReplicaSet; nobody makes these anew."""
+        """A pod of its own, or pods of a PodGroup, which nobody makes anew; or those of a Job or a ReplicaSet."""
         dice, ask = event.dice, self.ask_of(event)
         name, count = self._pod_name(), dice.choice((1, 2, 3))
         bodies = [
@@ -111,12 +120,33 @@ class Users(Stage):
             made = self.cell.kube.put(
                 BATCH_JOBS, {"metadata": {"name": name}, "spec": {"parallelism": count, "completions": count}}
             )
-            bodies = [owned(body, "Job", "batch/v1", made) for body in bodies]
+            bodies = self._controlled([owned(body, "Job", "batch/v1", made) for body in bodies], made)
         elif kind == "ReplicaSet":
             made = self.cell.kube.put(REPLICA_SETS, {"metadata": {"name": name}, "spec": {"replicas": count}})
-            bodies = [owned(body, "ReplicaSet", "apps/v1", made) for body in bodies]
+            bodies = self._controlled([owned(body, "ReplicaSet", "apps/v1", made) for body in bodies], made)
         for body in bodies:
             finished(self.cell.kube.create(PODS, body))
+
+    def _controlled(self, bodies: list[Tree], owner: Tree) -> list[Tree]:
+        """Pods that the controller of their owner makes again when they are deleted."""
+        if not self._bodies:
+            self.later(_TEND_S, self._tend)
+        self._bodies[owner["metadata"]["uid"]] = bodies
+        return bodies
+
+    def _tend(self) -> None:
+        """Make pods again that were deleted and whose owner is there; those that have ended stay."""
+        kube = self.cell.kube
+        owners = {found["metadata"]["uid"] for path in (BATCH_JOBS, REPLICA_SETS) for found in kube.objects(path)}
+        names = {found["metadata"]["name"].partition(_AGAIN)[0] for found in kube.objects(PODS)}
+        for uid, bodies in self._bodies.items():
+            for body in bodies if uid in owners else ():
+                name = body["metadata"]["name"]
+                if name not in names:
+                    self.pods += 1
+                    again = {**body, "metadata": {**body["metadata"], "name": f"{name}{_AGAIN}{self.pods}"}}
+                    finished(kube.create(PODS, again))
+        self.later(_TEND_S, self._tend)
 
     def _pod_name(self) -> str:
         number, self.pods = self.pods, self.pods + 1
