@@ -85,6 +85,8 @@ class Observer:
         """Node and chips of each live pod."""
         self._requests: dict[str, tuple[int, int]] = {}
         """CPU (thousandths) and memory (MiB) of each live pod."""
+        self._mounted: set[str] = set()
+        """Pods (uid) that had other chips than were decided, now or before."""
         self._attempts: dict[str, tuple[str, int]] = {}
         """Attempt of each live pod: uid of the job, and number."""
         self._parts: dict[str, bytes] = {}
@@ -326,8 +328,9 @@ class Observer:
         if JOB_UID not in annotations or ATTEMPT not in annotations:
             return  # seen when it was bound
         node, mask = pod["spec"]["nodeName"], chips_of(pod)
-        if self.has_strangers and mask != decided_chips(pod):
-            self._leave(uid)  # the cell learns late which chips it has
+        if self.has_strangers and (mask != decided_chips(pod) or uid in self._mounted):
+            self._mounted.add(uid)
+            self._leave(uid)  # the cell learns late which chips it has, and when it has the decided ones again
             self.count["pods with other chips than decided"] += 1
             return
         if self._places.get(uid) == (node, mask):
