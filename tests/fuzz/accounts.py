@@ -322,7 +322,9 @@ class Accounts:
         runs = [(run.chips, run.cpu_milli, run.memory_mib) for run in placement.runs for _ in range(run.pods)]
         if asked != runs and len(asked) == len(runs) and (is_found or any(run != (0, 0, 0) for run in runs)):
             # Of an attempt that a restored ledger did not know, pods that have ended or are gone get nothing.
-            asked = [(0, 0, 0) if run == (0, 0, 0) else one for one, run in zip(asked, runs, strict=True)]
+            # Chips of its pods that others own follow later.
+            pairs = zip(asked, runs, strict=True)
+            asked = [run if run == (0, 0, 0) or (is_found and run[0] < one[0]) else one for one, run in pairs]
         if asked != runs or [chips for chips, _, _ in runs] != [len(chips) for chips in placement.chips_by_rank()]:
             raise Failure("accounts: a gang is not what was asked for", verdict.name)
 

@@ -257,7 +257,7 @@ def _held(
                     attempt.namespace,
                     task.labels,
                     wanted,
-                    rank in ending,
+                    rank in ending and not is_reserved,
                     has_labels=has_labels,
                     chips=pod.chips,
                 ),

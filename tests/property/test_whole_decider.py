@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.batch import command, hush, run_batch
+from tests.fuzz.batch import command, depth_of, hush, run_batch
+from tests.fuzz.draws import draw_history
 from tests.fuzz.run import Depth, live
 from tests.fuzz.steps import NUMBER_MAX, VERBS, History, Step, draw_way
 
@@ -27,6 +28,8 @@ STEPS = st.lists(
 CLOSE = Depth(shards=2, snapshot=3, sleepers=8, counts=1)
 BATCHES = 2
 BATCH = 40
+FOUND = (7067, 10781, 10909, 13573, 13805, 15381, 18809, 24553, 29141)
+"""Histories of the long run in which faults were found."""
 
 
 @pytest.mark.timeout(600)  # to make a failing history short takes up to five minutes
@@ -48,3 +51,9 @@ def test_everything_holds_in_histories_as_the_long_run_draws_them(first: int) ->
     count, found = run_batch(first, BATCH)
     assert [f"{command(one)}: {one.kind} {one.details}" for one in found] == []
     assert count["histories"] == BATCH
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_faults_that_were_found_stay_away(seed: int) -> None:
+    hush()
+    live(draw_history(seed), seed, Counter(), depth_of(seed))

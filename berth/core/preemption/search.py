@@ -68,6 +68,7 @@ class Ground(NamedTuple):
         usage: What queues hold, those of ``taken`` included; None without shares.
         queue_evictions: Evictions of gangs of each queue in the last hour, for a bound of a queue.
         has_more_room: There may be more room than the round saw.
+        returned: Gangs (uid) that the round has placed and for which places are held: these are held no longer.
     """
 
     state: State
@@ -80,6 +81,7 @@ class Ground(NamedTuple):
     usage: Usage | None = None
     queue_evictions: Mapping[str, int] = {}
     has_more_room: bool = False
+    returned: Sequence[str] = ()
 
 
 class Search:
@@ -108,6 +110,9 @@ class Search:
         """What surplus ranks hold."""
         for key, gang in self._running.items():
             self._see(key, gang)
+        for uid in ground.returned:
+            held = ground.state.fold.held[uid]
+            self._base.end({held.key: held_of(ground.state, held.places().values(), held.placement).footprint})
         for placed, placement in ground.taken:
             self._take(placed, placement)
         self._eligible = self._made_eligible()

@@ -5,9 +5,9 @@ from berth.core.gangs import WaitKey
 from berth.core.scheduling.drained_gangs import GangTerms
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.rules.port import AfterRecord, EpochRules
-from berth.core.scheduling.rules.preemption import FOR_ROOM, LATER_MS
+from berth.core.scheduling.rules.preemption import LATER_MS
 from berth.core.scheduling.turn import Opening
-from berth.core.scheduling.wake_rules import NEVER, is_helped_by_any_change
+from berth.core.scheduling.wake_rules import NEVER, is_helped_by_any_change, may_displace_later
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.ledger import Folded, GangRecord
@@ -124,7 +124,7 @@ def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
         return gang.at_ms + settings.shard_retry_ms
     if refusal.code == INTERNAL:
         return gang.at_ms + RETRY_MS
-    if settings.preempt and not refusal.retry_ms and refusal.code in FOR_ROOM:
+    if may_displace_later(refusal, settings):
         return gang.at_ms + LATER_MS
     return refusal.retry_ms
 

@@ -14,11 +14,23 @@ from berth.core.gangs import ClassKey, placing_order
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.topologies.registry import topology_of
+from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Code, Refusal
 
 NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal", "late"})
 """Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block
 others."""
+
+FOR_ROOM: Final[frozenset[Code]] = frozenset(
+    {"no-room", "no-leaf", "no-rows", "no-leaves", "no-blocks", "over-capability"}
+)
+"""Refusals that the end of others may help."""
+
+
+def may_displace_later(refusal: Refusal, settings: Settings) -> bool:
+    """Whether a refused gang is tried again after a while because others may end for it by then."""
+    is_asked = settings.preempt > 0 and refusal.code in FOR_ROOM
+    return is_asked and not refusal.retry_ms and not refusal.missing_shards
 
 
 def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:

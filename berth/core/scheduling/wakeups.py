@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from berth.core.changes import Changes
 from berth.core.errors import guarded
-from berth.core.gangs import ClassKey, WaitKey
+from berth.core.gangs import ClassKey, Gang, WaitKey
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.scheduling.constraint_wakeups import ConstraintsEased, is_eased
 from berth.core.scheduling.gang_class import Released, Sleep, has_queues
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.quotas import refused_now
-from berth.core.scheduling.wake_rules import may_fit, pods_bear_on_each_other
+from berth.core.scheduling.wake_rules import may_displace_later, may_fit, pods_bear_on_each_other
 from berth.core.state.cell import State
 from berth.core.topologies.registry import topology_of
 from berth.products.catalogue import FORMS
@@ -91,16 +91,23 @@ class Wakeups:
         Once refused for that, it blocks no other.
 
         A gang that is tried again when its time has come is left until then: while shards are missing its size cannot
-        be refused. Without a change, too, the head may have changed: by time alone.
+        be refused. Not so one that waits for gangs that may end for it by then. Without a change, too, the head may
+        have changed: by time alone.
         """
         woken: list[tuple[WaitKey, Sleep]] = []
         while self._queue.is_strict and (head := self._queue.head()) is not None:
-            is_timed = self._queue.sleep_of(head.wait_key).retry_at_ms > 0
+            is_timed = self._queue.sleep_of(head.wait_key).retry_at_ms > 0 and not self._waits_for_others(head)
             is_quiet = is_timed or not self._is_larger_than_cluster(head.request_class)
             if is_quiet and refused_now(self._state, head) is None:
                 break
             woken += self._queue.wake(functools.partial(operator.eq, head.wait_key), time_ms=0)
         return woken
+
+    def _waits_for_others(self, gang: Gang) -> bool:
+        """Whether a gang is tried again only because others may end for it by then."""
+        record = self._state.fold.gangs.get(gang.uid)
+        refusal = record.refusal if record is not None else None
+        return refusal is not None and may_displace_later(refusal, self._state.fold.settings)
 
     def _is_larger_than_cluster(self, request_class: ClassKey) -> bool:
         return guarded(lambda: is_larger_than_cluster(self._scorer, request_class), lambda _: False)

@@ -279,10 +279,13 @@ class BackfillRound(RuleRound):
     def _may_reserve(self, gang: Gang) -> bool:
         """Whether a gang may get a reservation.
 
-        A heavy one may not, for to plan it takes longer than to decide it, and none that its queue does not let in.
+        A heavy one may not, for to plan it takes longer than to decide it, none that its queue does not let in, and
+        none that gets a place which others leave.
         """
         may = is_large(gang, self._terms.chips) and not is_heavy(gang.request_class, len(self._state.table))
-        return may and (self._queues is None or self._queues.lets_in(gang))
+        held = self._state.fold.held.get(gang.uid)
+        is_promised = held is not None and held.is_reserved
+        return may and not is_promised and (self._queues is None or self._queues.lets_in(gang))
 
     def _reserve_deep(self, gang: Gang) -> None:
         if self._terms.is_deep:

@@ -16,6 +16,7 @@ from berth.core.preemption.search import Search
 from berth.core.queues.amounts import number_of
 from berth.core.scheduling.rules.port import Rule
 from berth.core.scheduling.rules.search_ground import Changed, Displacing, changed_by, declared_by, ground_of
+from berth.core.scheduling.wake_rules import FOR_ROOM
 from berth.core.state.cell import State
 from berth.core.state.cell_fork import CellFork
 from berth.core.state.holdings.held_places import Held
@@ -28,17 +29,13 @@ from berth.schemas import rules as schemas
 from berth.schemas.intake import Preemption as Declared
 from berth.schemas.ledger import Reservation, Verdict
 from berth.schemas.recovery import PREEMPTED, RECLAIMED, Awaited, HeldPlaces, Recovery
-from berth.schemas.refusal import Code, Refusal
+from berth.schemas.refusal import Refusal
 
 SLACK_MS: Final = 30_000
 """How long a place stays reserved after the others should have left."""
 LATER_MS: Final = 300_000
 """When a class that found no room is tried again although nothing has changed: by then gangs may end for it that had
 not run for long enough, or had ended for others too often."""
-FOR_ROOM: Final[frozenset[Code]] = frozenset(
-    {"no-room", "no-leaf", "no-rows", "no-leaves", "no-blocks", "over-capability"}
-)
-"""Refusals that the end of others may help."""
 
 
 class Displaced(NamedTuple):

@@ -176,19 +176,23 @@ def ground_of(round_: Displacing, changed: Changed) -> Ground:
         usage = state.queues.usage(shares.tree).fork()
         for gang, _ in placed:
             usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
+            state.queues.charge_held(usage, gang.uid, times=-1)
     evictions: dict[str, int] = {}
     for one in running:
         evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
     recovering = {one.holding.uid: one.gang for one in round_.opening.faulty}
     moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
-    taken = [*_awaited(round_), *moved, *placed]
-    return Ground(state, round_.scorer, running, at_ms, round_.silent, taken, shares, usage, evictions)
+    returned = [gang.uid for gang, _ in placed if gang.uid in state.fold.held]
+    taken = [*_awaited(round_, returned), *moved, *placed]
+    return Ground(
+        state, round_.scorer, running, at_ms, round_.silent, taken, shares, usage, evictions, returned=returned
+    )
 
 
-def _awaited(round_: Displacing) -> Iterator[tuple[Gang, Placement]]:
+def _awaited(round_: Displacing, returned: Sequence[str]) -> Iterator[tuple[Gang, Placement]]:
     """What reserved places lack: it is taken, although others still have it."""
     for uid, held in sorted(round_.state.fold.held.items()):
-        gang = round_.waiting(uid) if held.lacks else None
+        gang = round_.waiting(uid) if held.lacks and uid not in returned else None
         if gang is None:
             continue
         shares = pods_at(held.placement, held.lacks)

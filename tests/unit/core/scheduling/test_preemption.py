@@ -195,6 +195,18 @@ def test_what_others_have_left_already_goes_along_with_the_place() -> None:
     assert placed(made(seat, 401)) == {"higher": ["a"]}
 
 
+def test_a_gang_that_gets_the_place_of_others_takes_no_reservation_from_the_next_one() -> None:
+    seat = Seat("a", "b", preempt=2, queue_policy="easy", reserve_chips=8)
+    seat.job(a_job("low", chips=8, replicas=2))
+    seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, priority=1))
+    assert [one.name for one in made(seat, 100).reserved] == ["high"]
+    seat.begin(preempt=2, queue_policy="easy", reserve_chips=8)  # all are tried again
+    seat.job(a_job("next", chips=8, replicas=2))
+    starts = {one.name: one.refusal.start_ms > 0 for one in made(seat, 101).verdicts if one.refusal is not None}
+    assert starts == {"high": False, "next": True}
+
+
 def test_what_others_have_left_of_a_reserved_place_counts_for_reservations() -> None:
     seat = Seat("a", "b", preempt=2, queue_policy="easy", reserve_chips=16)
     for name in ("one", "two"):
