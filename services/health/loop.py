@@ -71,6 +71,8 @@ class Loop:
         self._forget_ms = clock.now_ms()
         self.published: dict[str, HealthSeen] = {}
         """The last fact of each domain."""
+        self._in_doubt: dict[str, None] = {}
+        """Domains of which a newer one may or may not be stored."""
         self._is_open = False
         self._started_ms = clock.now_ms()
         self._dirty = ConditionCache()
@@ -253,7 +255,9 @@ class Loop:
                 await self._bus.publish(self._bus.subjects.fact_health(domain), encode(fact))
             except TransientError:
                 self._dirty.mark(domain)
+                self._in_doubt[domain] = None
                 raise
+            self._in_doubt.pop(domain, None)
             self.published[domain] = fact
             self._metrics.facts.inc()
         for health in NodeHealth:
@@ -296,6 +300,8 @@ class Loop:
 
     def _needs_publishing(self, fact: HealthSeen) -> bool:
         """Whether a fact is worth a message."""
+        if fact.domain in self._in_doubt:
+            return True
         before = self.published.get(fact.domain)
         if before is None:
             return bool(fact.names)

@@ -19,7 +19,7 @@ from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.namespace_queues import NamespaceQueues
-from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.publish_queue import PublishQueue
 from berth.services.inventory.storage.collection import Storage
 from berth.services.inventory.storage.object_facts import StorageFact, Taker
 from berth.services.inventory.usage.collection import Usage
@@ -93,16 +93,10 @@ class ConstraintFacts:
     ) -> bool:
         """Publish what is new; returns whether all of it was stored."""
         storage = self.storage.due(at_ms)
-        settled = len(await queue.store([OutboundMessage(_subject(subjects, fact), fact) for fact in storage]))
-        for fact in storage[:settled]:
-            self.storage.note_published(fact)
-        if settled < len(storage):
+        if not await queue.publish(storage, lambda fact: _subject(subjects, fact), self.storage.note_published):
             return False
         usage = self.usage.due(domain_of, at_ms)
-        settled = len(await queue.store([OutboundMessage(subjects.fact_usage(seen.domain), seen) for seen in usage]))
-        for seen in usage[:settled]:
-            self.usage.note_published(seen)
-        return settled == len(usage)
+        return await queue.publish(usage, lambda seen: subjects.fact_usage(seen.domain), self.usage.note_published)
 
 
 def _subject(subjects: Subjects, fact: StorageFact) -> str:

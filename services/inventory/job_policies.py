@@ -12,7 +12,7 @@ from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.subjects import Subjects
 from berth.schemas.units import UnixMs
 from berth.services.inventory.gang_collection import Gangs
-from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.publish_queue import PublishQueue
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED, Queues, amounts
 from berth.services.inventory.publishing.warnings import RequestWarnings
 
@@ -93,11 +93,9 @@ class JobPolicies:
         if self._conflict not in {"", before}:
             self._log.error("queues are not published", reason=self._conflict)
         facts = self._queues.due(at_ms)
-        messages = [OutboundMessage(subjects.fact_queue(fact.queue.name), fact) for fact in facts]
-        settled = len(await queue.store(messages))
-        for fact in facts[:settled]:
-            self._queues.note_published(fact)
-        return settled == len(facts)
+        return await queue.publish(
+            facts, lambda fact: subjects.fact_queue(fact.queue.name), self._queues.note_published
+        )
 
     def replace_queues(self, queues: list[Queue]) -> None:
         """Take all queues of Volcano."""

@@ -39,7 +39,7 @@ from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.counted_marks import CountedMarks
 from berth.services.inventory.pods.ledger_marks import LedgerMarks
 from berth.services.inventory.publishing.api_tasks import ApiTasks
-from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.publish_queue import PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
 from berth.services.inventory.watching.pod_lookups import PodLookups
 
@@ -311,7 +311,8 @@ class Loop:
         self._lookups.begin_due(now_ms)
         self._resolve(now_ms)
         must = self._outlet.choose(now_ms) or not self.ledger.is_confirmed
-        published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
+        published = await self._queue.settle()
+        published = published and await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
         published = published and await self._publish_constraints(now_ms, must=must)
         published = published and await self._publish_groups(now_ms)
         published = published and await self.policies.publish_queues(self._queue, self._bus.subjects, now_ms)
@@ -348,18 +349,15 @@ class Loop:
         self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
-            settled = len(
-                await self._queue.store([OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts])
-            )
-            for fact in facts[:settled]:
-                self.nodes.note_published(fact)
-            if settled < len(facts):
+            if not await self._queue.publish(
+                facts, lambda fact: subjects.fact_node(fact.domain), self.nodes.note_published
+            ):
                 return False
         switches = self.switches.due(now_ms)
-        if switches is not None:
-            if not await self._queue.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
-                return False
-            self.switches.note_published(switches)
+        if switches is not None and not await self._queue.publish(
+            [switches], lambda _: subjects.fact_topology(SWITCHES), self.switches.note_published
+        ):
+            return False
         if due.leaving or due.rest or switches is not None:
             self._nodes_pace.note_run()
         return True
@@ -369,27 +367,22 @@ class Loop:
 
         What follows from that is published next.
         """
+        subjects = self._bus.subjects
         while facts := self.pods.due(now_ms):
-            messages = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
-            settled = len(await self._queue.store(messages))
-            for fact in facts[:settled]:
-                self.pods.note_published(fact)
-            if settled < len(facts):
+            if not await self._queue.publish(
+                facts, lambda fact: subjects.fact_pod(fact.namespace, fact.gang), self.pods.note_published
+            ):
                 return False
         return True
 
     async def _publish_groups(self, now_ms: int) -> bool:
         """Publish what PodGroups say about faults; returns whether all was stored."""
-        facts = self.steering.due(now_ms)
         subjects = self._bus.subjects
-        settled = len(
-            await self._queue.store(
-                [OutboundMessage(subjects.fact_group(fact.namespace, fact.name), fact) for fact in facts]
-            )
+        return await self._queue.publish(
+            self.steering.due(now_ms),
+            lambda fact: subjects.fact_group(fact.namespace, fact.name),
+            self.steering.note_published,
         )
-        for fact in facts[:settled]:
-            self.steering.note_published(fact)
-        return settled == len(facts)
 
     async def _publish_ledger(self, now_ms: int) -> bool:
         """Publish what pods say of the ledger, once all of them are in the facts; returns whether it was stored."""
@@ -398,9 +391,8 @@ class Loop:
             return True
         if self.ledger.is_confirmed and not self._ledger_pace.may_run():
             return True
-        if not await self._queue.store([OutboundMessage(self._bus.subjects.fact_ledger, fact)]):
+        if not await self._queue.publish([fact], lambda _: self._bus.subjects.fact_ledger, self.ledger.note_published):
             return False
-        self.ledger.note_published(fact)
         self._ledger_pace.note_run()
         return True
 

@@ -13,6 +13,7 @@ from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName
 from berth.services.health import loop
 from tests.support.busy_bus import BusyBus
+from tests.support.deaf_bus import DeafBus
 from tests.support.device_texts import (
     RES,
     device_cfg,
@@ -316,6 +317,20 @@ async def test_pauses_while_the_bus_does_not_answer_double(world: World) -> None
             world.server.loses = ""
         await world.has("a", unhealthy=8)
     assert waits()[:3] == [0.25, 0.4, 0.4], "twice as long each time, up to the longest"
+
+
+async def test_what_is_as_before_is_said_again_after_a_fact_without_an_answer(world: World) -> None:
+    world.configure(retry_wait_max_s=0.1, flap_hold_s=0)
+    await world.nodes("d", a_node("a"))
+    world.device("a")
+    bus = DeafBus(world.server, "test")
+    async with world.service(bus):
+        await world.has("a", level=OK)
+        bus.unanswered = 1
+        world.device("a", unhealthy=[3])
+        await world.has("a", unhealthy=8)
+        world.device("a")
+        await world.has("a", unhealthy=0)
 
 
 async def test_facts_that_come_between_the_first_read_and_the_follow_after_it_count(world: World) -> None:

@@ -39,6 +39,7 @@ from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
 from tests.support.busy_bus import BusyBus
 from tests.support.clock import ManualClock
+from tests.support.deaf_bus import DeafBus
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer
@@ -525,6 +526,35 @@ async def test_a_bus_that_is_away_for_a_while_loses_nothing(world: World) -> Non
         world.server.is_down = False
         await world.has(lambda: sorted(world.nodes()) == ["a", "b"], "both nodes")
         await world.has(world.requests, "the request")
+
+
+async def test_a_pod_whose_fact_got_no_answer_is_said_to_be_gone(world: World) -> None:
+    bus = DeafBus(world.server, "test")
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    async with world.inventory(bus=bus):
+        await world.has(world.nodes, "the node")
+        bus.unanswered = 2
+        chips = {"huawei.com__Ascend910": "Ascend910-0,Ascend910-1"}
+        world.kube.put(
+            "/api/v1/namespaces/team/pods", a_pod("p", node="a", phase="Running", scheduler="other", **chips)
+        )
+        await world.has(lambda: world.phases() and bus.unanswered < 2, "a fact without an answer")
+        world.kube.confirm("/api/v1/namespaces/team/pods/p")
+        await world.has(lambda: world.phases()[-1][1] == [], "its end")
+
+
+async def test_what_is_as_before_is_said_again_after_a_fact_without_an_answer(world: World) -> None:
+    bus = DeafBus(world.server, "test")
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    async with world.inventory(bus=bus):
+        await world.has(lambda: world.nodes() == {"a": 100_000}, "the node")
+        bus.unanswered = 1
+        smaller = a_node("a")
+        smaller["status"]["allocatable"]["cpu"] = "50"
+        world.kube.put("/api/v1/nodes", smaller)
+        await world.has(lambda: world.nodes() == {"a": 50_000}, "a fact without an answer")
+        world.kube.put("/api/v1/nodes", a_node("a"))
+        await world.has(lambda: world.nodes() == {"a": 100_000}, "the node as before")
 
 
 async def test_a_request_that_was_told_of_and_not_stored_is_stored_by_the_next_run(world: World) -> None:
