@@ -42,7 +42,7 @@ class NodeRow(Struct, frozen=True, array_like=True, gc=False):
     unhealthy: int = 0
     network_unhealthy: int = 0
     releasing: int = 0
-    """Chips whose pods are ending."""
+    """Chips whose pods end, or were told to leave with all of their job."""
     withheld: int = 0
     """Chips that the node itself does not offer."""
     shared: int = 0
@@ -120,7 +120,7 @@ class Fault(Shape, frozen=True, kw_only=True):
 
 
 class Reservation(Shape, frozen=True, kw_only=True):
-    """Places that a job gets which recovers from a fault."""
+    """Places that a job gets which recovers, or for which others leave."""
 
     job: int
     """Number of the job; -1 for one that the reader may not see."""

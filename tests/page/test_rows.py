@@ -26,6 +26,20 @@ def test_a_chip_that_jobs_share_is_listed_for_each_of_them(
     expect(page.get_by_role("table", name="Places of other-half")).to_contain_text(name)
 
 
+def test_a_chip_that_is_reserved_names_who_has_it_and_who_gets_it(
+    open_page: Open, gateway: PageGateway, small: SyntheticCell
+) -> None:
+    low, high = (small.add_job(name=name, namespace="team-a", phase=phase) for name, phase in (("low", "ending"), ("high", "waiting")))  # fmt: skip
+    owners = [low, low, high, 0, 0, 0, 0, 0]
+    small.nodes[2] = ["ok", 0, 0, owners, 0, 0, 0b11, 0, 0, 0b110, 0, [[1, [low, high]]]]
+    name = small.layout["nodes"][2][0]
+    page = open_page(f"{gateway.url}#/node/{name}")
+    rows = page.get_by_role("table", name=f"Chips of {name}").locator("tbody tr")
+    expect(rows).to_have_text(
+        ["0team-a/low", "1team-a/low, reserved for team-a/high", "2reserved for team-a/high", "3-7free"]
+    )
+
+
 def test_positions_follow_the_queue_and_jobs_without_chips_have_their_own(
     open_page: Open, gateway: PageGateway, small: SyntheticCell
 ) -> None:

@@ -81,7 +81,7 @@ def node_row(state: State, row: int, owners: Owners, numbers: Numbers) -> NodeRo
     table = state.table
     chips = table.chips.item(row)
     slots = slots_of(table, row)
-    number_of, reserved, sharers = _owned(row, owners, numbers)
+    number_of, reserved, leaving, sharers = _owned(row, owners, numbers)
     shares = state.shares.nodes.get(row)
     return NodeRow(
         level=_LEVELS.get(table.level.item(row), "ok"),
@@ -90,7 +90,7 @@ def node_row(state: State, row: int, owners: Owners, numbers: Numbers) -> NodeRo
         owners=[number_of.get(chip, 0) for chip in range(slots)] if number_of else [0] * slots,
         unhealthy=table.unhealthy.item(row) & chips,
         network_unhealthy=table.network.item(row) & chips,
-        releasing=table.releasing.item(row),
+        releasing=table.releasing.item(row) | leaving,
         withheld=table.withheld.item(row) & chips,
         shared=shares.mask if shares is not None else 0,
         reserved=reserved,
@@ -107,19 +107,22 @@ def _flags(table: NodeTable, row: int) -> int:
     return (0 if key.ready else NOT_READY) | (CORDONED if key.cordoned else 0)
 
 
-def _owned(row: int, owners: Owners, numbers: Numbers) -> tuple[dict[int, int], int, list[tuple[int, list[int]]]]:
-    """Lowest number of an owner by chip, reserved chips, and chips with several owners."""
-    found: dict[int, list[int]] = {}
-    reserved = 0
+def _owned(row: int, owners: Owners, numbers: Numbers) -> tuple[dict[int, int], int, int, list[tuple[int, list[int]]]]:
+    """The owner of each chip, reserved chips, chips of jobs that leave, and chips with several owners.
+
+    The owner of several is the one with the lowest number, those first that do not just have the chip reserved.
+    """
+    found: dict[int, set[tuple[bool, int]]] = {}
+    reserved = leaving = 0
     for hold in owners.of_row(row).values():
         number = numbers.of(hold.job)
         reserved |= hold.reserved
+        leaving |= hold.mask & ~hold.reserved if hold.is_leaving else 0
         for chip in _chips(hold.mask):
-            have = found.setdefault(chip, [])
-            if number not in have:
-                have.append(number)
-    sharers = [(chip, sorted(have)) for chip, have in sorted(found.items()) if len(have) > 1]
-    return {chip: min(have) for chip, have in found.items()}, reserved, sharers
+            found.setdefault(chip, set()).add((bool(hold.reserved >> chip & 1), number))
+    several = [(chip, sorted({number for _, number in have})) for chip, have in sorted(found.items()) if len(have) > 1]
+    sharers = [(chip, have) for chip, have in several if len(have) > 1]
+    return {chip: min(have)[1] for chip, have in found.items()}, reserved, leaving, sharers
 
 
 def _chips(mask: int) -> Iterable[int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.overview.numbers import JobId
+from berth.core.pod_shares import pods_at
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Folded, Holding, PodShare
@@ -20,7 +21,9 @@ class Hold(NamedTuple):
     job: JobId
     mask: int
     reserved: int
-    """Those of ``mask`` that no pod uses: a job that recovers gets them."""
+    """Those of ``mask`` that are kept for a job: it recovers, starts anew, or others leave for it."""
+    is_leaving: bool = False
+    """All pods were told to leave."""
 
 
 class Owners:
@@ -48,7 +51,7 @@ class Owners:
     def note(self, folded: Folded) -> None:
         """Note what a record changed."""
         holdings: Iterable[Holding] = (
-            *folded.taken, *folded.given_back, *folded.moved, *(one for one, _ in folded.freed),
+            *folded.taken, *folded.given_back, *folded.moved, *folded.ending, *(one for one, _ in folded.freed),
         )  # fmt: skip
         self._touched.update((one.key, None) for one in holdings)
         self._touched.update(((one.uid, HELD), None) for one in (*folded.held, *folded.unheld))
@@ -70,8 +73,10 @@ class Owners:
                 jobs[job] = None
                 self._rows[key] = (job, tuple(masks))
                 self._keys.setdefault(job, {})[key] = None
+                holding = self._state.fold.holdings.get(key)
+                is_leaving = holding is not None and bool(holding.ending)
                 for row, (mask, reserved) in masks.items():
-                    self._of_row.setdefault(row, {})[key] = Hold(job, mask, reserved)
+                    self._of_row.setdefault(row, {})[key] = Hold(job, mask, reserved, is_leaving)
                 rows.update(dict.fromkeys(masks))
         self._touched.clear()
         return rows, jobs
@@ -127,7 +132,9 @@ class Owners:
             held = fold.held.get(key[0])
             if held is None:
                 return None
-            self._add(masks, held.places().values(), is_reserved=True)
+            self._add(
+                masks, pods_at(held.placement, held.ranks).values(), is_reserved=True
+            )  # also while others have it
             return (held.namespace, held.name, held.uid), masks
         holding = fold.holdings.get(key)
         if holding is None:

@@ -22,7 +22,7 @@ const MARKS = [
   ["Unhealthy chip: cross", 26, ok(FREE, { unhealthy: 1 })],
   ["Network unhealthy: lines", 26, ok(FREE, { network: 1 })],
   ["Reserved chip: dashes", 26, ok(FREE, { reserved: 3 })],
-  ["Chip that is being released", 26, ok([-2, -2, 0, 0], { releasing: 3 })],
+  ["Chip of a job that leaves, or that is being released", 26, ok([-2, -2, 0, 0], { releasing: 3 })],
   ["Withheld by the node: lines", 26, ok(FREE, { withheld: 12 })],
   ["Could take a pod of the job that is shown: frame and lower corner", 18, ok(FREE), new Set([0])],
 ];

@@ -110,15 +110,20 @@ export function nodeView({ cell, route, nowMs, isDark, rights, links, document, 
 
 function chipRows(cell, node, isDark) {
   const absent = bits(node[ABSENT] ?? 0, node[OWNERS].length);
+  const reserved = bits(node[RESERVED] ?? 0, node[OWNERS].length);
   const sharers = new Map(node[SHARERS] ?? []);
   const slots = new Map(); // chips with the same owners are one line
   node[OWNERS].forEach((owner, slot) => {
     if (absent.includes(slot)) return;
-    const key = (sharers.get(slot) ?? [owner]).join(" ");
+    const others = (sharers.get(slot) ?? []).filter((one) => one !== owner);
+    const users = reserved.includes(slot) && others.length === 0 ? [] : [owner]; // no pod uses what is reserved alone
+    const key = [...users, ...(reserved.includes(slot) ? ["/", ...(users.length ? others : [owner])] : others)].join(" ");
     slots.set(key, [...(slots.get(key) ?? []), slot]);
   });
   return [...slots].map(([key, chips]) => {
-    const by = key.split(" ").map(Number).map((owner, index) => [index ? ", " : "", chipUser(cell, owner, isDark)]);
+    const [users, expected] = key.split("/").map((part) => part.trim().split(" ").filter(Boolean).map(Number));
+    const named = (owners) => owners.map((owner, index) => [index ? ", " : "", chipUser(cell, owner, isDark)]);
+    const by = [named(users), expected ? [users.length ? ", " : "", "reserved for ", named(expected)] : ""];
     return element("tr", { "data-key": key }, element("td", {}, ranges(chips)), element("td", {}, by));
   });
 }

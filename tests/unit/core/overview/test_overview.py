@@ -108,6 +108,23 @@ def test_a_cell_has_queues_while_one_is_declared_that_means_something() -> None:
     assert [applied(view, one).has_queues for one in (change, merged(change, after))] == [True, False]
 
 
+def test_chips_of_a_job_that_ends_for_another_one_are_leaving_and_reserved() -> None:
+    cell = CoreCell([a_node("a")], preempt=2)
+    overview = Overview(cell.state)
+    cell.place(a_job("low", chips=8))
+    cell.ask(a_job("high", chips=4, priority=1))
+    cell.decide()
+    overview.note_loaded()
+    DerivedStatuses(cell.state).note_loaded()
+    view = first(overview)
+    (node,) = view.nodes
+    (place,) = view.reservations
+    assert (node.releasing, node.reserved, place.nodes) == (0xFF, 0x0F, [0])
+    (low,) = set(node.owners)
+    assert low != place.job, "its pods have the chips still"
+    assert node.sharers == [(chip, sorted([low, place.job])) for chip in range(4)]
+
+
 def test_nothing_changed_is_no_change() -> None:
     cell = CoreCell([a_node("a")])
     overview = Overview(cell.state)
