@@ -255,11 +255,13 @@ def _see_pods(world: World) -> None:
             _see_reason(pod, groups.get(annotations.get(GROUP_NAME, "")))
     for group in kube.objects(GROUPS):
         found = phases.get(group["metadata"]["name"], [])
-        said = (group.get("status") or {}).get("phase", "")
+        status = group.get("status") or {}
+        said, collected = status.get("phase", ""), status.get("succeeded", 0) + status.get("failed", 0)
         if not found:
             continue
         count["PodGroups"] += 1
-        if said == "Running" and not any(phase in {"Running", "Succeeded", "Failed"} for phase in found):
+        runs = collected or any(phase in {"Running", "Succeeded", "Failed"} for phase in found)
+        if said == "Running" and not runs:
             raise Failure("a PodGroup runs and its pods do not", f"{group['metadata']['name']}: {said}, {found}")
         if said in {"", "Pending", "Inqueue"} and set(found) == {"Running"}:
             raise Failure("the pods of a PodGroup run and it does not", f"{group['metadata']['name']}: {said}, {found}")
