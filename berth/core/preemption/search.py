@@ -5,6 +5,8 @@ the order of the queue. Preemptors see what those before them got: :meth:`Search
 
 Places are compared by counting; then the cheapest set is planned by the planner of all placements, on a copy of the
 nodes without its gangs. What is found out about candidates serves all preemptors of a round.
+
+Longer than 400 lines because one result changes what all that follow are found from.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
