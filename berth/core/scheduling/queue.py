@@ -17,13 +17,14 @@ Longer than 400 lines because every way in which a gang comes, waits, changes it
 import bisect
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from berth.core.changes import Changes
 from berth.core.gangs import ClassKey, Gang, WaitKey
 from berth.core.scheduling.gang_class import LINE, ORDER, Entry, GangClass, HeldGangs, Hold, Released, Sleep
 from berth.core.scheduling.merged_lines import by_name, merged
-from berth.core.scheduling.turns import Turns, in_turns
+from berth.core.scheduling.turns import Turns, in_lines, in_turns
 from berth.core.state.waiting_dump import SleeperDump
 
 
@@ -314,21 +315,22 @@ class Queue:
         """The first gang in order that found no room and sleeps, those left out that wait for another cluster."""
         return next(self.waiting_for_room(held=False), None)
 
-    def waiting_for_room(self, *, held: bool) -> Iterator[Gang]:
+    def waiting_for_room(self, *, held: bool, tried: Sequence[Gang] = (), turns: Turns | None = None) -> Iterator[Gang]:
         """Gangs that had a verdict and are not tried now, in order, those left out that wait for another cluster.
 
-        Gangs of the lane without chips are left out.
-
-        Args:
-            held: Those too that are held for news of any kind.
+        Gangs of the lane without chips are left out, too. Those that are ``held`` for news of any kind may come among
+        them, and those that are ``tried``; in ``turns`` where queues have any.
         """
-        classes = self._classes
-        sleeping = [one for one in classes.values() if one.sleeps and not one.never and not one.is_plain]
-        lines: list[Iterable[Entry]] = [members.asleep() for members in sleeping]
-        if held:
-            lines.append(sorted(((gang.order, gang) for gang in self._held.for_room()), key=ORDER))
-        for _, gang in heapq.merge(*lines, key=ORDER):
-            yield gang
+        lines: dict[str, list[Iterable[Entry]]] = {}
+        for one in self._classes.values():
+            if one.sleeps and not one.never and not one.is_plain:
+                lines.setdefault(one.key.line, []).append(one.asleep())
+        few = [*tried, *(self._held.for_room() if held else ())]
+        for line, gangs in itertools.groupby(
+            sorted(few, key=operator.attrgetter("line", "order")), key=operator.attrgetter("line")
+        ):
+            lines.setdefault(line, []).append([(gang.order, gang) for gang in gangs])
+        return (gang for _, gang in in_lines(lines, turns))
 
     def wake(self, helps: Callable[[WaitKey], bool], *, time_ms: int) -> list[tuple[WaitKey, Sleep]]:
         """Wake sleeping classes; returns which, and how they slept.

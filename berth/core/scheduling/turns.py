@@ -1,6 +1,10 @@
 """Turns of queues: gangs of many queues in one order, that changes with each gang that is taken."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import functools
+import heapq
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from berth.core.gangs import Gang, QueueOrder
@@ -49,3 +53,16 @@ def in_turns(lines: Mapping[str, Callable[[], Iterator[Entry]]], turns: Turns) -
             turns.close(line)
         else:
             heads[line] = following
+
+
+def in_lines(lines: Mapping[str, Sequence[Iterable[Entry]]], turns: Turns | None) -> Iterator[Entry]:
+    """Gangs in order, each line in its turns if there are any.
+
+    Args:
+        lines: Parts of each line, each in order.
+        turns: Who has the next turn; None where all lines are one.
+    """
+    if turns is None:
+        return heapq.merge(*itertools.chain(*lines.values()), key=operator.itemgetter(0))
+    opened = {name: functools.partial(heapq.merge, *parts, key=operator.itemgetter(0)) for name, parts in lines.items()}
+    return in_turns(opened, turns)

@@ -1,5 +1,6 @@
 """Verdicts on the gangs of a turn, on offers of shards or on candidates of the state itself."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -189,7 +190,8 @@ class Decisions:
             return NO_RULES
         state = self._state
         terms, silent = self._rules.terms(state, opening.at_ms), self.silent(missing_shards)
-        start = RoundStart(state, self._queue, self._scorer, terms, opening, silent, on_error, ())
+        turns = functools.partial(self._rules.turns, state)
+        start = RoundStart(state, self._queue, self._scorer, terms, opening, silent, on_error, (), turns)
         return self._rules.begun(start, self._last_refusal)
 
     def _last_refusal(self, uid: str) -> Refusal | None:

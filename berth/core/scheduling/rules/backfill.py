@@ -9,7 +9,7 @@ others.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -91,11 +91,7 @@ class Backfill(Rule):
 
     def begin(self, start: RoundStart) -> RuleRound | None:
         """The rule in a round."""
-        tried = {gang.uid for gang in start.opening.gangs}
-        # Where gangs of a class differ, as before a planned drain, some are held that would sleep otherwise.
-        waiting = start.queue.waiting_for_room(held=self._terms.is_deep or not start.terms.are_alike)
-        others = (start.terms.applied(gang) for gang in waiting if gang.uid not in tried)
-        return BackfillRound(self.name, start, others, self._terms, self._memory)
+        return BackfillRound(self.name, start, self._terms, self._memory)
 
     def due_ms(self, after: AfterRecord) -> int:
         """When a job is late by then, a shard is asked again, or a drain takes nodes: then reservations may move."""
@@ -132,20 +128,27 @@ class BackfillRound(RuleRound):
     Args:
         name: Name of the rule.
         start: What the round begins with.
-        waiting: Gangs that wait and are not tried in this round, in order.
         terms: Terms on which gangs get reservations.
         memory: Cache that the rule keeps between rounds.
     """
 
     lane = "chips"
 
-    def __init__(self, name: str, start: RoundStart, waiting: Iterator[Gang], terms: Terms, memory: Memory) -> None:
+    def __init__(self, name: str, start: RoundStart, terms: Terms, memory: Memory) -> None:
         self._name = name
         self._terms, self._memory = terms, memory
         self._state, self._scorer, self._silent = start.state, start.scorer, start.silent
         self._at_ms = start.opening.at_ms
-        self._waiting = waiting
-        self._next = next(waiting, None)
+        # Where gangs of a class differ, as before a planned drain, some are held that would sleep otherwise.
+        held = terms.is_deep or not start.terms.are_alike
+        tried = start.opening.gangs
+        self._waiting = start.queue.waiting_for_room(held=held, tried=tried, turns=start.turns())
+        """Gangs that wait, and those that are tried, as they have their turns."""
+        self._to_try = {gang.uid for gang in tried}
+        self._passed: set[str] = set()
+        """Gangs that are tried, before the next one that waits."""
+        self._applied = start.terms.applied
+        self._next = self._following()
         self._queues = next((one for one in start.before if isinstance(one, QueuesRound)), None)
         self._times: AvailabilityProfile | None = None
         self._reservations: list[Reservation] = []
@@ -267,9 +270,21 @@ class BackfillRound(RuleRound):
 
     def _pass(self, gang: Gang | None) -> None:
         """Give reservations to the gangs before this one that are not tried in this round; None for all of them."""
-        while self._next is not None and (gang is None or self._next.order < gang.order):
+        while self._next is not None and (gang is None or not self._is_before(gang, self._next)):
             self._reserve(self._next)
-            self._next = next(self._waiting, None) if self._is_open else None
+            self._next = self._following() if self._is_open else None
+
+    def _following(self) -> Gang | None:
+        """The next gang that waits and is not tried in this round."""
+        for gang in self._waiting:
+            if gang.uid not in self._to_try:
+                return self._applied(gang)
+            self._passed.add(gang.uid)
+        return None
+
+    def _is_before(self, gang: Gang, waiting: Gang) -> bool:
+        """Whether a gang has its turn before one that waits; one that returns to its places is in order of age."""
+        return gang.uid in self._passed or (gang.uid not in self._to_try and gang.order < waiting.order)
 
     @property
     def _is_open(self) -> bool:

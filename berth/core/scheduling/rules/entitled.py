@@ -5,7 +5,6 @@ other rules are. Gangs with which their queue would borrow start only where they
 stream of small borrowers could take each chip that becomes free.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from berth.core.gangs import Gang
@@ -30,12 +29,7 @@ class Entitled(Backfill):
     def begin(self, start: RoundStart) -> RuleRound | None:
         """The rule in a round; None without a tree."""
         shares = start.state.queues.shares()
-        if shares is None:
-            return None
-        tried = {gang.uid for gang in start.opening.gangs}
-        waiting = start.queue.waiting_for_room(held=not start.terms.are_alike)
-        others = (start.terms.applied(gang) for gang in waiting if gang.uid not in tried)
-        return EntitledRound(self.name, start, others, self._memory, shares)
+        return None if shares is None else EntitledRound(self.name, start, self._memory, shares)
 
 
 class EntitledRound(BackfillRound):
@@ -44,13 +38,12 @@ class EntitledRound(BackfillRound):
     Args:
         name: Name of the rule.
         start: What the round begins with.
-        waiting: Gangs that wait and are not tried in this round, in order.
         memory: Cache that the rule keeps between rounds.
         shares: Entitlements.
     """
 
-    def __init__(self, name: str, start: RoundStart, waiting: Iterator[Gang], memory: Memory, shares: Shares) -> None:
-        super().__init__(name, start, waiting, _TERMS, memory)
+    def __init__(self, name: str, start: RoundStart, memory: Memory, shares: Shares) -> None:
+        super().__init__(name, start, _TERMS, memory)
         self._shares = shares
         self._usage = start.state.queues.usage(shares.tree).fork()
 

@@ -45,6 +45,8 @@ class RoundStart(NamedTuple):
     """Called with each gang that a rule leaves out because of an error."""
     before: Sequence[RuleRound]
     """The round of each rule before this one."""
+    turns: Callable[[], Turns | None] = lambda: None
+    """Turns of the queues as the round begins; None where gangs are in one order."""
 
 
 class AfterRecord(NamedTuple):

@@ -246,6 +246,17 @@ def test_a_stream_of_small_borrowers_does_not_starve_a_gang_that_its_queue_is_en
     assert started == ["large"]
 
 
+@pytest.mark.parametrize("deserved", [0, 16])
+def test_no_room_is_kept_for_a_gang_whose_queue_has_its_turn_later(deserved: int) -> None:
+    cell = Ordered(3, Queue("a", deserved=limits(8)), Queue("b", deserved=limits(deserved)), queue_policy="easy")
+    cell.submitted("running", "a")
+    assert cell.round() == [("running", "")]
+    cell.submitted("large", "a", replicas=3)
+    assert cell.round() == [("large", "no-room")]
+    cell.submitted("small", "b", run_ms=9_000)
+    assert cell.round(6) == [("small", "" if deserved else "easy")], "b is below what it is entitled to, or not"
+
+
 def test_a_borrower_that_ends_before_the_entitled_gang_could_start_goes_before_it() -> None:
     cell = Ordered(2, Queue("a", deserved=limits(16)), Queue("b"))
     cell.submitted("long", "b", run_ms=1_000)
