@@ -8,8 +8,8 @@ import msgspec
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, check_version, open_envelope
 from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import HeldPlaces, Recovery, Reservation
 from berth.schemas.queues.queue import Amounts
+from berth.schemas.recovery import HeldPlaces, Recovery, Reservation
 from berth.schemas.refusal import QueueRefusal, Refusal
 from berth.schemas.rules import StatedRule
 from berth.schemas.units import Sequence, UnixMs

@@ -15,6 +15,7 @@ from berth.core.scheduling.rules import queues
 from berth.core.state.queues import queue_index
 from berth.formats.kubernetes import policies
 from berth.formats.queues.queue_objects import queue_of_object
+from berth.schemas.envelope import encode
 from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, ROOT, Queue
 from berth.services.inventory.podgroups import queue_admission
 from berth.services.inventory.podgroups.status import Why
@@ -28,6 +29,7 @@ from tests.sim.queue_watch import QUEUED
 from tests.sim.story import QUEUES, Event, Story, draw, has_queues
 from tests.sim.users import JOBS
 from tests.sim.world import World
+from tests.support.cells import a_job
 from tests.support.kube_rules import merged
 
 NPU = "huawei.com/Ascend910"
@@ -141,7 +143,10 @@ def test_the_rule_that_is_computed_anew_knows_what_is_not_valid_and_what_is_clos
 
 
 class Directed(World):
-    """Two jobs of a queue in which one has room, and one each of queues that are closed, small, and small at first."""
+    """Two jobs of a queue in which one has room, and one each of queues that are closed, small, and small at first.
+
+    So are requests without pods, which nobody has to admit.
+    """
 
     def begin_queues(self) -> None:
         small = [Queue(name, capability=chips(4)) for name in ("qc", "qd")]
@@ -155,6 +160,9 @@ class Directed(World):
             task = {"name": "worker", "replicas": 1, "template": body}
             spec = {"schedulerName": "berth", "minAvailable": 1, "queue": queue, "tasks": [task]}
             self.cell.kube.put(JOBS, {"metadata": {"name": f"j{number}"}, "spec": spec})
+            ask = self.story.cluster.asks[0]
+            alone = a_job(f"t{number}", chips=size, product=ask.product, labels=ask.all_labels, queue=queue)
+            self.say(self.user.subjects.intake_request("default", alone.name), encode(alone))
         self.later(event.for_s, self._put_queue, Queue("qc", capability=chips(8)))
 
 
@@ -186,7 +194,7 @@ FAULTS: Mapping[str, tuple[object, str, object, str]] = {
     "a queue that changes wakes nobody": (queue_index, "keys_of_change", {}, "a gang waits that could be placed"),
     "a job that ends wakes nobody": (queues, "keys_of_amounts", (), "a gang waits that could be placed"),
     "no PodGroup is admitted": (
-        queue_admission.QueueAdmission, "barrier", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
+        queue_admission.QueueAdmission, "verdict", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
     ),
     "a PodGroup says nothing": (queue_admission, "text_of", "no", "a PodGroup does not name the queue that keeps it"),
     "sums are wrong": (Usage, "leaving", 1, "a queue holds something else"),

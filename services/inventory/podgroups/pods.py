@@ -34,6 +34,7 @@ class GroupPods:
         replicas: Pods that its owner has while a rollout is going on; None without one.
         held: Resources that its pods on nodes have, as in :class:`MinResources`: it does not need them once more.
         succeeded: Pods (uid) that have succeeded.
+        may_displace: Its class does not forbid that others end for it.
     """
 
     is_ours: bool | None
@@ -46,6 +47,7 @@ class GroupPods:
     replicas: int | None = None
     held: Mapping[str, int] = field(default_factory=dict)
     succeeded: frozenset[str] = frozenset()
+    may_displace: bool = True
 
 
 def group_pods(
@@ -54,6 +56,7 @@ def group_pods(
     published_members: Mapping[tuple[str, str], MembersSeen],
     *,
     priority: int,
+    may_displace: bool,
     facts: OwnerFacts | None,
 ) -> GroupPods:
     """State of the pods of a PodGroup that Berth places.
@@ -63,6 +66,7 @@ def group_pods(
         members: Its pods; some may be in other gangs, because they were bound before they had it.
         published_members: What was published last about the pods of each name.
         priority: Highest priority of its pods.
+        may_displace: Its class does not forbid that others end for it.
         facts: Facts of its owner, if the owner was read.
     """
     phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
@@ -97,6 +101,7 @@ def group_pods(
         replicas=facts.replicas if facts is not None and facts.rollout else None,
         held=held,
         succeeded=frozenset(member.uid for member in members if member.pod.status.phase == "Succeeded"),
+        may_displace=may_displace,
     )
 
 
