@@ -58,7 +58,7 @@ class GroupSeen(Message, frozen=True):
     recover_ms: UnixMs = 0
     """Since when ``process-recover-enable`` has its value; 0: since ``at_ms``, or it is not set."""
     waiting: WaitingGroup | None = None
-    """What it asks for; None: it needs no admission by its queue."""
+    """What it asks for; None: it needs no admission by its queue, or its pods have places."""
 
 
 class FlappingChip(Part, frozen=True):

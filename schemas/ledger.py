@@ -212,7 +212,7 @@ class Correction(Part, frozen=True):
 
 
 class Admission(Part, frozen=True):
-    """Decision on a PodGroup that has no request yet: whether its controller is to make pods.
+    """Decision on a PodGroup whose pods have no places: whether its controller is to make pods.
 
     It stands until another one follows, or the PodGroup is told of no more.
     """

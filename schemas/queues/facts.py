@@ -25,7 +25,7 @@ class QueueSeen(Message, frozen=True):
 
 
 class WaitingGroup(Part, frozen=True):
-    """What a PodGroup asks for that waits for its admission, or for its pods after it: it has no request yet."""
+    """What a PodGroup asks for that waits for its admission, or for places for its pods."""
 
     queue: str
     minimum: Amounts = {}
@@ -39,6 +39,6 @@ class WaitingGroup(Part, frozen=True):
     """Its class does not forbid that others end for it."""
     created_ms: UnixMs = 0
     job: str = ""
-    """Name that the request of its pods will have."""
+    """Name that the request of its pods has, or will have."""
     is_admitted: bool = False
     """It was admitted when it was first told of."""

@@ -75,16 +75,26 @@ class Admissions:
 
     def _decisions(self, shares: Shares) -> Iterator[Admission]:
         groups = self._state.waiting_groups
-        back = {key: why for key, why in _shut(shares.tree, groups.counted.items()) if not self._is_requested(key)}
+        back = dict(_shut(shares.tree, groups.counted.items()))
         yield from (groups.admission(key, back[key]) for key in sorted(back))
         yield from (groups.admission(key, None) for key in groups.unconfirmed() if key not in back)
         if not groups.classes:
             return
+        yield from self._of_requested(shares.tree)
         outcome = self._outcome(shares, back)
         yield from (groups.admission(_key_of(place), None) for place, _ in outcome.admitted)
         for place, why in sorted(groups.told_otherwise(outcome.refused), key=operator.itemgetter(0)):
             if not self._is_requested(_key_of(place)):
                 yield groups.admission(_key_of(place), why)
+
+    def _of_requested(self, tree: Tree) -> Iterator[Admission]:
+        """Decisions on those that wait although their pods are requested: their gangs count, they only need a queue."""
+        groups = self._state.waiting_groups
+        keys = (groups.requested_as((gang.namespace, gang.name)) for gang in self._queue.gangs())
+        for key in sorted(key for key in keys if key is not None and key not in groups.counted):
+            why = queue_refusal(tree, groups.queue_of(key), key[0])
+            if groups.is_news(key, why):
+                yield groups.admission(key, why)
 
     def _outcome(self, shares: Shares, back: dict[JobKey, QueueRefusal]) -> Outcome:
         state, tree = self._state, shares.tree
@@ -108,7 +118,7 @@ class Admissions:
         return admitted(tree, minima, turns, waiting, asking, by_queue=by_queue)
 
     def _is_requested(self, key: JobKey) -> bool:
-        """Whether the pods of a PodGroup are requested, although it is still told of: its gang counts, it does not."""
+        """Whether the pods of a PodGroup are requested: its gang counts, it does not."""
         job = self._state.jobs.get(self._state.waiting_groups.request_of(key))
         if job is None or job.state != "accepted":
             return False

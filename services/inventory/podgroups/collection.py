@@ -223,7 +223,7 @@ class Groups:
             self.queues.in_force
             and pods.is_ours
             and (group.phase in NOT_ADMITTED or group.phase == "Inqueue")
-            and not (group.is_started or pods.counts.scheduled or pods.is_requested or pods.is_placed)
+            and not (group.is_started or pods.counts.scheduled or pods.is_placed)
             and now_ms >= group.backoff_until_ms
             and not group.min_resources.wrong
         )
@@ -273,7 +273,7 @@ class Groups:
         """Why a PodGroup is not admitted, empty if it is; None while it waits for a decision."""
         if group.min_resources.wrong:
             return Why(VALIDATE_FAILED, group.min_resources.wrong)
-        return NO_REASON if group.pods.is_requested else self.queues.verdict(group.observed)
+        return self.queues.verdict(group.observed)
 
     def _admit_decided(self, now_ms: int) -> dict[Name, Wanted]:
         """Admit PodGroups as the dispatcher has decided, in the order of its decisions, then by order."""

@@ -35,6 +35,7 @@ class GroupPods:
         held: Resources that its pods on nodes have, as in :class:`MinResources`: it does not need them once more.
         succeeded: Pods (uid) that have succeeded.
         may_displace: Its class does not forbid that others end for it.
+        request: Name of the first request for its pods; empty without one.
     """
 
     is_ours: bool | None
@@ -48,6 +49,7 @@ class GroupPods:
     held: Mapping[str, int] = field(default_factory=dict)
     succeeded: frozenset[str] = frozenset()
     may_displace: bool = True
+    request: str = ""
 
 
 def group_pods(
@@ -102,6 +104,7 @@ def group_pods(
         held=held,
         succeeded=frozenset(member.uid for member in members if member.pod.status.phase == "Succeeded"),
         may_displace=may_displace,
+        request=min((name for name, part in gang.parts.items() if part.phase), default=""),
     )
 
 

@@ -1,7 +1,7 @@
 """Admission of Volcano PodGroups where queues are in force: the dispatcher decides, by what it is told here.
 
 A PodGroup that waits has no pods, so the dispatcher knows it only from a fact. Its decisions are in the ledger. One
-whose pods are requested, or have places, needs none: it stays admitted.
+whose pods have places needs none: it stays admitted.
 """
 
 from collections.abc import Iterable
@@ -123,7 +123,7 @@ def asks_of(group: TrackedGroup) -> Told:
         priority=pods.priority,
         may_displace=pods.may_displace,
         created_ms=unix_ms(meta.creation_timestamp),
-        job=base_name(GangKey("podgroup", meta.namespace, meta.name), observed),
+        job=pods.request or base_name(GangKey("podgroup", meta.namespace, meta.name), observed),
         is_admitted=group.phase == "Inqueue",
     )
 

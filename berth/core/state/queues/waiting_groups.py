@@ -49,6 +49,8 @@ class WaitingGroups:
         self._fold = fold
         self._groups: dict[JobKey, tuple[str, WaitingGroup]] = {}
         self._key_of: dict[str, JobKey] = {}
+        self._requested_as: dict[JobKey, JobKey] = {}
+        """PodGroup by the name that the request of its pods has."""
         self._asking: dict[JobKey, _Asking] = {}
         self._by_reason: dict[WaitingClass, dict[QueueRefusal | None, dict[JobKey, None]]] = {}
         self._unconfirmed: dict[JobKey, None] = {}
@@ -72,6 +74,8 @@ class WaitingGroups:
         self.version += 1
         if before is not None:
             self._remove(key)
+            if self._requested_as.get(self.request_of(key)) == key:
+                del self._requested_as[self.request_of(key)]
             del self._groups[key]
             if now is None or now[0] != before[0]:
                 del self._key_of[before[0]]
@@ -79,6 +83,7 @@ class WaitingGroups:
         if now is not None:
             self._groups[key] = now
             self._key_of[now[0]] = key
+            self._requested_as[self.request_of(key)] = key
             self._put(key)
 
     def follow(self, folded: Folded) -> None:
@@ -112,6 +117,18 @@ class WaitingGroups:
     def request_of(self, key: JobKey) -> JobKey:
         """Namespace and name that the request of its pods will have."""
         return key[0], self._groups[key][1].job
+
+    def requested_as(self, job: JobKey) -> JobKey | None:
+        """PodGroup of the request that has, or will have, a name; None without one."""
+        return self._requested_as.get(job)
+
+    def queue_of(self, key: JobKey) -> str:
+        """The queue that a PodGroup names."""
+        return self._groups[key][1].queue or DEFAULT
+
+    def is_news(self, key: JobKey, refusal: QueueRefusal | None) -> bool:
+        """Whether the ledger says otherwise of a PodGroup that asks, or nothing."""
+        return refusal is None or self._asking[key].reason != reason_of(refusal)
 
     def unconfirmed(self) -> Sequence[JobKey]:
         """PodGroups that were admitted before anything was decided, by name."""

@@ -92,6 +92,20 @@ def test_a_group_whose_pods_are_requested_counts_once() -> None:
     assert [name for name, why in cell.decided().items() if why] == ["g2"]
 
 
+def test_a_group_whose_pods_are_requested_is_taken_back_by_its_queue_alone() -> None:
+    cell = cell_of(Queue("a", capability=limits(16)), nodes=0)
+    cell.group("g0")
+    cell.settle()
+    cell.submitted("pg-g0", "a")
+    cell.settle()
+    cell.queue(Queue("a", capability=limits(4), state="Closed"))
+    cell.settle()
+    assert cell.decided() == {"g0": "queue a is not open"}
+    cell.queue(Queue("a", capability=limits(4)))
+    cell.settle()
+    assert cell.decided() == {"g0": ""}, "its gang is refused by the limit, and it has its pods"
+
+
 @pytest.mark.parametrize(("preempt", "is_admitted"), [(0, False), (2, True)])
 def test_borrowers_do_not_count_if_they_could_be_displaced(preempt: int, *, is_admitted: bool) -> None:
     cell = cell_of(

@@ -140,7 +140,7 @@ def test_a_decision_on_a_group_of_the_same_name_before_does_not_count() -> None:
     assert world.phase() == "Pending"
 
 
-def test_one_whose_pods_are_requested_needs_no_decision_and_stays() -> None:
+def test_one_whose_pods_are_requested_is_told_of_with_the_request_until_they_have_places() -> None:
     world = QueueWorld()
     world.show(a_group("pg", least=1, queue="a", phase="Pending"))
     world.run()
@@ -150,10 +150,28 @@ def test_one_whose_pods_are_requested_needs_no_decision_and_stays() -> None:
     world.verdict(BASE)
     world.status(BASE, "waiting")
     world.run()
-    assert world.hear()["pg"] is None
-    world.groups.set_queues(tree_of([Queue("a", state="Closed")]))
+    asks = world.hear()["pg"]
+    assert asks is not None
+    assert asks.job == BASE
+    world.status(BASE, "placed")
     world.run()
-    assert (world.phase(), world.withdrawn) == ("Inqueue", [])
+    assert (world.phase(), world.hear()["pg"]) == ("Inqueue", None)
+
+
+def test_one_whose_pods_are_requested_goes_back_when_it_is_taken_back() -> None:
+    world = QueueWorld()
+    world.show(a_group("pg", least=1, queue="a", phase="Pending"))
+    world.run()
+    world.decide("pg")
+    world.pods(a_pod("p-0", group="pg"))
+    world.run()
+    world.verdict(BASE)
+    world.status(BASE, "waiting")
+    world.run()
+    world.decide("pg", refusal=QueueRefusal("queue-closed", "a"))
+    assert world.phase() == "Pending"
+    world.decide("pg")
+    assert world.phase() == "Inqueue"
 
 
 def test_one_that_is_gone_is_told_of_no_more() -> None:
