@@ -39,6 +39,7 @@ from berth.services.inventory.gangs.settling import Settling
 from berth.services.inventory.podgroups.collection import Groups
 from berth.services.inventory.podgroups.native_conditions import NativeConditions
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
+from berth.services.inventory.podgroups.status import least_of
 
 
 class Gangs:
@@ -348,7 +349,10 @@ class Gangs:
             priorities, published = self._resolver.priorities, self._resolver.published_members
             facts = self._resolver.lookups.lookup(key, now_ms).facts
             priority, displaces = priorities.of(members, group), priorities.may_displace(members, group)
-            return group_pods(gang, members, published, priority=priority, may_displace=displaces, facts=facts)
+            least = least_of(group)
+            return group_pods(
+                gang, members, published, least=least, priority=priority, may_displace=displaces, facts=facts
+            )
         if key in self._foreign_pods:
             return GroupPods(is_ours=False)
         look, made_by = group_owner(group), group.metadata.controller

@@ -113,7 +113,7 @@ def asks_of(group: TrackedGroup) -> Told:
     meta, spec = observed.metadata, observed.spec
     minimum = {
         _DIMENSIONS.get(name, name): amount if name in _DIMENSIONS else amount * CHIP
-        for name, amount in group.amounts.items()
+        for name, amount in (group.amounts if spec.min_resources is not None else pods.asked).items()
     }
     return meta.uid, WaitingGroup(
         spec.queue or DEFAULT,

@@ -88,6 +88,16 @@ def test_what_it_asks_for_is_told() -> None:
     assert (bare.queue, bare.minimum, bare.is_declared, bare.pods) == ("default", {}, False, 2)
 
 
+def test_without_declared_resources_the_first_pods_of_its_minimum_are_asked_for() -> None:
+    world = QueueWorld()
+    world.show(a_group("pg", phase="Pending", queue="a", least=2))
+    world.pods(*(a_pod(f"p-{number}", group="pg", chips=4) for number in range(3)))
+    world.run()
+    asks = world.hear()["pg"]
+    assert asks is not None
+    assert (asks.minimum[CHIPS], asks.is_declared, asks.pods) == (8 * CHIP, False, 2)
+
+
 def test_why_it_waits_is_its_condition_with_the_queue_and_numbers() -> None:
     world = QueueWorld(Queue("a"), Queue("shut", state="Closed"))
     world.show(pending(queue="a"), pending("shut", queue="shut"))
