@@ -154,6 +154,7 @@ def admitted(
     asking: Mapping[WaitingClass, Iterable[Place]],
     *,
     by_queue: bool,
+    most: int,
     pods_max: int = PODS_MAX,
 ) -> Outcome:
     """Ask all that wait, as they have their turns.
@@ -165,6 +166,7 @@ def admitted(
         counted: Those that wait and are admitted, in any order.
         asking: Places of the others by class, in order.
         by_queue: Each queue has a line; otherwise all have one.
+        most: Nobody is asked any more once so many are admitted.
         pods_max: Most pods of one queue that wait.
     """
     lines: dict[str, _Line] = {}
@@ -179,7 +181,7 @@ def admitted(
     closed: dict[str, None] = {}
     """Fifo queues of which one was refused."""
     turns.open(lines)
-    while (name := turns.next()) is not None:
+    while len(found) < most and (name := turns.next()) is not None:
         step = lines[name].pop()
         if step is None:
             turns.close(name)

@@ -26,7 +26,7 @@ DECISIONS_MAX: Final = 1_000
 """Most decisions of one round, and ..."""
 _BYTES_MAX: Final = 200_000
 """... bytes of them in its record, unless one alone is larger; the others follow."""
-_BYTES_EACH: Final = 200
+_BYTES_EACH: Final = 100
 """Bytes of a decision beside names."""
 _Stamp = tuple[int, int, int, int]
 
@@ -46,6 +46,8 @@ class Admissions:
         """How often jobs have changed."""
         self._settled: _Stamp | None = None
         """What all decisions were made on."""
+        self._known: tuple[_Stamp, Outcome] | None = None
+        """The last outcome, and what it was found on: it holds until all are told why they wait."""
 
     def note_jobs(self) -> None:
         """Note that jobs have changed."""
@@ -71,7 +73,7 @@ class Admissions:
 
     def _stamp(self) -> _Stamp:
         state = self._state
-        return (state.queues.version, state.waiting_groups.version, state.nodes_seq, self._jobs)
+        return (state.waiting_groups.version, state.queues.version, state.nodes_seq, self._jobs)
 
     def _decisions(self, shares: Shares) -> Iterator[Admission]:
         groups = self._state.waiting_groups
@@ -81,7 +83,10 @@ class Admissions:
         if not groups.classes:
             return
         yield from self._of_requested(shares.tree)
-        outcome = self._outcome(shares, back)
+        stamp = (groups.standing, *self._stamp()[1:])
+        if self._known is None or self._known[0] != stamp:
+            self._known = (stamp, self._outcome(shares, back))
+        outcome = self._known[1]
         yield from (groups.admission(_key_of(place), None) for place, _ in outcome.admitted)
         for place, why in sorted(groups.told_otherwise(outcome.refused), key=operator.itemgetter(0)):
             if not self._is_requested(_key_of(place)):
@@ -115,7 +120,7 @@ class Admissions:
             for asks, places in groups.classes.items()
         }
         turns = LeafTurns(shares, usage) if by_queue else NoTurns()
-        return admitted(tree, minima, turns, waiting, asking, by_queue=by_queue)
+        return admitted(tree, minima, turns, waiting, asking, by_queue=by_queue, most=DECISIONS_MAX)
 
     def _is_requested(self, key: JobKey) -> bool:
         """Whether the pods of a PodGroup are requested: its gang counts, it does not."""

@@ -38,12 +38,13 @@ class WaitingGroups:
 
     Attributes:
         version: It grows with each change.
+        standing: It grows with each change but those of why somebody waits.
         counted: Those that are admitted, by namespace and name.
         classes: Places of the others by class, in order.
     """
 
     def __init__(self, fold: LedgerFold) -> None:
-        self.version = 0
+        self.version = self.standing = 0
         self.counted: dict[JobKey, Counted] = {}
         self.classes: dict[WaitingClass, list[Place]] = {}
         self._fold = fold
@@ -72,6 +73,7 @@ class WaitingGroups:
         if before == now:
             return
         self.version += 1
+        self.standing += 1
         if before is not None:
             self._remove(key)
             if self._requested_as.get(self.request_of(key)) == key:
@@ -92,12 +94,16 @@ class WaitingGroups:
             key = self._key_of.get(one.uid)
             self.version += 1
             if key is not None:
+                before = self._asking.get(key)
                 self._remove(key)
                 self._put(key)
+                now = self._asking.get(key)
+                self.standing += before is None or now is None or before[:2] != now[:2]
 
     def begin(self) -> None:
         """Take over all that the ledger has."""
         self.version += 1
+        self.standing += 1
         for key in self._groups:
             self._remove(key)
             self._put(key)
