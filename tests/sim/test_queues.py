@@ -27,7 +27,7 @@ from tests.sim.queue_objects import WRONG, a_declared_queue, in_a_queue, volcano
 from tests.sim.queue_oracle import Charge, QueueOracle, is_in_force
 from tests.sim.queue_watch import QUEUED
 from tests.sim.story import QUEUES, Event, Story, draw, has_queues
-from tests.sim.users import JOBS
+from tests.sim.users import GROUPS, JOBS, PRIORITY_CLASSES
 from tests.sim.world import World
 from tests.support.cells import a_job
 from tests.support.kube_rules import merged
@@ -164,6 +164,55 @@ class Directed(World):
             alone = a_job(f"t{number}", chips=size, product=ask.product, labels=ask.all_labels, queue=queue)
             self.say(self.user.subjects.intake_request("default", alone.name), encode(alone))
         self.later(event.for_s, self._put_queue, Queue("qc", capability=chips(8)))
+
+
+class Quota(World):
+    """Three jobs of 8 chips in a queue of 16, while the nodes have room for all; the last one has a higher priority."""
+
+    groups: Mapping[str, tuple[str, str]]
+    """Phase of each PodGroup, and why it waits, while the first ones run."""
+
+    def begin_queues(self) -> None:
+        self._put_queue(Queue("qa", capability=chips(16)))
+
+    def _do_job(self, event: Event) -> None:
+        self.cell.kube.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 10})
+        for number, priority in enumerate(("", "", "high")):
+            body = pod("p", self.story.cluster.asks[0], Random(0), chips=8)  # noqa: S311  # a simulation
+            body["metadata"]["annotations"] |= {"berth/run-for": "60s"}
+            task = {"name": "worker", "replicas": 1, "template": body}
+            spec = {"schedulerName": "berth", "minAvailable": 1, "queue": "qa", "tasks": [task]}
+            spec |= {"priorityClassName": priority} if priority else {}
+            self.cell.kube.put(JOBS, {"metadata": {"name": f"j{number}"}, "spec": spec})
+        self.later(event.for_s, self._look)
+
+    def _look(self) -> None:
+        found: dict[str, tuple[str, str]] = {}
+        for group in self.cell.kube.objects(GROUPS):
+            status = group["status"]
+            said = [one["message"] for one in status.get("conditions") or () if one["type"] == "Unschedulable"]
+            found[group["metadata"]["name"][:2]] = (status["phase"], "; ".join(said))
+        self.groups = found
+
+
+@pytest.mark.parametrize("shards", [0, 1, 3])
+def test_a_quota_admits_two_podgroups_and_the_third_stays_pending(monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
+    made: list[Quota] = []
+
+    def quota(loop: SimLoop, seed: int, story: Story) -> Quota:
+        made.append(Quota(loop, seed, story))
+        return made[-1]
+
+    settings = CellSettings(dispatchers=1, shards=shards, decisions={"queues": 2}, queues=True)
+    monkeypatch.setattr(run, "World", quota)
+    monkeypatch.setattr(run, "draw", lambda _: Story(0, settings, (Event(20.0, "job", for_s=30.0),), "volcano"))
+    lived = run.live(0, [0])
+    assert (lived.kind, lived.details) == ("", "")
+    groups = made[0].groups
+    assert [groups[name][0] for name in ("j0", "j1", "j2")].count("Running") == 2
+    (name,) = [name for name, (phase, _) in groups.items() if phase == "Pending"]
+    assert groups[name][1] == f"gangs of queue qa need at least 16 of 16 {NPU}; the job asks for 8"
+    assert name != "j2", "the highest priority is first"
 
 
 @pytest.fixture
