@@ -38,7 +38,7 @@ from berth.services.inventory.effects import PatchPodGroup, PublishMembers, Publ
 from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.podgroups.collection import Capacity
+from berth.services.inventory.podgroups.capacity import Capacity
 from berth.services.inventory.publishing.api_tasks import CALLS_AT_ONCE
 
 _VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1"

@@ -1,4 +1,7 @@
-"""``queues``: many gangs that wait in one queue and in 1,000 queues, beside the same without queues; in the core."""
+"""``queues``: many gangs that wait in one queue and in 1,000 queues, beside the same without queues; in the core.
+
+And as many PodGroups that wait for their admission by 1,000 queues.
+"""
 
 import time
 from collections.abc import Iterator
@@ -10,13 +13,15 @@ from berth.core.scheduling.rules.registry import rules_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.products.catalogue import NODE_PRODUCTS
+from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
-from berth.schemas.facts import JobSeen
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeDescription
-from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.facts import QueueSeen, WaitingGroup
 from berth.schemas.queues.queue import CHIP, Queue
 from berth.schemas.subjects import Subjects
 
@@ -43,15 +48,22 @@ def run(size: Size = FULL) -> Report:
     """Measure."""
     rates: dict[str, list[float]] = {"none": [], "one queue": [], "1,000 queues": []}
     wakes_ms: list[float] = []
+    decided_s: list[float] = []
+    again_ms: list[float] = []
     for _ in range(size.repeats):
         rates["none"].append(_rate(size, Settings(), []))
         rates["one queue"].append(_rate(size, Settings(queues=2), [Queue("q", weight=2, capability=_chips(1 << 30))]))
         rates["1,000 queues"].append(_rate(size, Settings(queues=2), list(tree())))
         wakes_ms.append(_wake_ms(size))
+        first_s, one_ms = _admission(size)
+        decided_s.append(first_s)
+        again_ms.append(one_ms)
     rows: list[Row] = [
         row(name, "gangs placed", "gangs/s", found, limits=rates["none"]) for name, found in rates.items()
     ]
     rows.append(row("1,000 queues", "a limit is raised, to the record of who starts", "ms", wakes_ms, target=50.0))
+    rows.append(row("1,000 queues", "all PodGroups are decided on, in order", "s", decided_s, target=5.0))
+    rows.append(row("1,000 queues", "a job ends, to the record of who is admitted", "ms", again_ms))
     return Report(bench="queues", machine=machine(), rows=rows)
 
 
@@ -135,6 +147,31 @@ class Cell:
         seen = JobSeen("bench", request.name, request.uid, "accepted", count, count, 1, request, after_seq=number)
         self.fact(_SUBJECTS.fact_job("bench", request.name), seen)
 
+    def group(self, number: int, queue: str) -> None:
+        """A PodGroup waits for its admission."""
+        chips = _chips(8)
+        waiting = WaitingGroup(queue, chips, is_declared=True, pods=1, priority=number % 3, created_ms=number)
+        name = f"g{number}"
+        self.fact(_SUBJECTS.fact_group("bench", name), GroupSeen("bench", name, f"ug{number}", waiting=waiting))
+
+    def ended(self) -> None:
+        """A job ends, and its end is recorded."""
+        (uid, attempt), holding = next(iter(self.state.fold.holdings.items()))
+        rank, nothing = pack([0], 4), pack([0], 8)
+        pods = PodsSeen(
+            holding.namespace,
+            holding.name,
+            uid,
+            attempt,
+            rank,
+            pack_names(holding.placement.names()),
+            rank,
+            pack([PodPhase.SUCCEEDED], 1),
+            nothing,
+        )
+        self.fact(_SUBJECTS.fact_pod(holding.namespace, holding.name), pods)
+        self.round()
+
     def round(self) -> int:
         """Decide a round; returns how many gangs were placed."""
         self._at_ms += 1
@@ -172,3 +209,34 @@ def _wake_ms(size: Size) -> float:
     if not cell.round():
         raise RuntimeError("nobody starts in a queue whose limit was raised")
     return (time.perf_counter() - begin) * 1000
+
+
+def _admission(size: Size) -> tuple[float, float]:
+    """Time (s) in which PodGroups are decided on of which half have room, and that (ms) after a job has ended.
+
+    Raises:
+        RuntimeError: None is admitted in its place.
+    """
+    each = max(size.gangs // 2_000, 1)
+    queues = [
+        Queue(one.name, one.parent, weight=one.weight, capability=_chips(8 * each) if one.name.startswith("q") else {})
+        for one in tree()
+    ]
+    cell = Cell(size._replace(gangs=min(size.nodes, 1_000)), Settings(queues=2), queues)
+    while cell.scheduler.has_work:
+        cell.round()
+    leaves = [queue.name for queue in queues if queue.name.startswith("q")]
+    for number in range(size.gangs):
+        cell.group(number, leaves[number % len(leaves)])
+    begin = time.perf_counter()
+    while cell.scheduler.has_work:
+        cell.round()
+    decided_s = time.perf_counter() - begin
+    before = sum(one.refusal is None for one in cell.state.fold.admissions.values())
+    cell.ended()
+    begin = time.perf_counter()
+    cell.round()
+    took_ms = (time.perf_counter() - begin) * 1000
+    if sum(one.refusal is None for one in cell.state.fold.admissions.values()) == before:
+        raise RuntimeError("nobody is admitted in place of a job that has ended")
+    return decided_s, took_ms

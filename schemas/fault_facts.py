@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal
 
 from berth.schemas.columns import unpack
 from berth.schemas.message import Message, Part
+from berth.schemas.queues.facts import WaitingGroup
 from berth.schemas.units import UnixMs
 
 _RANK_BYTES: Final = 4
@@ -34,7 +35,10 @@ JOINED: Final = "|"
 
 
 class GroupSeen(Message, frozen=True):
-    """Labels and annotations of a Volcano PodGroup that steer faults. There is none for a PodGroup without any."""
+    """Labels and annotations of a Volcano PodGroup that steer faults, and, with queues, what it waits for.
+
+    There is none for a PodGroup without any of this.
+    """
 
     KIND: ClassVar[str] = "fact.group"
 
@@ -42,7 +46,7 @@ class GroupSeen(Message, frozen=True):
     name: str
     uid: str = ""
     gone: bool = False
-    """It is gone, or nothing of it steers faults any more."""
+    """It is gone, or there is nothing to tell of it any more."""
     labels: dict[str, str] = {}
     """``fault-scheduling``, ``fault-retry-times``, ``pod-rescheduling``, ``process-recover-enable``,
     ``subHealthyStrategy``, ``elastic-scheduling``, and those that imply a limit of escalation; sorted by key."""
@@ -53,6 +57,8 @@ class GroupSeen(Message, frozen=True):
     at_ms: UnixMs = 0
     recover_ms: UnixMs = 0
     """Since when ``process-recover-enable`` has its value; 0: since ``at_ms``, or it is not set."""
+    waiting: WaitingGroup | None = None
+    """What it asks for; None: it needs no admission by its queue, or its pods have places."""
 
 
 class FlappingChip(Part, frozen=True):

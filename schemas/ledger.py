@@ -8,8 +8,9 @@ import msgspec
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, check_version, open_envelope
 from berth.schemas.message import BASELINE, Message, Part
 from berth.schemas.placement import Placement
+from berth.schemas.queues.queue import Amounts
 from berth.schemas.recovery import HeldPlaces, Recovery, Reservation
-from berth.schemas.refusal import Refusal
+from berth.schemas.refusal import QueueRefusal, Refusal
 from berth.schemas.rules import StatedRule
 from berth.schemas.units import Sequence, UnixMs
 
@@ -210,6 +211,25 @@ class Correction(Part, frozen=True):
             raise ValueError(f"chips: {self.chips}, expected those of {len(self.ranks)} ranks, ascending")
 
 
+class Admission(Part, frozen=True):
+    """Decision on a PodGroup whose pods have no places: whether its controller is to make pods.
+
+    It stands until another one follows, or the PodGroup is told of no more.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    queue: str
+    """Queue that it was judged for, and ..."""
+    minimum: Amounts
+    """... what its minimum asked for, and ..."""
+    pods: int
+    """... pods of its minimum."""
+    refusal: QueueRefusal | None = None
+    """Why it waits; None: it is admitted."""
+
+
 class Round(Message, frozen=True):
     """Decisions of one round.
 
@@ -244,6 +264,8 @@ class Round(Message, frozen=True):
     left out for their work are refused as ``late``."""
     reserved: list[Reservation] = []
     """Places of gangs for which others leave."""
+    admissions: list[Admission] = []
+    """PodGroups that are admitted, in their order, or wait for another reason than before."""
 
 
 class RecordHead(Part, frozen=True):
@@ -315,6 +337,7 @@ def facts_known(data: bytes) -> int:
 
 
 __all__ = [
+    "Admission",
     "Adoption",
     "Correction",
     "Epoch",

@@ -108,6 +108,8 @@ QueueCode = Literal[
     "queue-not-for-namespace",
     "over-capability",
     "larger-than-capability",
+    "too-many-pods",
+    "behind-in-queue",
 ]
 """Codes that say why a queue does not let a gang in."""
 Code = Literal[

@@ -20,6 +20,7 @@ from berth.services.inventory.constraint_facts import CAPACITIES
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
+from berth.services.inventory.podgroups.decision_feed import follow_decisions
 from berth.services.inventory.watching.reflections import Taking, reflect_groups, reflect_if_allowed, serves
 
 CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -73,9 +74,13 @@ async def serve_on(
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_on_gap(), name="watch for gaps")
             watching = group.create_task(watch_ledger(bus, loop.note_ledger), name="watch the ledger's stream")
+            deciding = group.create_task(
+                follow_decisions(bus, loop.policies.note_decisions, loop.policies.are_declared, instruments.log),
+                name="follow decisions",
+            )
             serving = group.create_task(_serve(api, config, loop, instruments, stop), name="serve")
             serving.add_done_callback(lambda _: intake.end())
-            serving.add_done_callback(lambda _: watching.cancel())
+            serving.add_done_callback(lambda _: (watching.cancel(), deciding.cancel()))
     finally:
         for follower in followers:
             await follower.stop()

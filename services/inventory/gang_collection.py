@@ -39,6 +39,7 @@ from berth.services.inventory.gangs.settling import Settling
 from berth.services.inventory.podgroups.collection import Groups
 from berth.services.inventory.podgroups.native_conditions import NativeConditions
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
+from berth.services.inventory.podgroups.status import least_of
 
 
 class Gangs:
@@ -345,9 +346,13 @@ class Gangs:
         gang, latecomers = self._gangs.get(key) or Gang(key), self._index.latecomers(key)
         own = [member for member in gang.members.values() if not self._index.names_other(member, key)]
         if members := [*own, *latecomers]:
-            priority, published = self._resolver.priorities.of(members, group), self._resolver.published_members
+            priorities, published = self._resolver.priorities, self._resolver.published_members
             facts = self._resolver.lookups.lookup(key, now_ms).facts
-            return group_pods(gang, members, published, priority=priority, facts=facts)
+            priority, displaces = priorities.of(members, group), priorities.may_displace(members, group)
+            least = least_of(group)
+            return group_pods(
+                gang, members, published, least=least, priority=priority, may_displace=displaces, facts=facts
+            )
         if key in self._foreign_pods:
             return GroupPods(is_ours=False)
         look, made_by = group_owner(group), group.metadata.controller
@@ -363,7 +368,8 @@ class Gangs:
         is_ours = scheduler in self._schedulers if scheduler else self._settings.takes_unknown
         again_ms = self._resolver.lookups.again_ms(lookup) if lookup.is_unread and not lookup.is_old else None
         again_ms = lookup.refresh_ms if lookup.is_changed and not is_changed else again_ms
-        return GroupPods(is_ours=is_ours, priority=self._resolver.priorities.of((), group), again_ms=again_ms)
+        priority, displaces = self._resolver.priorities.of((), group), self._resolver.priorities.may_displace((), group)
+        return GroupPods(is_ours=is_ours, priority=priority, again_ms=again_ms, may_displace=displaces)
 
     def _set_foreign(self, pod: Pod) -> None:
         """Take a pod of another scheduler; a PodGroup of which Berth places no pod belongs to that scheduler too."""

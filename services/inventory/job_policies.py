@@ -1,13 +1,15 @@
 """PriorityClasses and queues, and what is said of jobs that are accepted otherwise than their objects state."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.config import ConfigError
 from berth.runtime.kube.port import Change
 from berth.runtime.logs import Logger
 from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Admission, Settings
 from berth.schemas.queues.facts import QueueSeen
 from berth.schemas.subjects import Subjects
 from berth.schemas.units import UnixMs
@@ -38,6 +40,8 @@ class JobPolicies:
         applies_queues: bool,
     ) -> None:
         self.warnings = RequestWarnings()
+        self.are_declared = asyncio.Event()
+        """Set once queues are declared by which PodGroups may be admitted."""
         self._gangs = gangs
         self._on_change = on_change
         self._make_queue = make_queue
@@ -68,12 +72,32 @@ class JobPolicies:
         """Restore the queues that are declared, by earlier runs or by persons."""
         for seen in found:
             self._queues.note_published(seen)
+        self._set_tree()
 
     def note_queue(self, seen: QueueSeen) -> None:
         """Take a queue that is declared; those that this run publishes are known."""
         if seen.source != "kubernetes":
             self._queues.note_published(seen)
+            self._set_tree()
             self._on_change()
+
+    def note_decisions(
+        self, decisions: Sequence[Admission], settings: Settings | None = None, *, are_all: bool = False
+    ) -> None:
+        """Take decisions of the dispatcher on PodGroups, in their order.
+
+        Args:
+            decisions: The decisions.
+            settings: Its settings, if they are new.
+            are_all: There are no others: none that was taken before counts.
+        """
+        groups = self._gangs.groups
+        if are_all:
+            groups.queues.forget_decisions()
+        if settings is not None:
+            groups.set_settings(settings)
+        groups.decide(decisions)
+        self._on_change()
 
     def check_one_source(self) -> None:
         """Check that queues are declared in one way.
@@ -125,13 +149,20 @@ class JobPolicies:
 
     def _judge_queues(self) -> None:
         self.begin_turn()
-        self._gangs.groups.set_queues(self._queues.tree())
+        self._set_tree()
         for name in self._queues.missing():
             self._make_queue(name)
         if not self._queues.are_applied:
             for request in self._gangs.open_requests():
                 self.judge(request)
         self._on_change()
+
+    def _set_tree(self) -> None:
+        """Let PodGroups be admitted by the queues that are declared, if any are."""
+        tree = self._queues.tree()
+        self._gangs.groups.set_queues(tree)
+        if tree is not None:
+            self.are_declared.set()
 
     def _requested_in(self, queue: str) -> Counter[str]:
         if self._requested is None:

@@ -33,7 +33,7 @@ from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.nodes.suspects import Suspects
 from berth.services.inventory.pace import Pace
 from berth.services.inventory.pod_rows import read_row
-from berth.services.inventory.podgroups.collection import Capacity
+from berth.services.inventory.podgroups.capacity import Capacity
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.counted_marks import CountedMarks
@@ -376,7 +376,7 @@ class Loop:
         return True
 
     async def _publish_groups(self, now_ms: int) -> bool:
-        """Publish what PodGroups say about faults; returns whether all was stored."""
+        """Publish what PodGroups say about faults, and wait for; returns whether all was stored."""
         subjects = self._bus.subjects
         return await self._queue.publish(
             self.steering.due(now_ms),
@@ -405,6 +405,7 @@ class Loop:
         self.policies.begin_turn()
         for effect in self.gangs.settle(now_ms):
             self._outlet.perform(effect)
+        self.steering.tell(self.gangs.groups.queues.told)
 
     def _report_events(self) -> None:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}

@@ -34,7 +34,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, FlappingChip, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import Hold, JobCancel, JobRequest, JobSteer, Preemption, Task
-from berth.schemas.ledger import Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.ledger import Admission, Adoption, Correction, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.nodes import HealthReport
 from berth.schemas.offers import Advance, Ask, Demand, Offer, ScoreRequest, Shape, ShapeOffer
@@ -49,7 +49,7 @@ from berth.schemas.pod_constraints import (
     PreferredPods,
     SpreadTerm,
 )
-from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.facts import QueueSeen, WaitingGroup
 from berth.schemas.queues.queue import Queue
 from berth.schemas.recording import (
     BackupEnd,
@@ -187,19 +187,23 @@ def _refusal() -> Refusal:
         rule="tides",
         template="it holds {held} of {most} chips, after {ahead}",
         numbers={"held": 12, "most": 16},
-        queue=QueueRefusal(
-            code="over-capability",
-            queue="research",
-            reason="its parent lab is Closed",
-            dimension="huawei.com/Ascend910",
-            held=12_000,
-            leaving=800,
-            limit=12_800,
-            asked=1_600,
-            namespace="team-a",
-            others=("memory",),
-            is_admission=True,
-        ),
+        queue=_queue_refusal(),
+    )
+
+
+def _queue_refusal() -> QueueRefusal:
+    return QueueRefusal(
+        code="over-capability",
+        queue="research",
+        reason="its parent lab is Closed",
+        dimension="huawei.com/Ascend910",
+        held=12_000,
+        leaving=800,
+        limit=12_800,
+        asked=1_600,
+        namespace="team-a",
+        others=("memory",),
+        is_admission=True,
     )
 
 
@@ -442,6 +446,17 @@ def _facts() -> tuple[Message, ...]:
             jobs=["vcjob.llm-7b"],
             at_ms=_AT_MS + 3,
             recover_ms=_AT_MS + 1,
+            waiting=WaitingGroup(
+                queue="research",
+                minimum={"cpu": 32_000, "huawei.com/Ascend910": 1_600},
+                is_declared=True,
+                pods=2,
+                priority=7,
+                may_displace=False,
+                created_ms=_AT_MS + 2,
+                job="vcjob.llm-7b",
+                is_admitted=True,
+            ),
         ),
         DrainSeen(
             kind="node",
@@ -797,6 +812,17 @@ def _ledger() -> tuple[Message, ...]:
             ],
             corrections=[Correction(uid="38", attempt=2, ranks=[0, 3], chips=[[1, 2], [6, 7]])],
             work_max=2_000_000,
+            admissions=[
+                Admission(
+                    namespace="team-a",
+                    name="llm-7b-9d57",
+                    uid="5c1e",
+                    queue="research",
+                    minimum={"huawei.com/Ascend910": 1_600},
+                    pods=2,
+                    refusal=_queue_refusal(),
+                )
+            ],
         ),
     )
 

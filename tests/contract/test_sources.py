@@ -247,6 +247,7 @@ QUESTIONS: Final = (
     "EASY reservation",
     "expected start of a job that waits",
     "sources of queues",
+    "admission of PodGroups",
     "victims of preemption and reclaim",
     "place that is reserved for a preemptor",
     "rules of the queue",

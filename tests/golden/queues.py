@@ -13,7 +13,7 @@ import msgspec
 
 from berth.core.parity import OWN, REFERENCE, Differences, differs
 from berth.core.preemption.surplus import surplus_ranks
-from berth.core.queues.admission import Ask, Minima, placement_refusal
+from berth.core.queues.admission import Ask, minima_of, placement_refusal
 from berth.core.queues.amounts import total, unit_of
 from berth.core.queues.charges import Holding, Usage, ranks_of_minimum
 from berth.core.queues.fair import fair_shares, is_beyond_fair
@@ -306,7 +306,7 @@ def _admissions(shares: Shares, jobs: Sequence[Job]) -> dict[str, Any]:
             admitted.append((job.queue, minimum or {}))
         elif job.phase == "Running":
             running.append(Holding(job.name, job.queue, job.held, minimum, priority=job.priority, start=job.created))
-    minima = Minima(shares, running)
+    minima = minima_of(shares, running)
     for queue, amounts in admitted:
         minima.admit(queue, amounts)
     found: dict[str, Any] = {"enqueueable": {}, "lacking": {}}

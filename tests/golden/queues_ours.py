@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
+from berth.core.queues.admission import Ask, gangs_within, minima_of, placement_refusal
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.order import Ratio, borrowed_of, leaves_in_order, share_of
 from berth.core.queues.shares import Shares, shares_of
@@ -70,7 +70,7 @@ def _refusals(line: Line, shares: Shares, gangs: Sequence[Holding]) -> Differenc
         priority=asking["priority"],
         may_displace=not asking["never"],
     )
-    admission = Minima(shares, gangs).refusal(ask)
+    admission = minima_of(shares, gangs).refusal(ask)
     placement = placement_refusal(shares, Usage(shares.tree, gangs), ask)
     return _differ("admission", result["admission"], admission) + _differ("placement", result["placement"], placement)
 

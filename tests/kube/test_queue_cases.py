@@ -76,23 +76,27 @@ async def test_4673_wrong_queues_hold_back_their_own_jobs_alone(target: InvalidI
     await target.cell.stop()
 
 
-async def test_5001_no_more_runs_than_the_quota_and_jobs_without_chips_are_not_held_back(
+async def test_5001_no_more_is_admitted_than_the_quota_and_jobs_without_chips_are_not_held_back(
     target: InvalidInputCell, ask: Ask
 ) -> None:
-    """The chips of the cluster are free for three more jobs, those of the queue are not."""
+    """The chips of the cluster are free for one more job, those of the queue are not: others have no pods."""
     await declare(target, "team", capability={CHIPS: "8", "cpu": "100", "memory": "1Ti"}, deserved={CHIPS: "8"})
     await target.cell.start()
     await job(target, "first", "team", chips=4, replicas=2)
     await target.until_running("first-worker-0", "first-worker-1")
     for name in ("second", "third"):
-        status = await target.cell.until_status(target.namespace, await job(target, name, "team"), "waiting")
-        assert status.sentence == f"queue team holds 8 of 8 {CHIPS}; the job asks for 8"
-        await until_group(target, name, "Inqueue", status.sentence)
+        await job(target, name, "team")
+        words = f"gangs of queue team need at least 8 of 8 {CHIPS}; the job asks for 8"
+        await until_group(target, name, "Pending", words)
     await job(target, "plain", "team", chips=0)
     await target.until_running("plain-worker-0")
+    assert [await pods_of(target, name) for name in ("second", "third")] == [0, 0]
     (held,) = [one["held"][CHIPS] for one in (await ask("queues"))["queues"] if one["name"] == "team"]
     assert held == 800
     assert await target.cell.check_chips(target.namespace) == 8
+    await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/first")
+    await target.until_running("second-worker-0")
+    assert (await group_of(target, "third")).get("phase") == "Pending"
     await target.cell.stop()
 
 
@@ -106,9 +110,10 @@ async def test_5881_a_queue_below_its_entitlement_is_admitted_and_served_before_
     for name in ("low-a", "low-b"):
         await job(target, name, "low")
         await target.until_running(f"{name}-worker-0")
-    for name, queue_name in (("low-c", "low"), ("high-a", "high")):
-        await target.cell.until_status(target.namespace, await job(target, name, queue_name), "waiting")
-        await until_group(target, name, "Inqueue")
+    await job(target, "low-c", "low")
+    await until_group(target, "low-c", "Pending", f"gangs of queue low need at least 16 of 16 {CHIPS}")
+    await target.cell.until_status(target.namespace, await job(target, "high-a", "high"), "waiting")
+    await until_group(target, "high-a", "Inqueue")
     await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/low-a")
     await target.until_running("high-a-worker-0", "low-b-worker-0")
     waits = await target.cell.until_status(target.namespace, "vcjob.low-c", "waiting")

@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
+from berth.schemas.envelope import decode
+from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.queue import CHIP
 from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from tests.kube.queue_cells import CHIPS, declare, queued_cell
-from tests.kube.test_contract_details import GROUP, LONG
+from tests.kube.test_contract_details import GROUP, LONG, QUEUES
 from tests.support.faulty_cell import Ask
 from tests.support.invalid_input_cell import VOLCANO, InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec
@@ -26,11 +30,41 @@ async def target(target_of: TargetOf) -> InvalidInputCell:
     return found
 
 
-async def gang(target: InvalidInputCell, name: str, *chips: int) -> None:
-    """A PodGroup of queue ``full`` and its pods."""
-    await target.group(name, {"minMember": len(chips), "queue": "full"})
+async def gang(target: InvalidInputCell, name: str, *chips: int, is_admitted: bool = False) -> None:
+    """A PodGroup of queue ``full`` and its pods.
+
+    Args:
+        target: The cell.
+        name: Its name.
+        chips: Of each pod.
+        is_admitted: It is admitted while the queue has room, which is then cut: that takes no admission back.
+    """
+    resources = {"minResources": {CHIPS: str(sum(chips))}} if is_admitted else {}
+    if is_admitted:
+        await cut(target, 16)
+    await target.group(name, {"minMember": len(chips), "queue": "full", **resources})
+    if is_admitted:
+        await target.until("it is admitted", lambda: phase_is(target, name, "Inqueue"))
+        await cut(target, 8)
     for at, count in enumerate(chips):
         await target.pod(f"{name}-{at}", a_spec(count), annotations={**LONG, GROUP: name})
+
+
+async def cut(target: InvalidInputCell, chips: int) -> None:
+    """Change the capability of queue ``full``; returns once the cell knows."""
+    await target.api.patch(f"{QUEUES}/full", {"spec": {"capability": {CHIPS: str(chips)}}})
+
+    async def is_known() -> bool:
+        found = await target.bus.read(StreamName.FACTS, filters=(target.bus.subjects.fact_queue("full"),))
+        return decode(found[-1].data, QueueSeen).queue.capability == {CHIPS: chips * CHIP}
+
+    await target.until(f"queue full has {chips} chips", is_known)
+
+
+async def phase_is(target: InvalidInputCell, name: str, phase: str, why: str = "") -> bool:
+    status = (await target.api.get(f"{VOLCANO}/{target.namespace}/podgroups/{name}")).get("status", {})
+    told = [one.get("message", "") for one in status.get("conditions", [])]
+    return status.get("phase") == phase and (not why or any(why in text for text in told))
 
 
 async def change(target: InvalidInputCell, name: str, **spec: object) -> None:
@@ -46,7 +80,7 @@ async def held(ask: Ask) -> dict[str, tuple[float, int]]:
 async def test_a_gang_that_waits_goes_to_the_queue_that_it_names_and_one_that_runs_stays(
     target: InvalidInputCell, ask: Ask
 ) -> None:
-    await gang(target, "waits", 4, 4)
+    await gang(target, "waits", 4, 4, is_admitted=True)
     waits = await target.cell.until_status(target.namespace, "podgroup.waits", "waiting")
     runs = await target.cell.until_status(target.namespace, "podgroup.runs", "running")
     assert waits.sentence == f"queue full holds 8 of 8 {CHIPS}; the job asks for 8"
@@ -73,17 +107,12 @@ async def test_a_gang_that_waits_goes_to_the_queue_that_it_names_and_one_that_ru
 async def test_a_gang_goes_back_to_pending_with_a_queue_that_does_not_let_it_in_and_on_with_another(
     target: InvalidInputCell,
 ) -> None:
-    await gang(target, "waits", 8)
+    await gang(target, "waits", 8, is_admitted=True)
     await target.cell.until_status(target.namespace, "podgroup.waits", "waiting")
     uid = (await target.api.get(f"/api/v1/namespaces/{target.namespace}/pods/waits-0"))["metadata"]["uid"]
     await change(target, "waits", queue="nowhere")
-
-    async def phase_is(phase: str, why: str) -> bool:
-        status = (await target.api.get(f"{VOLCANO}/{target.namespace}/podgroups/waits")).get("status", {})
-        told = [one.get("message", "") for one in status.get("conditions", [])]
-        return status.get("phase") == phase and any(why in text for text in told)
-
-    await target.until("it goes back", lambda: phase_is("Pending", "queue nowhere does not exist"))
+    why = "queue nowhere does not exist"
+    await target.until("it goes back", lambda: phase_is(target, "waits", "Pending", why))
     await change(target, "waits", queue="empty")
     await target.until_running("waits-0")
     pod = await target.api.get(f"/api/v1/namespaces/{target.namespace}/pods/waits-0")

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
+from berth.core.queues.admission import Ask, gangs_within, minima_of, placement_refusal
 from berth.core.queues.amounts import is_within, judged
 from berth.core.queues.charges import Holding, Usage
 from berth.core.queues.order import leaves_in_order, next_leaf
@@ -218,7 +218,7 @@ def test_admission_counts_each_gang_that_stays_along_the_path(
         shares.tree,
         [gang for gang in gangs if stays(shares, gang, ask, is_within_entitlement=gang.uid in within)],
     )
-    expected, got = placement_refusal(shares, staying, ask), Minima(shares, gangs).refusal(ask)
+    expected, got = placement_refusal(shares, staying, ask), minima_of(shares, gangs).refusal(ask)
     assert (expected is None) == (got is None)
     if expected is not None and got is not None:
         assert expected == msgspec.structs.replace(got, is_admission=False)

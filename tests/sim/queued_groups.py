@@ -1,17 +1,15 @@
-"""Admission of PodGroups where Queues of Volcano are applied: at rest each is admitted that its queue lets in."""
+"""Admission of PodGroups where queues are in force: at rest each is admitted that its queue has room for."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
-from berth.formats.kubernetes import policies
-from berth.formats.queues.queue_objects import queue_of_object
-from berth.schemas.queues.queue import DEFAULT
+from berth.formats.kubernetes.pods import amount_of
+from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, MEMORY
 from berth.services.inventory.podgroups.status import VALIDATE_FAILED
 from tests.sim.errors import Failure
-from tests.sim.queue_oracle import QueueOracle, is_in_force
-from tests.sim.users import ASCEND_JOBS, GROUPS, JOBS, PODS, QUEUES
+from tests.sim.queue_oracle import Charge, QueueOracle
+from tests.sim.queue_watch import charge_of
+from tests.sim.users import ASCEND_JOBS, GROUPS, JOBS, PODS
 from tests.sim.world import World
 from tests.support.kube_rules import Tree
 
@@ -19,41 +17,67 @@ _WAITS: Final = frozenset({"", "Pending"})
 
 
 def see_admitted(world: World) -> None:
-    """See that no PodGroup waits for its admission that its queue lets in, and that the others name their queue.
+    """See that no PodGroup waits for its admission that its queue has room for, and that the others name their queue.
 
-    Nobody admits one whose job is gone.
+    What counts at most is all that is held, and all that waits. Nobody admits one whose job is gone.
 
     Raises:
         Failure: One waits, or does not.
     """
-    kube = world.cell.kube
-    queues = [queue_of_object(msgspec.convert(found, policies.Queue)) for found in kube.objects(QUEUES)]
-    declared = {queue.name: queue for queue in queues if queue is not None}
-    if not world.cell.settings.queues or not is_in_force(declared.values()):
+    kube, state = world.cell.kube, world.observer.state
+    oracle = world.observer.queues.now(state)
+    if oracle is None:
         return
-    oracle = QueueOracle(declared, {})
+    for gang in world.observer.scheduler.queue.gangs():
+        job = state.jobs[gang.namespace, gang.name]
+        assert job.request is not None
+        oracle.charge(charge_of(job.request))
     named = {
         (pod["metadata"].get("annotations") or {}).get("scheduling.k8s.io/group-name", "")
         for pod in kube.objects(PODS)
         if pod["spec"].get("schedulerName") == "berth"
     }
     owners = {found["metadata"]["uid"] for path in (JOBS, ASCEND_JOBS) for found in kube.objects(path)}
-    for group in kube.objects(GROUPS):
+    groups = kube.objects(GROUPS)
+    for group in groups:
+        if (group.get("status") or {}).get("phase") == "Inqueue":
+            oracle.charge(_minimum(group))
+    for group in groups:
         status: Mapping[str, Any] = group.get("status") or {}
         is_ours = group["metadata"]["name"] in named or _controller_of(group) in owners
         if not is_ours or (status.get("phase") or "") not in _WAITS:
             continue
-        name, queue = group["metadata"]["name"], (group.get("spec") or {}).get("queue") or DEFAULT
-        why = oracle.shut(queue, group["metadata"].get("namespace", "ns"))
         conditions = [one for one in status.get("conditions") or () if one.get("type") == "Unschedulable"]
         if any(one.get("reason") == VALIDATE_FAILED for one in conditions):
             continue  # nothing could start it
-        said = [one.get("message", "") for one in conditions]
         world.observer.count["PodGroups that wait for their queue"] += 1
-        if why is None:
-            raise Failure("a PodGroup is not admitted, and its queue lets it in", f"{name} of {queue}: {said}")
-        if not any(why.text in message for message in said):
-            raise Failure("a PodGroup does not name the queue that keeps it", f"{name}: {said}, expected {why.text}")
+        _see_reason(oracle, _minimum(group), group["metadata"]["name"], [one.get("message", "") for one in conditions])
+
+
+def _see_reason(oracle: QueueOracle, asked: Charge, name: str, said: list[str]) -> None:
+    """See that a PodGroup has a reason to wait, and says it.
+
+    Raises:
+        Failure: It has none, or says another one.
+    """
+    shut = oracle.shut(asked.queue, asked.namespace)
+    if shut is None and oracle.why(asked) is None and not oracle.is_fifo(asked.queue):
+        raise Failure("a PodGroup is not admitted, and its queue lets it in", f"{name} of {asked.queue}: {said}")
+    words = [shut.text] if shut is not None else [f"queue {step}" for step in oracle.paths[asked.queue]]
+    if not any(word in message for message in said for word in words):
+        raise Failure("a PodGroup does not name the queue that keeps it", f"{name}: {said}, expected {words}")
+
+
+def _minimum(group: Tree) -> Charge:
+    """What the minimum of a PodGroup asks for."""
+    spec = group.get("spec") or {}
+    amounts: dict[str, int] = {}
+    for name, value in (spec.get("minResources") or {}).items():
+        if name in {CPU, MEMORY}:
+            amounts[name] = amount_of(name, str(value))
+        elif name.startswith("huawei.com/"):
+            amounts[name] = amount_of(name, str(value)) * CHIP
+    return Charge(spec.get("queue") or DEFAULT, group["metadata"].get("namespace", "ns"), amounts)
 
 
 def _controller_of(found: Tree) -> str:

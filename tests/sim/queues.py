@@ -68,7 +68,8 @@ class Queues(Users):
             self._groups_changed_s[name] = now_s
         phases = [(one.get("status") or {}).get("phase") for one in (old, new)]
         changed_s = max(self._queues_changed_s, self._groups_changed_s.get(name, 0.0))
-        if phases != ["Inqueue", "Pending"] or not self.cell.settings.queues or now_s < changed_s + _READ_S:
+        are_applied = self.cell.settings.queues and self.cell.settings.decisions.get("queues")
+        if phases != ["Inqueue", "Pending"] or not are_applied or now_s < changed_s + _READ_S:
             return
         found = [queue_of_object(msgspec.convert(one, policies.Queue)) for one in self.cell.kube.objects(QUEUES)]
         declared = {one.name: one for one in found if one is not None}

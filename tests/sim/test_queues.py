@@ -14,6 +14,7 @@ from berth.core.queues.tree import tree_of
 from berth.core.state.queues import queue_index
 from berth.formats.kubernetes import policies
 from berth.formats.queues.queue_objects import queue_of_object
+from berth.schemas.envelope import encode
 from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, ROOT, Queue
 from berth.services.inventory.podgroups import queue_admission
 from berth.services.inventory.podgroups.status import Why
@@ -25,8 +26,9 @@ from tests.sim.queue_objects import WRONG, a_declared_queue, in_a_queue, volcano
 from tests.sim.queue_oracle import Charge, QueueOracle, is_in_force
 from tests.sim.queue_watch import QUEUED
 from tests.sim.story import QUEUES, Event, Story, draw, has_queues
-from tests.sim.users import JOBS
+from tests.sim.users import GROUPS, JOBS, PRIORITY_CLASSES
 from tests.sim.world import World
+from tests.support.cells import a_job
 from tests.support.kube_rules import merged
 
 NPU = "huawei.com/Ascend910"
@@ -140,7 +142,10 @@ def test_the_rule_that_is_computed_anew_knows_what_is_not_valid_and_what_is_clos
 
 
 class Directed(World):
-    """Two jobs of a queue in which one has room, and one each of queues that are closed, small, and small at first."""
+    """Two jobs of a queue in which one has room, and one each of queues that are closed, small, and small at first.
+
+    So are requests without pods, which nobody has to admit.
+    """
 
     def begin_queues(self) -> None:
         small = [Queue(name, capability=chips(4)) for name in ("qc", "qd")]
@@ -154,7 +159,59 @@ class Directed(World):
             task = {"name": "worker", "replicas": 1, "template": body}
             spec = {"schedulerName": "berth", "minAvailable": 1, "queue": queue, "tasks": [task]}
             self.cell.kube.put(JOBS, {"metadata": {"name": f"j{number}"}, "spec": spec})
+            ask = self.story.cluster.asks[0]
+            alone = a_job(f"t{number}", chips=size, product=ask.product, labels=ask.all_labels, queue=queue)
+            self.say(self.user.subjects.intake_request("default", alone.name), encode(alone))
         self.later(event.for_s, self._put_queue, Queue("qc", capability=chips(8)))
+
+
+class Quota(World):
+    """Three jobs of 8 chips in a queue of 16, while the nodes have room for all; the last one has a higher priority."""
+
+    groups: Mapping[str, tuple[str, str]]
+    """Phase of each PodGroup, and why it waits, while the first ones run."""
+
+    def begin_queues(self) -> None:
+        self._put_queue(Queue("qa", capability=chips(16)))
+
+    def _do_job(self, event: Event) -> None:
+        self.cell.kube.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 10})
+        for number, priority in enumerate(("", "", "high")):
+            body = pod("p", self.story.cluster.asks[0], Random(0), chips=8)  # noqa: S311  # a simulation
+            body["metadata"]["annotations"] |= {"berth/run-for": "60s"}
+            task = {"name": "worker", "replicas": 1, "template": body}
+            spec = {"schedulerName": "berth", "minAvailable": 1, "queue": "qa", "tasks": [task]}
+            spec |= {"priorityClassName": priority} if priority else {}
+            self.cell.kube.put(JOBS, {"metadata": {"name": f"j{number}"}, "spec": spec})
+        self.later(event.for_s, self._look)
+
+    def _look(self) -> None:
+        found: dict[str, tuple[str, str]] = {}
+        for group in self.cell.kube.objects(GROUPS):
+            status = group["status"]
+            said = [one["message"] for one in status.get("conditions") or () if one["type"] == "Unschedulable"]
+            found[group["metadata"]["name"][:2]] = (status["phase"], "; ".join(said))
+        self.groups = found
+
+
+@pytest.mark.parametrize("shards", [0, 1, 3])
+def test_a_quota_admits_two_podgroups_and_the_third_stays_pending(monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
+    made: list[Quota] = []
+
+    def quota(loop: SimLoop, seed: int, story: Story) -> Quota:
+        made.append(Quota(loop, seed, story))
+        return made[-1]
+
+    settings = CellSettings(dispatchers=1, shards=shards, decisions={"queues": 2}, queues=True)
+    monkeypatch.setattr(run, "World", quota)
+    monkeypatch.setattr(run, "draw", lambda _: Story(0, settings, (Event(20.0, "job", for_s=30.0),), "volcano"))
+    lived = run.live(0, [0])
+    assert (lived.kind, lived.details) == ("", "")
+    groups = made[0].groups
+    assert [groups[name][0] for name in ("j0", "j1", "j2")].count("Running") == 2
+    (name,) = [name for name, (phase, _) in groups.items() if phase == "Pending"]
+    assert groups[name][1] == f"gangs of queue qa need at least 16 of 16 {NPU}; the job asks for 8"
+    assert name != "j2", "the highest priority is first"
 
 
 @pytest.fixture
@@ -185,7 +242,7 @@ FAULTS: Mapping[str, tuple[object, str, object, str]] = {
     "a queue that changes wakes nobody": (queue_index, "keys_of_change", {}, "a gang waits that could be placed"),
     "a job that ends wakes nobody": (queue_index, "keys_of_less", (), "a gang waits that could be placed"),
     "no PodGroup is admitted": (
-        queue_admission.QueueAdmission, "barrier", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
+        queue_admission.QueueAdmission, "verdict", Why("JobEnqueueFailed", "no"), "a PodGroup is not admitted, and its queue lets it in",
     ),
     "a PodGroup says nothing": (queue_admission, "text_of", "no", "a PodGroup does not name the queue that keeps it"),
     "sums are wrong": (Usage, "leaving", 1, "a queue holds something else"),

@@ -1,9 +1,13 @@
 """Cells with queues in force, for tests of what these do."""
 
+import msgspec
+
 from berth.core.explain.refusal_text import sentence
+from berth.core.queues.refusals import text_of
 from berth.core.state.ledger import Holding
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.ledger import Settings
-from berth.schemas.queues.facts import QueueSeen
+from berth.schemas.queues.facts import QueueSeen, WaitingGroup
 from berth.schemas.queues.queue import CHIP, Queue
 from tests.support.team_cell import Team
 
@@ -27,6 +31,35 @@ class Shared(Team):
 
     def submitted(self, name: str, queue: str, chips: int = 8, namespace: str = "team", **fields: object) -> None:
         self.job(name, namespace, chips=chips, queue=queue, **fields)
+
+    def group(self, name: str, queue: str = "a", chips: int = 8, namespace: str = "team", **fields: object) -> None:
+        """A PodGroup waits for its admission."""
+        waiting = WaitingGroup(queue, limits(chips), is_declared=True, pods=1, created_ms=1, job=f"pg-{name}")
+        waiting = msgspec.structs.replace(waiting, **fields)
+        self.fact(f"group.{namespace}.{name}", GroupSeen(namespace, name, f"uid-{name}", waiting=waiting))
+
+    def no_group(self, name: str, namespace: str = "team") -> None:
+        """A PodGroup is gone, or needs no admission."""
+        self.fact(f"group.{namespace}.{name}", GroupSeen(namespace, name, gone=True))
+
+    def decided(self) -> dict[str, str]:
+        """What the ledger says of each PodGroup, by name: why it waits; empty for one that is admitted."""
+        found = sorted(self.seat.state.fold.admissions.values(), key=lambda one: one.name)
+        return {one.name: "" if one.refusal is None else text_of(one.refusal) for one in found}
+
+    def settle(self) -> None:
+        """Rounds until there is nothing to decide.
+
+        Raises:
+            AssertionError: There is no end of them.
+        """
+        fold = self.seat.state.fold
+        for _ in range(50):
+            head = fold.head
+            self.round()
+            if fold.head == head and not self.seat.scheduler.has_work:
+                return
+        raise AssertionError("rounds without end")
 
     def held(self, queue: str, dimension: str = NPU) -> int:
         tree = self.seat.state.queues.tree()

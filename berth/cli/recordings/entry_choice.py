@@ -93,10 +93,13 @@ class EntryChoice:
             held=[one for one in body.held if one.uid in self._uids],
             reserved=[one for one in body.reserved if self._is_job(f"{one.namespace}/{one.name}", one.uid)],
             corrections=[one for one in body.corrections if one.uid in self._uids],
+            admissions=[
+                one for one in body.admissions if self._wants(f"{one.namespace}/{one.name}") and not self._node
+            ],
             missing=[],
         )
         parts = (found.verdicts, found.adoptions, found.evictions, found.releases, found.recoveries, found.held)
-        return Chosen(found) if any((*parts, found.reserved, found.corrections)) else None
+        return Chosen(found) if any((*parts, found.reserved, found.corrections, found.admissions)) else None
 
     def _of_domain(self, body: NodesSeen | HealthSeen) -> Chosen | None:
         """The node in a fact of its domain, if it is another than in the fact before."""

@@ -1,4 +1,7 @@
-"""Entries of a log as one line of text each, and as trees for JSON with names and unpacked columns."""
+"""Entries of a log as one line of text each, and as trees for JSON with names and unpacked columns.
+
+Longer than 400 lines because every kind of message has its line here.
+"""
 
 import base64
 from collections import Counter
@@ -11,6 +14,7 @@ from berth.cli.output import listed, moment
 from berth.cli.recordings.entry_choice import EntryChoice
 from berth.core.explain.refusal_text import sentence
 from berth.core.queues.amounts import number_of
+from berth.core.queues.refusals import text_of
 from berth.core.text import numbered, pluralize
 from berth.formats.shown import Shown, shown
 from berth.schemas.columns import unpack, unpack_names
@@ -217,6 +221,10 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
         parts.append(
             f"released {names.get(release.uid, release.uid)}{part}: {release.reason}{', again' if release.again else ''}"
         )
+    parts += [
+        f"PodGroup {one.namespace}/{one.name} {f'waits: {text_of(one.refusal)}' if one.refusal else 'admitted'}"
+        for one in body.admissions
+    ]
     parts += [f"adopted {one.namespace}/{one.gang} {_place(one.placement)}" for one in body.adoptions]
     if body.missing:
         parts.append(f"without shards {', '.join(map(str, body.missing))}")
@@ -271,7 +279,8 @@ def _phases(phases: Iterable[int]) -> str:
 
 def _group(body: GroupSeen) -> str:
     values = ", ".join(f"{key}={value}" for key, value in (body.labels | body.annotations).items())
-    return f"PodGroup {body.namespace}/{body.name} for faults: {values or 'nothing'}"
+    waits = f"; it waits for queue {body.waiting.queue}" if body.waiting is not None else ""
+    return f"PodGroup {body.namespace}/{body.name} for faults: {values or 'nothing'}{waits}"
 
 
 def _replacements(body: ReplacementsSeen) -> str:

@@ -89,36 +89,23 @@ class Minima:
     is all of it. Gangs that are leaving count nowhere.
 
     An answer takes time by the depth of the tree and the priorities in the queue, not by the number of gangs.
+
+    Args:
+        shares: Limits and entitlements.
+        counted: What the minima of running gangs amount to; it is changed.
+        running: Returns these gangs; it is asked once, and only if one of them may make a difference.
     """
 
-    def __init__(self, shares: Shares, running: Sequence[Holding]) -> None:
-        """Minima of gangs that hold something.
-
-        Args:
-            shares: Limits and entitlements.
-            running: The gangs.
-        """
+    def __init__(self, shares: Shares, counted: Usage, running: Callable[[], Sequence[Holding]]) -> None:
         self._shares = shares
-        self._all = Usage(shares.tree)
-        self._displaceable = Usage(shares.tree)
-        """Gangs that others may displace, who borrow."""
+        self._all = counted
+        self._running = running
+        self._displaceable: Usage | None = None
+        """Gangs that others may displace, who borrow; None until somebody asks."""
         self._own: dict[str, dict[int, Amounts]] = {}
         """Gangs of each queue that those of higher priority may displace, by priority."""
-        within = gangs_within(shares, running)
-        for gang in running:
-            if not gang.is_leaving:
-                self._add(gang, borrows=gang.uid not in within)
 
-    def _add(self, gang: Holding, *, borrows: bool) -> None:
-        tree, minimum = self._shares.tree, _counted(gang, self._shares.tree.differs)
-        self._all.charge(gang.queue, minimum, namespace=gang.namespace)
-        if gang.is_critical or not gang.is_preemptable or not tree.differs.counts_what_stays:
-            return
-        add(self._own.setdefault(gang.queue, {}).setdefault(gang.priority, {}), minimum)
-        if borrows and tree.is_reclaimable(gang.queue):
-            self._displaceable.charge(gang.queue, minimum)
-
-    def admit(self, queue: str, minimum: Amounts, *, namespace: str = "") -> None:
+    def admit(self, queue: str, minimum: Mapping[str, int], *, namespace: str = "") -> None:
         """Count a gang that was admitted and holds nothing yet, for those that come after it."""
         self._all.charge(queue, minimum, namespace=namespace)
 
@@ -128,22 +115,58 @@ class Minima:
         refusal = queue_refusal(tree, ask.queue, ask.namespace)
         if refusal is not None or not (ask.is_declared or tree.differs.minimum_from_pods):
             return refusal
-        path, counted = tree.paths[ask.queue], judged(ask.minimum)
+        refusal = _short(shares, ask, self._all.held, _none, self._all.of_namespace)
+        if refusal is not None and ask.may_displace and tree.differs.counts_what_stays:
+            refusal = _short(shares, ask, self._staying(ask), _none, self._all.of_namespace)
+        return None if refusal is None else msgspec.structs.replace(refusal, is_admission=True)
+
+    def _staying(self, ask: Ask) -> Callable[[str, str], int]:
+        """What counts against the limits of queues on the path of a gang that may displace others."""
+        if self._displaceable is None:
+            self._displaceable = self._found_displaceable()
+        displaceable, path, counted = self._displaceable, self._shares.tree.paths[ask.queue], judged(ask.minimum)
         fitting = 0
-        while fitting < len(path) - 1 and is_within(ask.minimum, shares.entitlements[path[fitting]], counted):
+        while fitting < len(path) - 1 and is_within(ask.minimum, self._shares.entitlements[path[fitting]], counted):
             fitting += 1
         lower = total(amounts for priority, amounts in self._own.get(ask.queue, {}).items() if priority < ask.priority)
 
         def held(step: str, dimension: str) -> int:
-            found = self._all.held(step, dimension)
-            if not ask.may_displace:
-                return found
             fork = path[min(path.index(step), fitting)]
-            borrowed = self._displaceable.held(fork, dimension) - self._displaceable.held(ask.queue, dimension)
-            return found - lower.get(dimension, 0) - borrowed
+            borrowed = displaceable.held(fork, dimension) - displaceable.held(ask.queue, dimension)
+            return self._all.held(step, dimension) - lower.get(dimension, 0) - borrowed
 
-        refusal = _short(shares, ask, held, self._all.leaving, self._all.of_namespace)
-        return None if refusal is None else msgspec.structs.replace(refusal, is_admission=True)
+        return held
+
+    def _found_displaceable(self) -> Usage:
+        tree, running = self._shares.tree, self._running()
+        found, within = Usage(tree), gangs_within(self._shares, running)
+        for gang in running:
+            if gang.is_leaving or gang.is_critical or not gang.is_preemptable:
+                continue
+            minimum = _counted(gang, tree.differs)
+            add(self._own.setdefault(gang.queue, {}).setdefault(gang.priority, {}), minimum)
+            if gang.uid not in within and tree.is_reclaimable(gang.queue):
+                found.charge(gang.queue, minimum)
+        return found
+
+
+def minima_of(shares: Shares, running: Sequence[Holding]) -> Minima:
+    """Minima of gangs that hold something.
+
+    Args:
+        shares: Limits and entitlements.
+        running: The gangs.
+    """
+    counted = Usage(shares.tree)
+    for gang in running:
+        if not gang.is_leaving:
+            counted.charge(gang.queue, _counted(gang, shares.tree.differs), namespace=gang.namespace)
+    return Minima(shares, counted, lambda: running)
+
+
+def _none(_: str, __: str) -> int:
+    """Gangs that are leaving count nowhere."""
+    return 0
 
 
 def _short(

@@ -6,21 +6,26 @@ from berth.schemas.refusal import QueueRefusal
 
 def text_of(refusal: QueueRefusal) -> str:
     """The sentence for people."""
-    name = f"queue {refusal.queue}"
+    name, reason = f"queue {refusal.queue}", refusal.reason
     match refusal.code:
         case "no-such-queue":
-            return f"{name} does not exist"
+            found = "does not exist"
         case "queue-not-valid":
-            return f"{name} is not valid: {refusal.reason}" if refusal.reason else f"{name} is not valid"
+            found = f"is not valid: {reason}" if reason else "is not valid"
         case "queue-has-children":
-            children = f" ({refusal.reason})" if refusal.reason else ""
-            return f"{name} has child queues{children}; jobs must name one of them"
+            found = f"has child queues{f' ({reason})' if reason else ''}; jobs must name one of them"
         case "queue-closed":
-            return f"{name} is {refusal.reason or 'not open'}"
+            found = f"is {reason or 'not open'}"
         case "queue-not-for-namespace":
-            return f"{name} is not for jobs of namespace {refusal.namespace}"
+            found = f"is not for jobs of namespace {refusal.namespace}"
+        case "too-many-pods":
+            waiting = f"has {refusal.held:,} pods of jobs that wait, and this job has {refusal.asked:,}"
+            found = f"{waiting}: at most {refusal.limit:,}"
+        case "behind-in-queue":
+            found = "serves its jobs in order (dequeueStrategy fifo), and one before this one waits"
         case _:
             return _amounts_text(refusal, name)
+    return f"{name} {found}"
 
 
 def _amounts_text(refusal: QueueRefusal, name: str) -> str:

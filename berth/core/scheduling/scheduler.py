@@ -19,6 +19,7 @@ from berth.core.gangs import Gang
 from berth.core.placement.round_demand import ROUND_WORK_MAX
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import gang_of
+from berth.core.scheduling.admissions import Admissions
 from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
 from berth.core.scheduling.fault_watch import FaultWatch
@@ -64,10 +65,6 @@ class Scheduler:
         """Gangs (uid) that may have to be evicted, released or adopted, or need a step of a recovery."""
         self.watch = FaultWatch(state)
         self._delays = Delays(state)
-        self.turn: Turn | None = None
-        """The step that the open turn has reached."""
-        self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
-        """What the open turn woke, and which changes it consumed."""
 
     def _renew(self) -> None:
         """Begin with an empty queue, under the settings and rules of the epoch."""
@@ -77,6 +74,11 @@ class Scheduler:
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer, self.rules)
         self._wakeups = Wakeups(state, self.queue, self.scorer)
+        self._admissions = Admissions(state, self.queue)
+        self.turn: Turn | None = None
+        """The step that the open turn has reached."""
+        self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
+        """What the open turn woke, and which changes it consumed."""
 
     def new_scorer(self) -> Scorer:
         """Scoring under the settings of the epoch."""
@@ -129,7 +131,8 @@ class Scheduler:
         queue = self.queue
         is_released = queue.is_holding and any(map(queue.may_release, self._pending))
         is_strict = queue.is_strict and any(map(has_queues, self._pending))  # the head may block others no longer
-        return queue.has_work or is_released or (is_strict and queue.head() is not None)
+        may_decide = queue.has_work or is_released or self._admissions.is_due
+        return may_decide or (is_strict and queue.head() is not None)
 
     def begin(self, changes: Changes, *, resumes: bool = False) -> None:
         """Begin an epoch: all waiting gangs are tried again, under its settings.
@@ -143,8 +146,6 @@ class Scheduler:
         if resumes:
             return
         self._renew()
-        self.turn = None
-        self._consumed = (Woken(), NO_CHANGES)
         self._pending = [Changes(jobs_changed={**self.pending.jobs_changed, **dict.fromkeys(state.jobs)})]
         # Other settings may want other steps.
         self.to_examine.update((uid, None) for uid, _ in sorted(state.fold.holdings))
@@ -157,6 +158,7 @@ class Scheduler:
         if not pending.jobs_changed:
             return
         unblocked = pending.queue_unblocked
+        self._admissions.note_jobs()
         for key in pending.jobs_changed:
             unblocked |= self._sync_job(key)
         self._pending = [msgspec.structs.replace(pending, jobs_changed={}, queue_unblocked=unblocked)]
@@ -232,10 +234,11 @@ class Scheduler:
             gangs, faulty = [], []
         start = TurnStart(state, self.queue, terms, gangs, self._consumed[1])
         returning = [] if adopts else self.rules.returning(start)
-        if not gangs and not must and not faulty and not returning:
+        admissions = self._admissions.due()
+        if not gangs and not must and not faulty and not returning and not admissions:
             self._restore_classes()
             return Opened(None, set_aside)
-        bare = Opening(number, at_ms, gangs, must, {}, faulty, held, returning, work_max=work_max)
+        bare = Opening(number, at_ms, gangs, must, {}, faulty, held, returning, admissions, work_max=work_max)
         self.turn = opening = with_asks(bare, nodes=len(state.table), full=state.constraints.full_nodes)
         return Opened(opening, set_aside)
 
@@ -266,6 +269,7 @@ class Scheduler:
         self._consumed = (Woken(), NO_CHANGES)
         self._wakeups.take_back(woken)
         self._pending.insert(0, changes)
+        self._admissions.take_back()
 
     def choose(
         self,
@@ -290,8 +294,7 @@ class Scheduler:
         return self._chosen(opening, self.decisions.on_offers(opening, views, asks, missing_shards), missing_shards)
 
     def _chosen(self, opening: Opening, found: Decided, missing_shards: MissingShards) -> Choice:
-        choice = found.choice(opening, missing_shards)
-        self.turn = choice
+        self.turn = choice = found.choice(opening, missing_shards)
         return choice
 
     def record(self, choice: Choice) -> Recorded:
@@ -301,9 +304,7 @@ class Scheduler:
             InvariantError: The choice was used before.
         """
         self._expect(choice)
-        record = round_of(self.state, choice)
-        recorded = Recorded(choice.opening, record, choice.set_aside)
-        self.turn = recorded
+        self.turn = recorded = Recorded(choice.opening, round_of(self.state, choice), choice.set_aside)
         return recorded
 
     def choose_alone(self, opening: Opening, missing_shards: MissingShards | None = None) -> Choice:
@@ -423,6 +424,8 @@ class Scheduler:
             raise InvariantError("the turn was ended before", subject=f"round {opening.number}")
 
     def _follow(self, folded: Folded, opening: Opening | None) -> None:
+        if any(gang.phase != "waiting" for gang in folded.gangs):
+            self._admissions.note_jobs()
         self.note(merged([folded.changes, take_effect(self.state, self.queue, self.rules, folded, opening)]))
 
     def dump(self) -> WaitingDump:

@@ -18,7 +18,7 @@ from berth.core.state.cell import State
 from berth.core.state.due import Due
 from berth.core.state.internal_errors import SetAside
 from berth.core.topologies.leaving import LeavingPods
-from berth.schemas.ledger import Release, Reservation, Round, Verdict
+from berth.schemas.ledger import Admission, Release, Reservation, Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import HeldPlaces, Recovery
 
@@ -62,6 +62,8 @@ class Opening(NamedTuple):
     """Releases that only go with such a step."""
     returning: Sequence[Returning] = ()
     """Gangs with held places, which are tried before ``gangs``; some may be among these."""
+    admissions: Sequence[Admission] = ()
+    """PodGroups that are admitted, or wait for another reason than before."""
     needs: Mapping[Shape, int] = {}
     """Candidates that may be needed of each shape; empty: those of ``asks``."""
     heavy: frozenset[Shape] = frozenset()
@@ -102,7 +104,7 @@ class Choice(NamedTuple):
     def is_empty(self) -> bool:
         """Whether nothing is decided: gangs needed a step of a recovery, and none has what it needs."""
         opening = self.opening
-        is_empty = not (self.recoveries or self.verdicts or opening.gangs or opening.must)
+        is_empty = not (self.recoveries or self.verdicts or opening.gangs or opening.must or opening.admissions)
         return bool(opening.faulty or opening.returning) and is_empty
 
 

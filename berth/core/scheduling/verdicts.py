@@ -246,6 +246,7 @@ def round_of(state: State, choice: Choice) -> Round:
         recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=[*opening.must.held, *choice.unheld],
         reserved=list(choice.reserved),
+        admissions=list(opening.admissions),
         corrections=opening.must.corrections,
         work_max=opening.work_max,
     )

@@ -15,7 +15,7 @@ from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.cluster.drains import check_drain
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.state.constraint_state import ConstraintState
-from berth.core.state.fact_checks import check_pods, check_subject
+from berth.core.state.fact_checks import check_group, check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
 from berth.core.state.job_facts import JobFacts
@@ -25,6 +25,7 @@ from berth.core.state.ledger import FOLD_VERSION, Folded, Holding, LedgerFold, P
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
 from berth.core.state.queues.queue_index import QueueIndex
+from berth.core.state.queues.waiting_groups import WaitingGroups
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.topologies.planning import Index
 from berth.core.topologies.registry import TOPOLOGIES
@@ -84,6 +85,7 @@ class State:
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
         self.faults = FaultInputs(self.fold, self.table, self.jobs)
         self.queues = QueueIndex(self.fold, self.table)
+        self.waiting_groups = WaitingGroups(self.fold)
         self.topologies: dict[str, TopologySeen] = {}
         self.facts_seq = 0
         self.nodes_seq = 0
@@ -106,7 +108,7 @@ class State:
             OutcomeSeen.KIND: self._outcome,
             TimerSeen.KIND: self._timer,
             LedgerSeen.KIND: self._ledger,
-            GroupSeen.KIND: self._steering,
+            GroupSeen.KIND: self._group,
             ReplacementsSeen.KIND: self._steering,
             ApprovalSeen.KIND: self._steering,
             QueueSeen.KIND: self._queue,
@@ -201,10 +203,12 @@ class State:
             found.add(self._occupancy.heed(self.fold.settings))
         if self._owns is not None:
             forget_idle(self.fold, folded.gangs)
+            self.fold.admissions.clear()  # it knows no PodGroup
         found.add(self._occupancy.follow(folded))
         if self._owns is None:
             self.faults.follow(folded, found)
             found.woken.update(self.queues.follow(folded))
+            self.waiting_groups.follow(folded)
             left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
             for holding in [*left, *folded.taken]:
                 found.add(self.constraints.recount(holding.key))
@@ -289,11 +293,13 @@ class State:
         if self._owns is None:
             self.faults.begin()
             self.faults.lost.load(dump.lost)
+            self.waiting_groups.begin()
             found.add(self.constraints.begin())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
             found.gangs_to_examine.update(dict.fromkeys(self.foreign))
         else:
             forget_idle(self.fold, list(self.fold.gangs.values()))
+            self.fold.admissions.clear()
         return Loaded(found.build(), dump.waiting)
 
     def forget_unnamed(self) -> None:
@@ -302,6 +308,7 @@ class State:
         For a start from LATEST, where the facts about it are missing.
         """
         self._job_facts.forget_unnamed(self.facts_seq)
+        self.waiting_groups.forget_unnamed(self.facts_seq)
 
     def _nodes(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, NodesSeen)
@@ -397,6 +404,14 @@ class State:
 
     def _steering(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         return self.faults.apply(envelope, self._subject, found)
+
+    def _group(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
+        fact = body_of(envelope, GroupSeen)
+        check_subject(self._subject, "group", fact.namespace, fact.name)
+        check_group(fact)
+        self.faults.note_group(fact, found)
+        self.waiting_groups.apply(fact, self._sequence)
+        return "gone" if fact.gone else "folded"
 
     def _queue(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, QueueSeen)

@@ -6,12 +6,16 @@ from typing import Final
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import PodsSeen
-from berth.schemas.fault_facts import REASON_MAX, ApprovalSeen, ReplacementsSeen
+from berth.schemas.fault_facts import REASON_MAX, ApprovalSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.intake import PRIORITY_MAX
+from berth.schemas.queues.queue import AMOUNT_MAX
 from berth.schemas.subjects import token
 
 _INDEX_BYTES: Final = 4
 _TIME_BYTES: Final = 8
 _MASK_BYTES: Final = 8
+RESOURCES_MAX: Final = 16
+"""Most resources that the minimum of a PodGroup may ask for."""
 
 
 def check_subject(subject: str, kind: str, *names: str) -> None:
@@ -38,6 +42,29 @@ def check_approval(fact: ApprovalSeen) -> None:
         raise DecodeError(f"until_ms: {fact.until_ms}, expected a moment above 0", kind=fact.KIND)
     if len(fact.reason) > REASON_MAX:
         raise DecodeError(f"reason: {len(fact.reason)} characters, expected at most {REASON_MAX}", kind=fact.KIND)
+
+
+def check_group(fact: GroupSeen) -> None:
+    """Check that what a PodGroup asks for can be meant.
+
+    Raises:
+        DecodeError: A number is out of its bounds, or it asks for too many resources.
+    """
+    waiting = fact.waiting
+    if waiting is None:
+        return
+    if not fact.uid:
+        raise DecodeError("uid: empty, expected that of the PodGroup", kind=fact.KIND)
+    if len(waiting.minimum) > RESOURCES_MAX:
+        raise DecodeError(
+            f"waiting.minimum: {len(waiting.minimum)} resources, expected at most {RESOURCES_MAX}", kind=fact.KIND
+        )
+    bounds = {f"minimum.{name}": (amount, 0, AMOUNT_MAX) for name, amount in waiting.minimum.items()}
+    bounds["pods"] = (waiting.pods, 0, AMOUNT_MAX)
+    bounds["priority"] = (waiting.priority, -PRIORITY_MAX, PRIORITY_MAX)
+    for name, (value, least, most) in bounds.items():
+        if not least <= value <= most:
+            raise DecodeError(f"waiting.{name}: {value}, expected {least} to {most}", kind=fact.KIND)
 
 
 def check_pods(fact: PodsSeen) -> None:

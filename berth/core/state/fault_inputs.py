@@ -51,7 +51,7 @@ class FaultInputs:
         self._nodes_of: dict[AttemptKey, tuple[str, ...]] = {}
 
     def apply(self, envelope: Envelope, subject: str, found: ChangesBuilder) -> Effect:
-        """Note what a PodGroup says, which ranks have new pods, or what a person approved.
+        """Note which ranks have new pods, or what a person approved.
 
         Args:
             envelope: The fact.
@@ -61,12 +61,6 @@ class FaultInputs:
         Raises:
             DecodeError: It is damaged, or on the subject of something else.
         """
-        if envelope.kind == GroupSeen.KIND:
-            group = body_of(envelope, GroupSeen)
-            check_subject(subject, "group", group.namespace, group.name)
-            jobs = [self._jobs.get(key) for key in self.note_group(group)]
-            found.gangs_to_examine.update((job.uid, None) for job in jobs if job is not None)
-            return "gone" if group.gone else "folded"
         if envelope.kind == ApprovalSeen.KIND:
             approval = body_of(envelope, ApprovalSeen)
             check_approval(approval)
@@ -156,18 +150,24 @@ class FaultInputs:
         """What all PodGroups say about faults, by name."""
         return [self._groups[key] for key in sorted(self._groups)]
 
-    def note_group(self, fact: GroupSeen) -> list[JobKey]:
-        """Note what a PodGroup says; returns the jobs that it concerns or did before."""
+    def note_group(self, fact: GroupSeen, found: ChangesBuilder) -> None:
+        """Note what a PodGroup says about faults.
+
+        Args:
+            fact: The fact.
+            found: Receives which gangs to examine: those of jobs that it concerns or did before.
+        """
         key = (fact.namespace, fact.name)
         before = self._groups.pop(key, _NO_GROUP)
         jobs = dict.fromkeys((fact.namespace, name) for name in (*before.jobs, *fact.jobs))
         for job in jobs:
             if self._group_of.get(job) == key:
                 del self._group_of[job]
-        if not fact.gone:
+        if not fact.gone and (fact.labels or fact.annotations):
             self._groups[key] = fact
             self._group_of.update(dict.fromkeys(((fact.namespace, name) for name in fact.jobs), key))
-        return list(jobs)
+        known = (self._jobs.get(job) for job in jobs)
+        found.gangs_to_examine.update((job.uid, None) for job in known if job is not None)
 
     def note_replacements(self, fact: ReplacementsSeen) -> None:
         """Note which ranks have new pods that wait for a place, and which have backup pods."""

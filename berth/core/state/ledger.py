@@ -27,7 +27,7 @@ from berth.core.state.run_times import RunTime, StemTimes
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.chain import FIRST, Link, Position, encode_record, link_of
 from berth.schemas.envelope import DecodeError, body_of
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import Admission, Epoch, Round, Settings
 from berth.schemas.rules import StatedRule, check_rules
 from berth.schemas.status import SnapshotBody
 
@@ -76,6 +76,8 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     """Digest of the chain."""
     rules: list[StatedRule] = []
     stem_times: list[StemTimes] = []
+    admissions: list[Admission] = []
+    admissions_leaving: dict[str, int] = {}
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -119,6 +121,8 @@ class LedgerFold:
         self._become(Entries(), ChipOwners())
         self._leaving: dict[str, int] = {}
         """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
+        self._admissions_leaving: dict[str, int] = {}
+        """PodGroups (uid) of which the decision is to be forgotten, and the fact for which it is."""
 
     def _become(self, entries: Entries, owners: ChipOwners) -> None:
         self._entries = entries
@@ -127,6 +131,7 @@ class LedgerFold:
         self.gangs = entries.gangs
         self.held = entries.held
         self.run_times = entries.run_times
+        self.admissions = entries.admissions
 
     @property
     def epoch(self) -> int:
@@ -264,7 +269,22 @@ class LedgerFold:
             self._leaving[uid] = facts_seq
             self._let_go()
 
+    def forget_admission(self, uid: str, facts_seq: int) -> None:
+        """Drop the decision on a PodGroup that is told of no more since a fact, once a record knew the fact."""
+        self._admissions_leaving.pop(uid, None)
+        self._admissions_leaving[uid] = facts_seq
+        self._let_go()
+
+    def forgets_admission(self, uid: str) -> bool:
+        """Whether the decision on a PodGroup counts no longer, although a record that knows so is still to come."""
+        return uid in self._admissions_leaving
+
     def _let_go(self) -> None:
+        for uid, facts_seq in list(self._admissions_leaving.items()):  # ascending by fact
+            if facts_seq > self.facts_seq:
+                break
+            del self._admissions_leaving[uid]
+            self.admissions.pop(uid, None)
         gone = []
         for uid, facts_seq in self._leaving.items():  # ascending by fact
             if facts_seq > self.facts_seq:
@@ -295,6 +315,8 @@ class LedgerFold:
             chain=self.chain,
             rules=list(self.rules),
             stem_times=self.run_times.dump_stems(),
+            admissions=[self.admissions[uid] for uid in sorted(self.admissions)],
+            admissions_leaving=dict(self._admissions_leaving),
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -307,6 +329,7 @@ class LedgerFold:
             {holding.key: holding for holding in dump.holdings},
             {gang.uid: gang for gang in dump.gangs},
             {held.uid: held for held in dump.held},
+            admissions={one.uid: one for one in dump.admissions},
         )
         entries.run_times.load(dump.run_times, dump.stem_times)
         owners = ChipOwners()
@@ -319,5 +342,6 @@ class LedgerFold:
         self._position = Position(dump.head, dump.epoch, dump.chain)
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
         self._leaving = dict(dump.leaving)
+        self._admissions_leaving = dict(dump.admissions_leaving)
         self.epoch_ms = dump.epoch_ms
         self.rules = tuple(dump.rules)

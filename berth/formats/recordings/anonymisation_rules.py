@@ -119,6 +119,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "annotations": Special.LABELS,
         "jobs": Kind.JOB,
     },
+    "WaitingGroup": {"queue": Kind.QUEUE, "job": Kind.JOB, "minimum": Kind.KEEP},
     "ReplacementsSeen": {"namespace": Kind.NAMESPACE, "job": Kind.JOB, "uid": Kind.UID},
     "BackupPod": {"pod": Kind.POD, "uid": Kind.UID},
     "FlappingChip": {},
@@ -252,6 +253,13 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Round": {},
     "Verdict": _OF_JOB | {"queue": Kind.QUEUE},
     "Correction": {"uid": Kind.UID},
+    "Admission": {
+        "namespace": Kind.NAMESPACE,
+        "name": Kind.POD,
+        "uid": Kind.UID,
+        "queue": Kind.QUEUE,
+        "minimum": Kind.KEEP,
+    },
     "Release": {"uid": Kind.UID, "reason": Kind.KEEP},
     "Eviction": {"uid": Kind.UID, "reason": Special.WORD},
     "Adoption": _OF_GANG | {"queue": Kind.QUEUE},
@@ -300,7 +308,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "RunTime": {"namespace": Kind.NAMESPACE},
     "StemTimes": {"namespace": Kind.NAMESPACE, "name": Kind.JOB},
     "LostNode": {"name": Kind.NODE, "domain": Kind.DOMAIN},
-    "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
+    "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS, "admissions_leaving": Special.UIDS},
 }
 """Fields with texts by struct. A missing struct or field with a text is an error of this module and ends the pass."""
 

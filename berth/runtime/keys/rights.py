@@ -91,7 +91,7 @@ _SERVICES: Final[dict[str, Rights]] = {
 _HISTORY: Final = (StreamName.FACTS, StreamName.LATEST, StreamName.LEDGER, StreamName.SKIPS, StreamName.SNAPSHOT)
 """What a reader of facts and ledger reads."""
 _READS: Final[dict[str, tuple[StreamName, ...]]] = {
-    "inventory": (StreamName.FACTS, StreamName.LATEST, StreamName.LEDGER, StreamName.STATUS),
+    "inventory": (*_HISTORY, StreamName.STATUS),
     "health": (StreamName.FACTS, StreamName.LATEST),
     "dispatcher": (*_HISTORY, StreamName.DEAD, StreamName.INTAKE, StreamName.LEASE, StreamName.STATUS),
     "scorer": _HISTORY,

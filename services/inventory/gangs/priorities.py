@@ -56,6 +56,12 @@ class Priorities:
         found = self.value(self._class_of_group(members, group))
         return max((member.pod.spec.priority or 0 for member in members), default=0) if found is None else found
 
+    def may_displace(self, members: Sequence[Member], group: PodGroup | None) -> bool:
+        """Whether others may end for a job, as far as its class says."""
+        named = self._class_of_group(members, group)
+        of_pods = any(member.pod.spec.preemption_policy == NEVER for member in members)
+        return not (named in self._never if named else of_pods)
+
     def preemption(
         self, members: Sequence[Member], group: PodGroup | None, facts: OwnerFacts | None, stated: int | None = None
     ) -> Preemption | None:
@@ -70,9 +76,7 @@ class Priorities:
         if stated is not None and facts is not None:
             named, is_never = facts.priority_class, facts.preemption_policy == NEVER
         else:
-            named = self._class_of_group(members, group)
-            of_pods = any(member.pod.spec.preemption_policy == NEVER for member in members)
-            is_never = named in self._never if named else of_pods
+            named, is_never = self._class_of_group(members, group), not self.may_displace(members, group)
         classes = {named} if named else {member.pod.spec.priority_class_name for member in members}
         metas = (member.pod.metadata for member in members)
         job = [Claims(group.metadata.labels, group.metadata.annotations)] if group is not None else []

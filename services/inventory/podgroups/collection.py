@@ -3,30 +3,29 @@
 Longer than 400 lines because admission, claims and status of a PodGroup follow from one state of it.
 
 The controllers of Volcano jobs and Ascend jobs create pods only after their PodGroup is Inqueue. A PodGroup is admitted
-when its resources are free, or by its queue where queues are in force. It goes back to Pending when it could not start
-for long, so that its claim does not block others, or when its queue lets it in no more. Each patch is computed from the
-last observed object and names its version: concurrent changes are not overwritten, and the newer object leads to a new
-patch.
+when its resources are free, or by a decision of the dispatcher where queues are in force. It goes back to Pending when
+it could not start for long, so that its claim does not block others, or when the dispatcher takes it back. Each patch
+is computed from the last observed object and names its version: concurrent changes are not overwritten, and the newer
+object leads to a new patch.
 
 Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Volcano PodGroups".
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from berth.core.queues.tree import Tree
-from berth.core.text import pluralize
-from berth.formats.ascend.report_error import STALE
 from berth.formats.kubernetes.objects import PodGroup
+from berth.schemas.ledger import Admission, Settings
 from berth.schemas.units import unix_ms
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.barriers import NOT_ADMITTED
 from berth.services.inventory.gangs.settings import GangSettings
-from berth.services.inventory.nodes.free_chips import Unreported
+from berth.services.inventory.podgroups.capacity import Capacity, lacking_words
 from berth.services.inventory.podgroups.pods import GroupPods
-from berth.services.inventory.podgroups.queue_admission import QueueAdmission, goes_back, queue_of
+from berth.services.inventory.podgroups.queue_admission import Name, QueueAdmission, asks_of, goes_back
 from berth.services.inventory.podgroups.status import (
     CPU,
     ENQUEUE_FAILED,
@@ -46,40 +45,14 @@ from berth.services.inventory.podgroups.status import (
 )
 from berth.services.inventory.podgroups.tracked_group import TrackedGroup
 
-Name = tuple[str, str]
-"""Namespace and name of a PodGroup."""
 _HEAD_START_MS: Final = 5_000
 """Longest time after its admission in which no PodGroup of a lower priority takes the room of another one: until its
 pods are requested. Then the order of the queue decides."""
 _STATUS_APART_MS: Final = 500
 """Least time between two writes of counts and messages of one PodGroup; a change of phase is written at once."""
-_NODES_SHOWN_MAX: Final = 3
 _NUMBERS_APART_MS: Final = 300_000
 """Least age of a condition before it is written for other amounts alone: those of all PodGroups that wait change
 together, and their patches would hold up admissions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """Free capacity of schedulable nodes.
-
-    Attributes:
-        chips: Free chips by resource name.
-        cpu_milli: Free CPU in thousandths.
-        memory_mib: Free memory in MiB.
-        unreported: Nodes that take no new work for want of a report, by resource name.
-    """
-
-    chips: dict[str, int]
-    cpu_milli: int
-    memory_mib: int
-    unreported: dict[str, list[Unreported]] = field(default_factory=dict)
-
-    def amount(self, resource: str) -> int:
-        """Free amount of a resource."""
-        if resource == CPU:
-            return self.cpu_milli
-        return self.memory_mib if resource == MEMORY else self.chips.get(resource, 0)
 
 
 class Groups:
@@ -97,9 +70,9 @@ class Groups:
         self._may_admit = False
         """Something changed, so that another PodGroup may be admitted."""
         self._candidates: dict[Name, None] = {}
-        """Where queues are in force: PodGroups that have changed, and may be admitted."""
+        """PodGroups that have changed, and may be admitted."""
         self._due: dict[Name, int] = {}
-        self._queues = QueueAdmission()
+        self.queues = QueueAdmission()
         self._held: dict[int, Counter[str]] | None = None
         """With preemption: what placed PodGroups hold, by priority; None until somebody asks after a change."""
 
@@ -107,9 +80,9 @@ class Groups:
     def awaits_admission(self) -> bool:
         """Whether the free capacity matters: PodGroups are not admitted, or it is not known yet whether they are.
 
-        Where queues are in force nothing but that it is known.
+        Where queues are in force it does not.
         """
-        return (bool(self._waiting) or self.has_new) and (self._queues.tree is None or self._capacity is None)
+        return not self.queues.in_force and (bool(self._waiting) or self.has_new)
 
     @property
     def has_new(self) -> bool:
@@ -138,6 +111,7 @@ class Groups:
         for names in (self._dirty, self._waiting, self._candidates, self._due):
             names.pop(name, None)
         self._give_up_claim(name)
+        self.queues.drop(name)
 
     def touch(self, name: Name) -> None:
         """Note a change that concerns a PodGroup."""
@@ -152,7 +126,22 @@ class Groups:
 
     def set_queues(self, tree: Tree | None) -> None:
         """Take the queues by which PodGroups are admitted; None where they are admitted by what is free."""
-        self._queues.tree = tree
+        self.queues.tree = tree
+        self._judge_anew()
+
+    def set_settings(self, settings: Settings) -> None:
+        """Take the settings of the dispatcher."""
+        if self.queues.set_settings(settings):
+            self._judge_anew()
+
+    def decide(self, decisions: Sequence[Admission]) -> None:
+        """Take decisions of the dispatcher, in their order."""
+        self.queues.decide(decisions)
+        self.queues.keep(self._groups)
+        for one in decisions:
+            self.touch((one.namespace, one.name))
+
+    def _judge_anew(self) -> None:
         self._may_admit = True
         self._dirty.update(dict.fromkeys(self._groups))
 
@@ -183,11 +172,12 @@ class Groups:
             self._examine(name, pods_of, now_ms)
         ours = [name for name in sorted(touched) if self._groups[name].pods.is_ours]
         wanted = {name: self._wanted(self._groups[name], now_ms) for name in ours if name not in self._waiting}
-        if self._capacity is not None:
+        if self.queues.in_force:
+            wanted |= self._admit_decided(now_ms)
+        elif self._capacity is not None:
             wanted |= self._admit(self._capacity, now_ms)
             self._may_admit = False
             self._candidates.clear()
-            self._queues.eased.clear()
         wanted |= {name: self._wanted(self._groups[name], now_ms) for name in ours if name not in wanted}
         self._dirty.clear()
         patches = (self._write(name, one, now_ms) for name, one in wanted.items())
@@ -198,7 +188,7 @@ class Groups:
         group = self._groups[name]
         was_requested, pods = group.pods.is_requested, pods_of(group.observed)
         group.pods = replace(pods, counts=with_collected(pods.counts, group.collected(pods)))
-        if group.pods.is_requested and not was_requested and self._queues.tree is None:
+        if group.pods.is_requested and not was_requested:
             self._may_admit = True
         group.due_ms = group.pods.again_ms
         if group.due_ms is None:
@@ -213,19 +203,31 @@ class Groups:
         else:
             self._waiting.pop(name, None)
         if claims:
-            self._claim(name, group)
+            self._claiming[name] = None
             group.admitted_ms = group.admitted_ms or min(enqueued_ms(group.observed) or now_ms, now_ms)
         else:
             group.admitted_ms = 0
             self._give_up_claim(name)
+        self._tell(name, group, now_ms)
 
     def _give_up_claim(self, name: Name) -> None:
+        self._may_admit |= name in self._claiming
         self._claiming.pop(name, None)
-        self._queues.forget(name)
 
-    def _claim(self, name: Name, group: TrackedGroup) -> None:
-        self._claiming[name] = None
-        self._queues.count(group.observed)
+    def _tell(self, name: Name, group: TrackedGroup, now_ms: int) -> None:
+        """Tell what a PodGroup asks for, as long as it needs a decision of the dispatcher."""
+        pods = group.pods
+        if pods.is_ours is None:
+            return
+        needs_one = (
+            self.queues.in_force
+            and pods.is_ours
+            and (group.phase in NOT_ADMITTED or group.phase == "Inqueue")
+            and not (group.is_started or pods.counts.scheduled or pods.is_placed)
+            and now_ms >= group.backoff_until_ms
+            and not group.min_resources.wrong
+        )
+        self.queues.tell(name, asks_of(group) if needs_one else None)
 
     def _wanted(self, group: TrackedGroup, now_ms: int) -> Wanted:
         """Desired state of a PodGroup, apart from its admission."""
@@ -234,11 +236,12 @@ class Groups:
         if group.phase in NOT_ADMITTED and not group.is_started:
             return Wanted(group.phase, pods.counts, self._why_waits(group, now_ms), 0, sent_back)
         phase = phase_after(observed, pods.counts) if group.phase == observed.status.phase else group.phase
-        back = NO_REASON if pods.is_placed or phase != "Inqueue" else self._queues.back(observed)
-        if back.reason:
+        back = self.queues.verdict(observed) if self.queues.in_force and phase == "Inqueue" else None
+        if back is not None and back.reason:
             return Wanted("Pending", pods.counts, back, 0, sent_back)
         if phase == "Inqueue" and self._is_late(group, now_ms):
             group.backoff_until_ms = now_ms + round(self._settings.retry_s * 1000)
+            self.queues.tell((observed.metadata.namespace, observed.metadata.name), None)
             return Wanted("Pending", pods.counts, self._why_waits(group, now_ms), 0, sent_back + 1)
         enqueued = group.admitted_ms or enqueued_ms(observed) if phase == "Inqueue" else 0
         return Wanted(phase, pods.counts, pods.why, enqueued, sent_back)
@@ -246,7 +249,7 @@ class Groups:
     def _is_late(self, group: TrackedGroup, now_ms: int) -> bool:
         """Whether the time for an admitted PodGroup to start is over."""
         pods = group.pods
-        if self._queues.tree is not None and not goes_back(group.observed):
+        if self.queues.in_force and not goes_back(group.observed):
             return False  # it waits for its turn
         if not self._settings.claim_s or pods.counts.scheduled or pods.is_placed or not group.admitted_ms:
             return False
@@ -260,31 +263,61 @@ class Groups:
         """Why a PodGroup is not admitted; empty while unknown."""
         if now_ms < group.backoff_until_ms:
             return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and released its claim")
+        if self.queues.in_force:
+            return self._verdict(group) or NO_REASON
         if self._capacity is None:
             return NO_REASON
-        claims = Counter[str]() if self._queues.tree is not None else self._claims()
-        return self._barrier(group, self._capacity, claims + _above(self._claims_ahead(now_ms), group))
+        return self._barrier(group, self._capacity, self._claims() + _above(self._claims_ahead(now_ms), group))
 
-    def _to_judge(self) -> Iterable[Name]:
-        """PodGroups whose admission something bears on that has changed."""
-        if self._may_admit or (self._queues.tree is None and (self._candidates or self._queues.eased)):
-            return self._waiting
-        waiting = self._waiting if self._queues.eased else ()
-        eased = (name for name in waiting if queue_of(self._groups[name].observed) in self._queues.eased)
-        return dict.fromkeys([*(name for name in self._candidates if name in self._waiting), *eased])
+    def _verdict(self, group: TrackedGroup) -> Why | None:
+        """Why a PodGroup is not admitted, empty if it is; None while it waits for a decision."""
+        if group.min_resources.wrong:
+            return Why(VALIDATE_FAILED, group.min_resources.wrong)
+        return self.queues.verdict(group.observed)
+
+    def _admit_decided(self, now_ms: int) -> dict[Name, Wanted]:
+        """Admit PodGroups as the dispatcher has decided, in the order of its decisions, then by order."""
+        changed = sorted((name for name in self._candidates if name in self._waiting), key=self._order)
+        names = dict.fromkeys([*(name for name in self.queues.news if name in self._waiting), *changed])
+        self._may_admit = True  # what is free matters once queues are in force no longer
+        self._candidates.clear()
+        self.queues.news.clear()
+        wanted: dict[Name, Wanted] = {}
+        for name in names:
+            group = self._groups[name]
+            if not self._is_paused(name, group, now_ms):
+                why = self._verdict(group)
+                is_admitted = why is not None and not why.reason
+                if is_admitted:
+                    self._let_in(name, group, now_ms)
+                phase = "Inqueue" if is_admitted else group.phase if why is None else "Pending"
+                enqueued = now_ms if is_admitted else 0
+                wanted[name] = Wanted(phase, group.pods.counts, why or NO_REASON, enqueued, dequeues(group.observed))
+        return wanted
+
+    def _is_paused(self, name: Name, group: TrackedGroup, now_ms: int) -> bool:
+        """Whether a PodGroup went back to Pending a moment ago."""
+        if now_ms >= group.backoff_until_ms:
+            return False
+        group.due(group.backoff_until_ms)
+        self._due[name] = group.backoff_until_ms
+        return True
+
+    def _let_in(self, name: Name, group: TrackedGroup, now_ms: int) -> None:
+        group.admitted_ms = now_ms
+        self._waiting.pop(name)
+        self._claiming[name] = None
 
     def _admit(self, capacity: Capacity, now_ms: int) -> dict[Name, Wanted]:
         """Admit PodGroups in order of priority, number of returns to Pending, age and name."""
         self._held = None
-        names = self._to_judge()
+        names = self._waiting if self._may_admit or self._candidates else ()
         claims = self._claims() if names else Counter[str]()
         ahead = self._claims_ahead(now_ms) if names else {}
         wanted: dict[Name, Wanted] = {}
         for name in sorted(names, key=self._order):
             group = self._groups[name]
-            if now_ms < group.backoff_until_ms:
-                group.due(group.backoff_until_ms)
-                self._due[name] = group.backoff_until_ms
+            if self._is_paused(name, group, now_ms):
                 continue
             higher = _above(ahead, group)
             why = self._barrier(group, capacity, claims + higher)
@@ -295,9 +328,7 @@ class Groups:
                 phase, enqueued = "Pending", 0
             else:
                 phase, enqueued = "Inqueue", now_ms
-                group.admitted_ms = now_ms
-                self._waiting.pop(name)
-                self._claim(name, group)
+                self._let_in(name, group, now_ms)
                 if not self._settings.force_enqueue:
                     claims.update(group.amounts)
                 elif not group.pods.is_requested:
@@ -318,15 +349,13 @@ class Groups:
         """Why a PodGroup cannot be admitted now; empty when it can."""
         if group.min_resources.wrong:
             return Why(VALIDATE_FAILED, group.min_resources.wrong)
-        if self._queues.tree is not None:
-            return self._queues.barrier(group.observed)
         for resource, need in group.amounts.items():
             if self._settings.force_enqueue and resource in {CPU, MEMORY}:
                 continue
             free, claimed = capacity.amount(resource), claims[resource]
             if need > free - claimed + self._held_below(group)[resource]:
                 others = f", of which other admitted PodGroups claim {claimed}" if claimed else ""
-                lacking = "".join(map(_lacking_words, capacity.unreported.get(resource, ())))
+                lacking = "".join(map(lacking_words, capacity.unreported.get(resource, ())))
                 return Why(
                     ENQUEUE_FAILED,
                     f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}{lacking}",
@@ -356,7 +385,7 @@ class Groups:
     def _claims_ahead(self, now_ms: int) -> dict[int, Counter[str]]:
         """Claims of PodGroups whose pods are not requested yet, by priority; empty where all claims count."""
         found: dict[int, Counter[str]] = {}
-        for name in self._claiming if self._settings.force_enqueue and self._queues.tree is None else ():
+        for name in self._claiming if self._settings.force_enqueue else ():
             group = self._groups[name]
             if not group.pods.is_requested and 0 <= now_ms - group.admitted_ms < _HEAD_START_MS:
                 found.setdefault(group.pods.priority, Counter()).update(group.amounts)
@@ -409,13 +438,3 @@ def _above(claims: Mapping[int, Counter[str]], group: TrackedGroup) -> Counter[s
     """Claims by priority: those of higher priorities than that of a PodGroup."""
     higher = (one for priority, one in claims.items() if priority > group.pods.priority)
     return sum(higher, start=Counter[str]())
-
-
-def _lacking_words(found: Unreported) -> str:
-    """Nodes without a recent report, as a clause."""
-    count = len(found.nodes)
-    more = f" and {count - _NODES_SHOWN_MAX} more" if count > _NODES_SHOWN_MAX else ""
-    names = f"{', '.join(found.nodes[:_NODES_SHOWN_MAX])}{more}"
-    lack = "whose newest report is too old" if found.lack == STALE else "without a report that can be read"
-    are = "is" if found.chips == 1 else "are"
-    return f"; {found.chips} {are} on {pluralize(count, 'node')} {lack}, which {'takes' if count == 1 else 'take'} no new work: {names}"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from berth.formats.kubernetes.workloads.facts import OwnerFacts
+from berth.formats.kubernetes.workloads.membership import natural
 from berth.schemas.facts import MembersSeen
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.podgroups.status import (
@@ -34,6 +35,10 @@ class GroupPods:
         replicas: Pods that its owner has while a rollout is going on; None without one.
         held: Resources that its pods on nodes have, as in :class:`MinResources`: it does not need them once more.
         succeeded: Pods (uid) that have succeeded.
+        may_displace: Its class does not forbid that others end for it.
+        request: Name of the first request for its pods; empty without one.
+        asked: Resources that the first pods of its minimum request, as far as they are there, as in
+            :class:`MinResources`.
     """
 
     is_ours: bool | None
@@ -46,6 +51,9 @@ class GroupPods:
     replicas: int | None = None
     held: Mapping[str, int] = field(default_factory=dict)
     succeeded: frozenset[str] = frozenset()
+    may_displace: bool = True
+    request: str = ""
+    asked: Mapping[str, int] = field(default_factory=dict)
 
 
 def group_pods(
@@ -53,7 +61,9 @@ def group_pods(
     members: Sequence[Member],
     published_members: Mapping[tuple[str, str], MembersSeen],
     *,
+    least: int,
     priority: int,
+    may_displace: bool,
     facts: OwnerFacts | None,
 ) -> GroupPods:
     """State of the pods of a PodGroup that Berth places.
@@ -62,12 +72,18 @@ def group_pods(
         gang: Of the PodGroup.
         members: Its pods; some may be in other gangs, because they were bound before they had it.
         published_members: What was published last about the pods of each name.
+        least: How many pods it needs.
         priority: Highest priority of its pods.
+        may_displace: Its class does not forbid that others end for it.
         facts: Facts of its owner, if the owner was read.
     """
     phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
     scheduled = unscheduled = 0
     held: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    live = sorted((member for member in members if member.is_live), key=lambda one: natural(one.name))
+    for member in live[:least]:
+        asked.update(_amounts_of(member))
     for member in members:
         phase = member.pod.status.phase
         if phase in phases:
@@ -76,8 +92,7 @@ def group_pods(
             scheduled += member.is_bound
             unscheduled += not member.is_bound
             if member.is_bound:
-                ask = member.ask
-                held.update({ask.resource: ask.chips, CPU: ask.cpu_milli, MEMORY: ask.memory_mib})
+                held.update(_amounts_of(member))
     counts = PodCounts(
         total=len(members),
         running=phases["Running"],
@@ -97,7 +112,15 @@ def group_pods(
         replicas=facts.replicas if facts is not None and facts.rollout else None,
         held=held,
         succeeded=frozenset(member.uid for member in members if member.pod.status.phase == "Succeeded"),
+        may_displace=may_displace,
+        asked={name: amount for name, amount in asked.items() if amount},
+        request=min((name for name, part in gang.parts.items() if part.phase), default=""),
     )
+
+
+def _amounts_of(member: Member) -> dict[str, int]:
+    ask = member.ask
+    return {ask.resource: ask.chips, CPU: ask.cpu_milli, MEMORY: ask.memory_mib}
 
 
 def _why(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen]) -> Why:

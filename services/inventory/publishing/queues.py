@@ -37,7 +37,7 @@ class Queues:
         self.are_applied = are_applied
         self._queues: dict[str, Queue] | None = None
         self._published: dict[str, QueueSeen] = {}
-        self._declared: dict[str, None] = {}
+        self._declared: dict[str, Queue] = {}
         """Queues that persons declared with ``berth queues apply``."""
         self.is_changed = False
 
@@ -54,7 +54,7 @@ class Queues:
         else:
             self._published.pop(name, None)
             if not fact.gone:
-                self._declared[name] = None
+                self._declared[name] = fact.queue
         self.is_changed = True
 
     def replace(self, objects: Sequence[policies.Queue]) -> None:
@@ -109,9 +109,9 @@ class Queues:
         return queues if self.are_applied and is_tree(queues.values()) else {}
 
     def tree(self) -> Tree | None:
-        """The tree of the queues; None where they do nothing, or before they are listed."""
-        wanted = self._wanted()
-        return tree_of(wanted.values()) if wanted else None
+        """The tree of the queues, whoever declares them; None where they do nothing, or before they are listed."""
+        queues = self._wanted() or self._declared
+        return tree_of(queues.values()) if is_tree(queues.values()) else None
 
     def warning(self, name: str, requested: Callable[[], Counter[str]]) -> str:
         """Why the queue of a job would hold it back under Volcano, as a sentence; empty when it would not.

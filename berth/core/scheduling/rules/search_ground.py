@@ -6,6 +6,8 @@ For the rule it is the state before a round, with what the round does; for an ex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.bitmaps import Fits
 from berth.core.gangs import Gang
@@ -222,4 +224,19 @@ def declared_by(state: State, namespace: str, name: str, uid: str) -> Declared:
 
 def may_end(state: State) -> list[RunningGang]:
     """Gangs that may end for others where preemption is on, by uid: which ones do, priorities and queues decide."""
-    return [one for one in running_gangs(state, Changed(_leaving(state), set(), set(), set())) if one.may_end]
+    return [one for one in running_gangs(state, _as_it_is(state)) if one.may_end]
+
+
+def displaceable(state: State) -> list[Counted]:
+    """What gangs count for that hold something, by uid; preemptable as far as the settings have it."""
+    found = running_gangs(state, _as_it_is(state))
+    if state.fold.settings.preempt > 1:
+        return [one.counted for one in found]
+    return [
+        one.counted if one.declares_preemptable else msgspec.structs.replace(one.counted, is_preemptable=False)
+        for one in found
+    ]
+
+
+def _as_it_is(state: State) -> Changed:
+    return Changed(_leaving(state), set(), set(), set())

@@ -47,10 +47,12 @@ class QueueIndex:
 
     Attributes:
         declared: What is declared, by name of the queue.
+        version: It grows with each change of what is declared, or held.
     """
 
     def __init__(self, fold: LedgerFold, table: NodeTable) -> None:
         self.declared: dict[str, QueueSeen] = {}
+        self.version = 0
         self._fold = fold
         self._table = table
         self._tree: tuple[Settings, Tree | None] | None = None
@@ -77,6 +79,7 @@ class QueueIndex:
         old, new = before.queue if before is not None else None, None if fact.gone else fact.queue
         if old == new:
             return {}
+        self.version += 1
         self._tree = self._usage = self._shares = None
         return keys_of_change(old, new)
 
@@ -173,14 +176,14 @@ class QueueIndex:
 
     def follow(self, folded: Folded) -> dict[str, None]:
         """Bring the sums in line with a record that was folded; returns keys of gangs for which there is more room."""
-        if self._usage is None:
-            return {}
         changed = [*folded.taken, *folded.given_back, *(one for one, _ in folded.freed), *folded.moved, *folded.ending]
         keys = [*(one.key for one in changed), *((held.uid, -1) for held in [*folded.held, *folded.unheld])]
+        self.version += bool(keys)
         return self._recount(keys)
 
     def recount(self, key: tuple[str, int]) -> None:
         """Bring the sums in line with what an attempt holds."""
+        self.version += 1
         self._recount([key])
 
     def _recount(self, keys: Iterable[_Key]) -> dict[str, None]:

@@ -9,6 +9,7 @@ from berth.core.changes import NO_CHANGES, Changes
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.run_times import RunTimes
+from berth.schemas.ledger import Admission
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 
@@ -109,6 +110,8 @@ class Folded(msgspec.Struct, gc=False):
     """Places that are held no longer, or no longer as they were."""
     ending: list[Holding] = []
     gangs: list[GangRecord] = []
+    admissions: list[Admission] = []
+    """PodGroups that are admitted, or wait, from now on."""
     epoch: bool = False
     resumes: bool = False
     """It is an epoch in which gangs wait as they did before."""
@@ -135,9 +138,11 @@ class Entries:
         gangs: State of each gang, by uid.
         held: Places that are held for a gang (uid) that waits.
         run_times: Run times of jobs that ended.
+        admissions: Newest decision on each PodGroup, by uid.
     """
 
     holdings: dict[tuple[str, int], Holding] = field(default_factory=dict)
     gangs: dict[str, GangRecord] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
     run_times: RunTimes = field(default_factory=RunTimes)
+    admissions: dict[str, Admission] = field(default_factory=dict)

@@ -48,6 +48,7 @@ class _Steps:
         self._gangs = entries.gangs
         self._held = entries.held
         self._run_times = entries.run_times
+        self._admissions = entries.admissions
         self._sequence = sequence
         self._record = record
         self._at_ms = record.at_ms
@@ -76,6 +77,8 @@ class _Steps:
             self._adopt(adoption)
         for gang in self.folded.gangs:
             self._record_recovered(gang)
+        self._admissions.update((one.uid, one) for one in record.admissions)
+        self.folded.admissions = record.admissions
         return self.folded
 
     def _verdict(self, verdict: Verdict) -> None:

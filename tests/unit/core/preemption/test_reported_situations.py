@@ -7,7 +7,7 @@ Sources: volcano-sh/volcano 4679, 4817, 4808, 5984, 5994; kubernetes-sigs/kueue 
 import pytest
 
 from berth.core.preemption.model import NoVictims, VictimSet
-from berth.core.queues.admission import Ask, Minima
+from berth.core.queues.admission import Ask, minima_of
 from berth.schemas.queues.queue import Queue
 from tests.support.cells import a_job, a_node
 from tests.support.preemption_cells import Contest, PreemptionCell, chips
@@ -28,7 +28,7 @@ def test_a_queue_gets_back_what_another_one_borrowed() -> None:
     shares = cell.state.queues.shares()
     assert shares is not None
     asks = Ask("a", chips(16), priority=0, may_displace=True)
-    assert Minima(shares, [gang.counted for gang in cell.running()]).refusal(asks) is None
+    assert minima_of(shares, [gang.counted for gang in cell.running()]).refusal(asks) is None
     assert cell.victims(a_job("p", chips=8, replicas=2, queue="a")) == ["b2", "b3"], (
         "the last ones are those who borrow"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.queues.admission import Ask, Minima, gangs_within, placement_refusal
+from berth.core.queues.admission import Ask, gangs_within, minima_of, placement_refusal
 from berth.core.queues.charges import Holding, PodRequest, Usage, charge_of, ranks_of_minimum
 from berth.core.queues.refusals import text_of
 from berth.core.queues.shares import Shares, shares_of
@@ -26,7 +26,7 @@ def placement(found: Shares, ask: Ask, *running: Holding) -> QueueRefusal | None
 
 
 def admission(found: Shares, ask: Ask, *running: Holding) -> QueueRefusal | None:
-    return Minima(found, running).refusal(ask)
+    return minima_of(found, running).refusal(ask)
 
 
 QUEUES = [
@@ -108,7 +108,7 @@ def test_admission_counts_minima_of_gangs_that_stay() -> None:
 
 def test_admission_counts_who_was_admitted_before_and_the_limits_of_a_namespace() -> None:
     found = shares(Queue("a", capability=chips(8), per_namespace=chips(4)))
-    minima = Minima(found, [])
+    minima = minima_of(found, [])
     minima.admit("a", chips(3), namespace="nlp")
     assert minima.refusal(Ask("a", chips(4), namespace="web")) is None
     refusal = minima.refusal(Ask("a", chips(2), namespace="nlp"))

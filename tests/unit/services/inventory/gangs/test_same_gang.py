@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
-from berth.services.inventory.podgroups.collection import Capacity
+from berth.services.inventory.podgroups.capacity import Capacity
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of, members, running
 
 TRAIN = ("example.com/v1", "Thing", "train", "train-1")

@@ -17,7 +17,7 @@ from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.nodes.free_chips import Unreported
 from berth.services.inventory.podgroups import collection
-from berth.services.inventory.podgroups.collection import Capacity
+from berth.services.inventory.podgroups.capacity import Capacity
 from berth.services.inventory.podgroups.status import dequeues, enqueued_ms
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
 

@@ -1,218 +1,283 @@
-"""PodGroups where queues are in force: their queue lets them in, whatever is free, and they keep their turn."""
+"""PodGroups where queues are in force: what is told of them, and how their phase follows the dispatcher."""
 
-from typing import Any
-
+import msgspec
 import pytest
 
 from berth.core.queues.tree import tree_of
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.policies import PriorityClass
+from berth.schemas.ledger import Admission, Settings
+from berth.schemas.queues.facts import WaitingGroup
 from berth.schemas.queues.queue import CHIP, Queue
-from berth.services.inventory.podgroups.queue_admission import PODS_MAX
-from tests.support.gang_world import BASE, CHIPS, a_group, a_pod
+from berth.schemas.refusal import QueueRefusal
+from berth.schemas.units import unix_ms
+from berth.services.inventory.podgroups.collection import Groups
+from tests.support.gang_world import BASE, CHIPS, CREATED, a_group, a_pod
 from tests.unit.services.inventory.podgroups.test_collection import GroupWorld, pending
 
 ENABLED = "huawei.com/schedule_enable_dequeue"
+FULL = QueueRefusal(
+    "over-capability", "a", dimension=CHIPS, held=16 * CHIP, limit=16 * CHIP, asked=8 * CHIP, is_admission=True
+)
+FULL_TEXT = f"gangs of queue a need at least 16 of 16 {CHIPS}; the job asks for 8"
 
 
-def world_of(*queues: Queue, chips: int = 0) -> GroupWorld:
-    world = GroupWorld(chips=chips)
-    world.gangs.groups.set_queues(tree_of(queues))
-    return world
+class QueueWorld(GroupWorld):
+    """A cell whose dispatcher applies queues, and decides what a test wants."""
+
+    def __init__(self, *queues: Queue, chips: int = 0, settings: Settings | None = None) -> None:
+        super().__init__(chips=chips)
+        self.groups.set_queues(tree_of(queues or [Queue("a")]))
+        self.groups.set_settings(settings or Settings(queues=2))
+        self.told: dict[str, WaitingGroup | None] = {}
+
+    @property
+    def groups(self) -> Groups:
+        return self.gangs.groups
+
+    def hear(self) -> dict[str, WaitingGroup | None]:
+        """What the dispatcher knows of PodGroups."""
+        told = self.groups.queues.told
+        self.told.update((name, asks[1] if asks is not None else None) for (_, name), asks in told.items())
+        told.clear()
+        return self.told
+
+    def decision(self, name: str, refusal: QueueRefusal | None = None) -> Admission:
+        asks = self.hear()[name]
+        assert asks is not None, f"{name} needs no decision"
+        uid = self.shown[name].metadata.uid
+        return Admission("ns", name, uid, asks.queue, asks.minimum, asks.pods, refusal)
+
+    def decide(self, *names: str, refusal: QueueRefusal | None = None) -> None:
+        self.groups.decide([self.decision(name, refusal) for name in names])
+        self.run()
 
 
-def test_a_group_is_admitted_although_no_chip_is_free() -> None:
-    world = world_of(Queue("a", capability={CHIPS: 16 * CHIP}))
+def test_a_group_waits_for_a_decision_and_for_nothing_else() -> None:
+    world = QueueWorld(chips=16)
     world.show(pending(queue="a"))
     world.run()
+    assert (world.phase(), world.shown["pg"].status.conditions) == ("Pending", None)
+    world.free(0)
+    world.decide("pg")
     assert world.phase() == "Inqueue"
 
 
-@pytest.mark.parametrize(
-    ("queue", "why"),
-    [
-        ("nowhere", "queue nowhere does not exist"),
-        ("shut", "queue shut is Closed"),
-        ("theirs", "queue theirs is not for jobs of namespace ns"),
-    ],
-)
-def test_a_group_waits_whose_queue_lets_nobody_in_until_it_does(queue: str, why: str) -> None:
-    world = world_of(Queue("shut", state="Closed"), Queue("theirs", namespaces=["others"]), chips=16)
-    world.show(pending(queue=queue))
-    world.run()
-    assert (world.phase(), world.condition()[2]) == ("Pending", why)
-    world.gangs.groups.set_queues(tree_of([Queue(queue)]))
-    world.run()
-    assert world.phase() == "Inqueue"
-
-
-def test_a_group_keeps_its_turn_however_long_it_waits_unless_it_asks_to_go_back() -> None:
-    world = world_of(Queue("a"), chips=16)
-    world.show(pending("waits", queue="a"), pending("asks", queue="a", annotations={ENABLED: "on"}))
-    world.run()
-    world.run(after_s=100_000)
-    assert (world.phase("waits"), world.phase("asks")) == ("Inqueue", "Pending")
-
-
-def test_a_queue_has_no_more_pods_that_wait_than_its_bound_but_one_large_job() -> None:
-    world = world_of(Queue("a"), Queue("b"), chips=16)
-    world.show(a_group("large", phase="Pending", queue="a", least=PODS_MAX + 1))
-    world.run()
-    world.show(a_group("next", phase="Pending", queue="a", least=1), a_group("other", phase="Pending", queue="b"))
-    world.run()
-    assert [world.phase(name) for name in ("large", "next", "other")] == ["Inqueue", "Pending", "Inqueue"]
-    assert world.condition("next")[2] == "queue a has 10,001 pods of jobs that wait, and this job has 1: at most 10,000"
-
-
-def test_without_queues_groups_are_admitted_by_what_is_free_again() -> None:
-    world = world_of(Queue("a"))
-    world.gangs.groups.set_queues(None)
-    world.show(pending(queue="a"))
-    world.run()
-    assert world.phase() == "Pending"
-
-
-@pytest.mark.parametrize(
-    ("group", "tree", "why"),
-    [
-        ({"queue": "a"}, [Queue("a", state="Closing")], "queue a is Closing"),
-        ({"queue": "a"}, [Queue("b")], "queue a does not exist"),
-        ({"queue": "theirs"}, [Queue("a"), Queue("theirs", namespaces=["x"])], "queue theirs is not for jobs of"),
-        (
-            {"queue": "a", "least": PODS_MAX},
-            [Queue("a")],
-            "queue a has 4 pods of jobs that wait, and this job has 10,000: at most 10,000",
-        ),
-    ],
-    ids=("closes", "deleted", "names-another", "needs-more"),
-)
-def test_a_group_that_is_admitted_goes_back_when_its_queue_does_not_let_it_in_any_more(
-    group: dict[str, Any], tree: list[Queue], why: str
-) -> None:
-    world = world_of(Queue("a"), chips=16)
-    world.show(pending(queue="a"), pending("other", queue="a"))
-    world.run()
-    assert world.phase() == "Inqueue"
-    world.gangs.groups.set_queues(tree_of(tree))
-    world.show(a_group("pg", version="50", **{"least": 4, **group}))
-    world.run()
-    assert world.phase() == "Pending"
-    assert world.condition()[2].startswith(why)
-    world.gangs.groups.set_queues(tree_of([Queue("a"), Queue("theirs")]))
-    world.show(a_group("pg", version="70", phase="Pending", **{**group, "least": 4}))
-    world.run()
-    assert world.phase() == "Inqueue"
-
-
-def test_only_the_group_that_has_changed_goes_back() -> None:
-    world = world_of(Queue("a"), chips=16)
-    half = PODS_MAX // 2
-    world.show(*(a_group(name, phase="Pending", queue="a", least=half) for name in ("first", "second")))
-    world.run()
-    world.show(a_group("first", version="50", queue="a", least=half + 1))
-    world.run()
-    world.show(a_group("second", version="60", queue="a", least=half, labels={"any": "thing"}))
-    world.run()
-    assert (world.phase("first"), world.phase("second")) == ("Pending", "Inqueue")
-
-
-def test_a_group_that_is_admitted_and_names_another_queue_counts_there() -> None:
-    world = world_of(Queue("a"), Queue("b"), chips=16)
-    world.show(a_group("large", phase="Pending", queue="a", least=PODS_MAX))
-    world.run()
-    world.show(a_group("large", version="50", queue="b", least=PODS_MAX))
-    world.run()
-    world.show(a_group("in-a", phase="Pending", queue="a"), a_group("in-b", phase="Pending", queue="b"))
-    world.run()
-    assert [world.phase(name) for name in ("large", "in-a", "in-b")] == ["Inqueue", "Inqueue", "Pending"]
-
-
-def test_a_group_of_which_a_pod_has_a_node_stays_whatever_becomes_of_its_queue() -> None:
-    world = world_of(Queue("a"), chips=16)
-    world.show(a_group("pg", least=1, queue="a"))
-    world.pods(a_pod("p-0", group="pg", node="n1", phase="Running"))
-    world.run()
-    world.show(a_group("pg", version="50", least=2, queue="nowhere"))
-    world.gangs.groups.set_queues(tree_of([Queue("a", state="Closed")]))
-    world.run()
-    assert (world.phase(), world.withdrawn) == ("Inqueue", [])
-
-
-@pytest.mark.parametrize("how", ["deleted", "placed", "moved"])
-def test_the_next_group_is_admitted_once_its_queue_has_fewer_pods_that_wait(how: str) -> None:
-    world = world_of(Queue("a"), Queue("b"), chips=16)
-    world.show(a_group("large", phase="Pending", queue="a", least=PODS_MAX))
-    world.run()
-    world.show(a_group("next", phase="Pending", queue="a"), a_group("other", phase="Pending", queue="nowhere"))
-    world.run()
-    assert world.phase("next") == "Pending"
-    if how == "deleted":
-        del world.shown["large"]
-        world.gangs.drop_group("ns", "large")
-    elif how == "placed":
-        world.pods(a_pod("p-0", group="large", node="n1", phase="Running"))
-    else:
-        world.show(a_group("large", version="50", queue="b", least=PODS_MAX))
-    world.run()
-    assert (world.phase("next"), world.phase("other")) == ("Inqueue", "Pending")
-
-
-def test_admissions_are_written_by_priority_then_age_then_name() -> None:
-    world = world_of(Queue("a"), chips=16)
-    world.gangs.set_priority_classes([PriorityClass(metadata=Meta(name="high"), value=9)])
-    later = "2026-11-20T10:00:01Z"
+def test_what_it_asks_for_is_told() -> None:
+    world = QueueWorld()
+    world.gangs.set_priority_classes([PriorityClass(metadata=Meta(name="high"), value=9, preemption_policy="Never")])
+    resources = {CHIPS: "8", "cpu": "4", "memory": "2Gi", "pods": "4"}
     world.show(
-        pending("b", queue="a", created=later),
-        pending("a", queue="a", created=later),
-        pending("d", queue="a"),
-        pending("c", queue="a", created=later, priority_class="high"),
+        a_group("pg", phase="Pending", queue="a", resources=resources, priority_class="high"),
+        a_group("bare", phase="Pending", least=2),
     )
-    world.settle()
-    assert [patch.name for patch in world.patches] == ["c", "d", "a", "b"]
-
-
-def test_a_class_that_is_raised_while_groups_wait_decides_who_is_admitted() -> None:
-    world = world_of(Queue("a", state="Closed"), chips=16)
-    world.gangs.set_priority_classes([PriorityClass(metadata=Meta(name="low"), value=1)])
-    half = PODS_MAX // 2 + 1
-    for name, kind in (("first", ""), ("raised", "low")):
-        world.show(a_group(name, phase="Pending", queue="a", least=half, priority_class=kind))
     world.run()
-    world.gangs.set_priority_classes([PriorityClass(metadata=Meta(name="low"), value=100)])
-    world.gangs.groups.set_queues(tree_of([Queue("a")]))
+    asks = world.hear()["pg"]
+    assert asks == WaitingGroup(
+        "a",
+        {CHIPS: 8 * CHIP, "cpu": 4_000, "memory": 2_048},
+        is_declared=True,
+        pods=4,
+        priority=9,
+        may_displace=False,
+        created_ms=unix_ms(CREATED),
+        job="podgroup.pg",
+    )
+    bare = world.told["bare"]
+    assert bare is not None
+    assert (bare.queue, bare.minimum, bare.is_declared, bare.pods) == ("default", {}, False, 2)
+
+
+def test_without_declared_resources_the_first_pods_of_its_minimum_are_asked_for() -> None:
+    world = QueueWorld()
+    world.show(a_group("pg", phase="Pending", queue="a", least=2))
+    world.pods(*(a_pod(f"p-{number}", group="pg", chips=4) for number in range(3)))
     world.run()
-    assert (world.phase("first"), world.phase("raised")) == ("Pending", "Inqueue")
+    asks = world.hear()["pg"]
+    assert asks is not None
+    assert (asks.minimum[CHIPS], asks.is_declared, asks.pods) == (8 * CHIP, False, 2)
 
 
-def test_a_group_goes_back_also_if_the_first_patch_meets_another_writer() -> None:
-    world = world_of(Queue("a"), chips=16)
+def test_why_it_waits_is_its_condition_with_the_queue_and_numbers() -> None:
+    world = QueueWorld(Queue("a"), Queue("shut", state="Closed"))
+    world.show(pending(queue="a"), pending("shut", queue="shut"))
+    world.run()
+    world.decide("pg", refusal=FULL)
+    world.decide("shut", refusal=QueueRefusal("queue-closed", "shut"))
+    assert (world.phase(), world.condition()) == ("Pending", ("Unschedulable", "JobEnqueueFailed", FULL_TEXT))
+    assert world.condition("shut")[2] == "queue shut is Closed"
+    world.decide("pg")
+    assert (world.phase(), world.shown["pg"].status.conditions) == ("Inqueue", [])
+
+
+def test_one_that_is_admitted_goes_back_when_the_dispatcher_takes_it_back() -> None:
+    world = QueueWorld()
     world.show(pending(queue="a"), pending("other", queue="a"))
     world.run()
-    world.show(a_group("pg", version="50", queue="a", least=PODS_MAX))
-    world.settle()
-    assert [patch.patch["status"]["phase"] for patch in world.patches] == ["Pending"]  # type: ignore[index]  # JSON
-    world.patches.clear()
-    world.show(a_group("pg", version="51", queue="a", least=PODS_MAX, labels={"any": "thing"}))
+    world.decide("pg", "other")
+    world.groups.set_queues(tree_of([Queue("a", state="Closing")]))
+    world.decide("pg", refusal=QueueRefusal("queue-closed", "a"))
+    assert (world.phase(), world.condition()[2]) == ("Pending", "queue a is Closing")
+    assert world.phase("other") == "Inqueue"
+    world.decide("pg")
+    assert world.phase() == "Inqueue"
+
+
+def test_a_decision_on_what_it_asked_for_before_does_not_count() -> None:
+    world = QueueWorld(Queue("a"), Queue("b"))
+    world.show(pending(queue="a"))
+    world.run()
+    old = world.decision("pg")
+    world.show(pending(queue="b", version="50"))
+    world.run()
+    world.groups.decide([old])
+    world.run()
+    assert world.phase() == "Pending"
+    world.decide("pg")
+    assert world.phase() == "Inqueue"
+
+
+def test_a_decision_on_a_group_of_the_same_name_before_does_not_count() -> None:
+    world = QueueWorld()
+    world.show(pending(queue="a"))
+    world.run()
+    old = world.decision("pg")
+    world.gangs.drop_group("ns", "pg")
+    world.show(pending(queue="a", uid="another"))
+    world.run()
+    world.groups.decide([old])
     world.run()
     assert world.phase() == "Pending"
 
 
-def test_groups_that_were_admitted_before_queues_were_in_force_stay_however_many_pods_they_have() -> None:
-    world = GroupWorld(chips=16)
-    world.show(*(a_group(name, queue="a", least=PODS_MAX) for name in ("first", "second")))
+def test_one_whose_pods_are_requested_is_told_of_with_the_request_until_they_have_places() -> None:
+    world = QueueWorld()
+    world.show(a_group("pg", least=1, queue="a", phase="Pending"))
     world.run()
-    world.gangs.groups.set_queues(tree_of([Queue("a")]))
-    world.run()
-    assert [world.phase(name) for name in ("first", "second")] == ["Inqueue", "Inqueue"]
-
-
-def test_a_group_that_has_chips_stays_although_none_of_its_pods_is_bound_yet() -> None:
-    world = world_of(Queue("a"), chips=16)
-    world.show(a_group("pg", least=1, queue="a"))
+    world.decide("pg")
     world.pods(a_pod("p-0", group="pg"))
     world.run()
     world.verdict(BASE)
-    world.status(BASE, "placed")
-    world.gangs.groups.set_queues(tree_of([Queue("a", state="Closed")]))
+    world.status(BASE, "waiting")
     world.run()
-    assert (world.phase(), world.withdrawn) == ("Inqueue", [])
+    asks = world.hear()["pg"]
+    assert asks is not None
+    assert asks.job == BASE
+    world.status(BASE, "placed")
+    world.run()
+    assert (world.phase(), world.hear()["pg"]) == ("Inqueue", None)
+
+
+def test_one_whose_pods_are_requested_goes_back_when_it_is_taken_back() -> None:
+    world = QueueWorld()
+    world.show(a_group("pg", least=1, queue="a", phase="Pending"))
+    world.run()
+    world.decide("pg")
+    world.pods(a_pod("p-0", group="pg"))
+    world.run()
+    world.verdict(BASE)
+    world.status(BASE, "waiting")
+    world.run()
+    world.decide("pg", refusal=QueueRefusal("queue-closed", "a"))
+    assert world.phase() == "Pending"
+    world.decide("pg")
+    assert world.phase() == "Inqueue"
+
+
+def test_one_that_is_gone_is_told_of_no_more() -> None:
+    world = QueueWorld()
+    world.show(pending(queue="a"))
+    world.run()
+    assert world.hear()["pg"] is not None
+    world.gangs.drop_group("ns", "pg")
+    assert world.hear()["pg"] is None
+
+
+def test_it_keeps_its_turn_however_long_it_waits_unless_it_asks_to_go_back() -> None:
+    world = QueueWorld()
+    world.show(pending("waits", queue="a"), pending("asks", queue="a", annotations={ENABLED: "on"}))
+    world.run()
+    world.decide("waits", "asks")
+    world.run(after_s=300)
+    assert (world.phase("waits"), world.phase("asks")) == ("Inqueue", "Pending")
+    assert world.condition("asks")[2] == "it could not start for 300 s and released its claim"
+    assert world.hear()["asks"] is None, "its claim does not count meanwhile"
+    world.run(after_s=60)
+    asks = world.hear()["asks"]
+    assert asks is not None
+    assert (world.phase("asks"), asks.is_admitted) == ("Pending", False)
+    world.decide("asks")
+    assert world.phase("asks") == "Inqueue"
+
+
+def test_where_the_dispatcher_applies_no_queues_groups_are_admitted_by_what_is_free() -> None:
+    world = QueueWorld(chips=8, settings=Settings(queues=0))
+    world.show(pending(queue="a"))
+    world.run()
+    assert world.phase() == "Inqueue"
+    assert world.hear()["pg"] is None
+
+
+def test_nobody_is_admitted_before_it_is_known_who_decides() -> None:
+    world = GroupWorld(chips=16)
+    world.gangs.groups.set_queues(tree_of([Queue("a")]))
+    world.show(pending(queue="a"))
+    world.run()
+    assert world.phase() == "Pending"
+    world.gangs.groups.set_settings(Settings(queues=0))
+    world.run()
+    assert world.phase() == "Inqueue"
+
+
+def test_without_queues_groups_are_admitted_by_what_is_free_again() -> None:
+    world = QueueWorld(chips=8)
+    world.show(pending(queue="a"))
+    world.run()
+    assert world.hear()["pg"] is not None
+    world.groups.set_queues(None)
+    world.run()
+    assert world.phase() == "Inqueue"
+    assert world.hear()["pg"] is None
+
+
+def test_groups_that_were_admitted_before_queues_were_in_force_stay_and_are_told_of_as_such() -> None:
+    world = QueueWorld()
+    world.show(a_group("pg", queue="a"))
+    world.run()
+    asks = world.hear()["pg"]
+    assert asks is not None
+    assert (world.phase(), asks.is_admitted) == ("Inqueue", True)
+
+
+def test_admissions_are_written_in_the_order_of_the_decisions() -> None:
+    world = QueueWorld()
+    world.show(*(pending(name, queue="a") for name in ("a", "b", "c")))
+    world.run()
+    world.groups.decide([world.decision(name) for name in ("c", "a", "b")])
+    world.settle()
+    assert [patch.name for patch in world.patches] == ["c", "a", "b"]
+
+
+def test_one_goes_back_also_if_the_first_patch_meets_another_writer() -> None:
+    world = QueueWorld()
+    world.show(pending(queue="a"))
+    world.run()
+    world.decide("pg")
+    world.groups.decide([world.decision("pg", FULL)])
+    world.settle()
+    assert [patch.patch["status"]["phase"] for patch in world.patches] == ["Pending"]  # type: ignore[index]  # JSON
+    world.patches.clear()
+    other = world.shown["pg"]
+    meta = msgspec.structs.replace(other.metadata, resource_version="999", labels={"any": "thing"})
+    world.show(msgspec.structs.replace(other, metadata=meta))
+    world.run()
+    assert world.phase() == "Pending"
+
+
+@pytest.mark.parametrize("value", ["a lot", "-1"])
+def test_one_whose_minimum_cannot_be_read_waits_and_is_not_told_of(value: str) -> None:
+    world = QueueWorld()
+    world.show(a_group("pg", phase="Pending", queue="a", resources={CHIPS: value}))
+    world.run()
+    assert (world.phase(), world.condition()[1]) == ("Pending", "JobValidateFailed")
+    assert world.hear()["pg"] is None

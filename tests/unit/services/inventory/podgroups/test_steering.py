@@ -6,8 +6,10 @@ import msgspec
 
 from berth.formats.kubernetes.objects import PodGroup
 from berth.schemas.columns import pack
+from berth.schemas.envelope import encode
 from berth.schemas.facts import MembersSeen
 from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.queues.facts import WaitingGroup
 from berth.services.inventory.podgroups.steering import SteeringGroups
 
 GRACE = {"fault-scheduling": "grace", "team": "x"}
@@ -116,3 +118,51 @@ def test_a_list_without_a_group_takes_its_fact_away() -> None:
     published(groups)
     groups.replace([])
     assert [(fact.name, fact.gone) for fact in published(groups)] == [("a", True)]
+
+
+WAITING = WaitingGroup("research", {"huawei.com/Ascend910": 800}, is_declared=True, pods=1, job="podgroup.a")
+
+
+def test_what_a_group_waits_for_is_told_until_it_waits_no_more() -> None:
+    groups = SteeringGroups()
+    groups.replace([a_group("a"), a_group("b", labels=GRACE)])
+    groups.tell({("team", "a"): ("u-a", WAITING), ("team", "b"): ("u-b", WAITING)})
+    assert [(fact.name, fact.uid, fact.labels, fact.waiting) for fact in published(groups)] == [
+        ("a", "u-a", {}, WAITING),
+        ("b", "u-b", {"fault-scheduling": "grace"}, WAITING),
+    ]
+    groups.tell({("team", "a"): None, ("team", "b"): None})
+    assert [(fact.name, fact.gone, fact.waiting) for fact in published(groups)] == [
+        ("a", True, None),
+        ("b", False, None),
+    ]
+
+
+def test_a_fact_of_a_group_that_waits_is_small() -> None:
+    groups = SteeringGroups()
+    name, resources = "n" * 253, {"cpu": 1 << 50, "memory": 1 << 50, "huawei.com/Ascend910": 1 << 50}
+    groups.put(a_group(name))
+    groups.tell({("team", name): ("u" * 36, msgspec.structs.replace(WAITING, minimum=resources, job="j" * 120))})
+    (fact,) = published(groups)
+    assert len(encode(fact)) < 1_024
+
+
+def test_whether_it_was_admitted_is_as_it_was_when_it_was_told_of_first() -> None:
+    groups = SteeringGroups()
+    groups.put(a_group("a"))
+    groups.tell({("team", "a"): ("u-a", WAITING)})
+    assert len(published(groups)) == 1
+    admitted = msgspec.structs.replace(WAITING, is_admitted=True)
+    groups.tell({("team", "a"): ("u-a", admitted)})
+    assert published(groups) == []
+    groups.tell({("team", "a"): ("another", admitted)})
+    assert [fact.waiting for fact in published(groups)] == [admitted]
+
+
+def test_after_a_restart_what_was_told_counts_until_more_is_known_or_the_group_is_gone() -> None:
+    groups = SteeringGroups()
+    groups.restore([GroupSeen("team", name, f"u-{name}", waiting=WAITING) for name in ("a", "gone")])
+    groups.replace([a_group("a")])
+    assert published(groups) == [GroupSeen("team", "gone", gone=True, at_ms=7)]
+    groups.tell({("team", "a"): None})
+    assert published(groups) == [GroupSeen("team", "a", gone=True, at_ms=7)]
