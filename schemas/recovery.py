@@ -102,10 +102,12 @@ class HeldPlaces(Part, frozen=True):
 
 
 class Awaited(Part, frozen=True):
-    """An attempt that leaves."""
+    """An attempt that leaves, or ranks that it gives up."""
 
     uid: str
     attempt: int
+    ranks: list[int] = []
+    """Ranks that it gives up, ascending; empty: all of it leaves."""
 
 
 class Reservation(Part, frozen=True):
@@ -118,7 +120,7 @@ class Reservation(Part, frozen=True):
     """The attempt that gets the place."""
     placement: Placement
     awaits: list[Awaited]
-    """Attempts that leave and hold a part of it, sorted."""
+    """Attempts that leave, or give up ranks, and hold a part of it, sorted."""
     until_ms: UnixMs
     """Time at which it is free again at the latest."""
     queue: str = ""
@@ -167,3 +169,6 @@ class RecoveryStatus(Part, frozen=True):
     """Those of ``open`` whose pods are gone and that have no place, ascending."""
     refusal: str = ""
     """Why no places were found for them; empty while none were sought."""
+    given_up: list[int] = []
+    """Those of ``open`` that leave, or have left, for another job: they get places again once no job before this one
+    waits for room; ascending."""

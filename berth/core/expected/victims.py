@@ -50,6 +50,7 @@ def victims_for(scheduler: Scheduler, gang: Gang, at_ms: int, declared: Declared
                 priority=one.priority,
                 chips=one.chips,
                 is_reclaimed=one.is_reclaimed,
+                pods=len(one.ranks),
             )
             for one in found.victims
         ],

@@ -5,6 +5,8 @@ the order of the queue. Preemptors see what those before them got: :meth:`Search
 
 Places are compared by counting; then the cheapest set is planned by the planner of all placements, on a copy of the
 nodes without its gangs. What is found out about candidates serves all preemptors of a round.
+
+Longer than 400 lines because preemptors share what is known of the round, and each result changes it for those behind.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,8 +60,9 @@ class Ground(NamedTuple):
         state: The cell before the round.
         scorer: Its scoring, under the settings of the epoch.
         running: Gangs that hold something, leaving ones included, in any order. Gangs that the round itself ends are
-            leaving too. All that a leaving gang holds is free for preemptors, unless it is kept for its next attempt:
-            so a gang of which only some ranks leave is not leaving, but one that is not preemptable.
+            leaving too. All that a leaving gang holds is free for preemptors, unless it is kept for its next attempt.
+            A gang of which only some ranks leave is not leaving, but one that is not preemptable; ranks that it gives
+            up are free as well.
         at_ms: The moment of the round.
         silent: Rows of shards that did not answer, shape (rows,): neither places nor victims; None for no such row.
         taken: Gangs that the round has placed, and gangs for which places are reserved on chips that others still have
@@ -122,8 +125,12 @@ class Search:
         moves = self._ground.state.fold.holdings[key].moves
         if moves and any(move.is_restart and move.placed for move in moves):
             return  # its places are for its next attempt
+        giving_up = self._ground.state.fold.holdings[key].giving_up() if moves else []
         if gang.counted.is_leaving:
             self._base.end({key: held.footprint})
+            self._has_more_room = True
+        elif giving_up:
+            self._base.free(self._footprints.part(self._ground.state, key, giving_up).footprint)
             self._has_more_room = True
         elif silent is None or not silent[held.footprint.rows].any():
             self._whole[key] = held

@@ -62,6 +62,10 @@ def held_places(fold: LedgerFold, table: NodeTable, holding: Holding, *, at_ms: 
     shares = pods_at(holding.placement, (rank for rank in range(holding.placement.pods()) if rank not in gone))
     placed = {rank for move in holding.moves if move.is_restart for rank in move.placed}
     shares |= {rank: share for rank, share in holding.reserved().items() if rank in placed}
+    for held in fold.held.values():  # what it gave up is for others, although it has not left it
+        for one in held.awaits:
+            for rank in one.ranks if (one.uid, one.attempt) == holding.key else ():
+                shares.pop(rank, None)
     ranks = [rank for rank, share in sorted(shares.items()) if share.chips and is_usable(table, share.node, share.mask)]
     if not ranks:
         return None
@@ -72,7 +76,9 @@ def is_displaced(fold: LedgerFold, holding: Holding) -> bool:
     """Whether an attempt ends for another gang: its places are for that one."""
     record = fold.gangs.get(holding.uid)
     last = record.recovery if record is not None else None
-    return bool(holding.ending) and last is not None and last.attempt == holding.attempt and last.kind in DISPLACED
+    if not holding.ending or last is None or last.attempt != holding.attempt:
+        return False
+    return last.scope == "job" and last.kind in DISPLACED
 
 
 def no_longer_held(fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], at_ms: int) -> list[HeldPlaces]:

@@ -3,7 +3,7 @@
 For the rule it is the state before a round, with what the round does; for an explanation the state as it is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.chips.picking import ids_of
@@ -13,6 +13,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_at
 from berth.core.preemption.model import RunningGang
 from berth.core.preemption.search import Ground
+from berth.core.preemption.surplus import surplus_of_job
 from berth.core.queues.charges import Holding as Counted
 from berth.core.queues.charges import charge_of_placement
 from berth.core.queues.shares import Shares
@@ -73,11 +74,13 @@ class Changed(NamedTuple):
         leaving: They leave: the round ends them, or one before did.
         released: The round releases them as a whole.
         others: It changes them in any other way, too.
+        given_up: Ranks that they give up for others and still hold, ascending.
     """
 
     leaving: set[_Key]
     released: set[_Key]
     others: set[_Key]
+    given_up: Mapping[_Key, Sequence[int]]
 
 
 def changed_by(round_: Displacing) -> Changed:
@@ -91,7 +94,7 @@ def changed_by(round_: Displacing) -> Changed:
     others = {(one.uid, one.attempt) for one in steps}
     others.update((one.uid, one.attempt) for one in must.releases)
     others.update((one.uid, one.attempt) for one in must.corrections)
-    return Changed(leaving, released, others)
+    return Changed(leaving, released, others, _given_up(round_.state))
 
 
 def _leaving(state: State) -> set[_Key]:
@@ -99,12 +102,19 @@ def _leaving(state: State) -> set[_Key]:
     return {key for key, holding in state.fold.holdings.items() if holding.ending}
 
 
+def _given_up(state: State) -> dict[_Key, list[int]]:
+    """Ranks that attempts give up."""
+    found = {key: holding.giving_up() for key, holding in state.fold.holdings.items() if holding.moves}
+    return {key: ranks for key, ranks in found.items() if ranks}
+
+
 def running_gangs(state: State, changed: Changed) -> list[RunningGang]:
     """Gangs that hold something, by uid and attempt."""
     shares = state.queues.shares()
     gone = changed.leaving | changed.released
+    others = changed.others.union(changed.given_up)
     return [
-        _running_gang(state, holding, shares, is_leaving=key in gone, may_leave=key not in changed.others)
+        _running_gang(state, holding, shares, is_leaving=key in gone, may_leave=key not in others)
         for key, holding in sorted(state.fold.holdings.items())
     ]
 
@@ -117,10 +127,11 @@ def _running_gang(
     declared = _declared_of(request)
     priority = 0 if request is None else priority_of(state.jobs[holding.namespace, holding.name], request)
     seen = state.pods_seen(holding)
+    gone = {*holding.gone, *holding.giving_up()} if holding.moves else set(holding.gone)
     counted = Counted(
         holding.uid,
         holding.queue,
-        charge_of_placement(holding.placement, holding.gone) if shares is not None else {},
+        charge_of_placement(holding.placement, gone) if shares is not None else {},
         namespace=holding.namespace,
         priority=priority,
         start=holding.at_ms,
@@ -135,14 +146,19 @@ def _running_gang(
     return RunningGang(
         counted,
         holding.attempt,
-        chips_in(holding.placement.runs),
+        chips_in(holding.placement.runs) if not gone else _chips_without(holding.placement, gone),
         holding.at_ms,
         checkpoint_ms=seen.checkpoint_ms if seen is not None else 0,
         cooldown_until_ms=holding.at_ms + declared.cooldown_s * 1_000 if declared.cooldown_s else 0,
         declares_preemptable=declared.is_declared,
         evicted_ms=tuple(record.displaced_ms) if record is not None else (),
         restarts=record.restarts if record is not None else 0,
+        surplus=surplus_of_job(request, holding) if request is not None and request.min_available else (),
     )
+
+
+def _chips_without(placement: Placement, gone: Collection[int]) -> int:
+    return sum(len(chips) for rank, chips in enumerate(placement.chips_by_rank()) if rank not in gone)
 
 
 def ground_of(round_: Displacing, changed: Changed) -> Ground:
@@ -161,7 +177,7 @@ def ground_of(round_: Displacing, changed: Changed) -> Ground:
     evictions: dict[str, int] = {}
     for one in running:
         evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
-    recovering = {one.holding.uid: one.gang for one in round_.opening.faulty}
+    recovering = {one.holding.uid: one.gang for one in (*round_.opening.faulty, *round_.opening.growing)}
     moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
     taken = [*_awaited(round_), *moved, *placed]
     return Ground(state, round_.scorer, running, at_ms, round_.silent, taken, shares, usage, evictions)
@@ -200,4 +216,5 @@ def declared_by(state: State, namespace: str, name: str, uid: str) -> Declared:
 
 def may_end(state: State) -> list[RunningGang]:
     """Gangs that may end for others where preemption is on, by uid: which ones do, priorities and queues decide."""
-    return [one for one in running_gangs(state, Changed(_leaving(state), set(), set())) if one.may_end]
+    changed = Changed(_leaving(state), set(), set(), _given_up(state))
+    return [one for one in running_gangs(state, changed) if one.may_end]
