@@ -51,7 +51,7 @@ class Recovery(Part, frozen=True):
     since_ms: UnixMs
     """Time of the first step of the recovery; a later fault of a gang that still recovers keeps it."""
     until_ms: UnixMs = 0
-    """``grace``: pods that are still there at this time are deleted at once; 0 otherwise."""
+    """``grace``: pods that are still there at this time are deleted at once; 0: never, or they are already."""
     placement: Placement | None = None
     """Places of ``ranks``, in their order: its rank i is ``ranks[i]``; of ``job`` those that are kept for the next
     attempt. None: there are none yet, or none is kept."""
@@ -125,6 +125,8 @@ class Reservation(Part, frozen=True):
     """Time at which it is free again at the latest."""
     queue: str = ""
     """Queue to which it is charged; empty where queues do nothing."""
+    is_prolonged: bool = False
+    """It was reserved before, and others did not leave in time."""
 
 
 class BackupWaiting(Part, frozen=True):

@@ -21,6 +21,7 @@ def with_preemption(history: History, chance: random.Random) -> History:
             "preempt": chance.choice((0, 1, 2, 2, 2)),
             "evictions_per_hour": chance.choice((0, 0, 1, 4)),
             "queue_evictions_per_hour": chance.choice((0, 0, 2)),
+            "preempt_force": chance.random() < 0.7,
         }
         for fields in way.settings
     )

@@ -252,7 +252,7 @@ def round_of(state: State, choice: Choice) -> Round:
         shards=missing_shards.shards if missing_shards.missing else 0,
         recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=[*opening.must.held, *choice.unheld],
-        reserved=list(choice.reserved),
+        reserved=[*opening.must.reserved, *choice.reserved],
         corrections=opening.must.corrections,
         work_max=opening.work_max,
     )

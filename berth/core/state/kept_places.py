@@ -5,10 +5,11 @@ place of a broken one. Until then nobody else gets the places to which the healt
 
 A gang for which others leave is placed on the place that is reserved for it once they have left. It loses it when it
 waits no more, when a node of the place fails or takes no new work, when a chip of it fails, or when the others have not
-left in time. Then what is free of the place is free for all, and the gang is tried again.
+left in time. Then what is free of the place is free for all, and the gang is tried again. Where pods are never deleted
+at once, the place is reserved once more first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from berth.core.changes import JobKey
@@ -18,15 +19,14 @@ from berth.core.pod_shares import pods_at
 from berth.core.state.due import Due
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.ledger import LedgerFold
 from berth.core.text import pluralize
-from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.facts import JobSeen, NodeHealth, PodsSeen
 from berth.schemas.ledger import Verdict
-from berth.schemas.recovery import DISPLACED, Awaited, HeldPlaces
+from berth.schemas.recovery import DISPLACED, Awaited, HeldPlaces, Reservation
 from berth.schemas.refusal import RULE, Refusal
 
-BACKOFF_MS: Final = 300_000
-"""How long a gang waits whose place others have not left in time."""
 PREEMPTION: Final = "preemption"
 """Name of the rule."""
 PLANNED_MS: Final = 60_000
@@ -114,15 +114,22 @@ def is_usable(table: NodeTable, node: str, mask: int) -> bool:
 
 
 def add_due_reservations(
-    fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], table: NodeTable, found: Due, *, at_ms: int
+    fold: LedgerFold,
+    jobs: Mapping[JobKey, JobSeen],
+    table: NodeTable,
+    found: Due,
+    *,
+    seen: Callable[[Holding], PodsSeen | None],
+    at_ms: int,
 ) -> None:
-    """Add the reservations that end to what is due.
+    """Add the reservations that end, or go on for longer, to what is due.
 
     Args:
         fold: The ledger.
         jobs: The jobs.
         table: The nodes.
         found: What is due; entries are added.
+        seen: Pods of an attempt, as the cluster shows them.
         at_ms: The moment.
     """
     for uid, held in sorted(fold.held.items()):
@@ -134,8 +141,11 @@ def add_due_reservations(
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
         elif at_ms >= held.until_ms:
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
-            if held.awaits:
-                found.refused.append(_stays(fold, held, at_ms))
+            if held.awaits and not (fold.settings.preempt_force or held.is_prolonged):
+                found.reserved.append(_prolonged(held, at_ms))
+                found.refused.append(_waits_on(fold, held))
+            elif held.awaits:
+                found.refused.append(_stays(fold, held, seen, at_ms))
 
 
 def _is_sound(table: NodeTable, held: Held, at_ms: int) -> bool:
@@ -152,11 +162,54 @@ def _takes_work(table: NodeTable, row: int, at_ms: int) -> bool:
     return key.ready and not key.cordoned and not is_drained and table.level.item(row) < NodeHealth.NO_NEW_WORK
 
 
-def _stays(fold: LedgerFold, held: Held, at_ms: int) -> Verdict:
-    """Refusal of a gang whose place others have not left in time."""
-    words = "{others} did not end in time, so that the place that was reserved for it is given up"
-    refusal = refused_for(fold, held.awaits, words, retry_ms=at_ms + BACKOFF_MS)
+def _prolonged(held: Held, at_ms: int) -> Reservation:
+    """The same place for as long once more."""
+    until_ms = at_ms + held.until_ms - held.since_ms
+    return Reservation(
+        *(held.namespace, held.name, held.uid, held.attempt, held.placement, held.awaits, until_ms, held.queue),
+        is_prolonged=True,
+    )
+
+
+def _waits_on(fold: LedgerFold, held: Held) -> Verdict:
+    """Refusal of a gang whose place is reserved once more."""
+    words = "{others} did not end in time; its place is reserved once more for as long"
+    return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refused_for(fold, held.awaits, words))
+
+
+def _stays(fold: LedgerFold, held: Held, seen: Callable[[Holding], PodsSeen | None], at_ms: int) -> Verdict:
+    """Refusal of a gang whose place others have not left in time, with the first pod that is still there."""
+    first, others = held.awaits[0], len(held.awaits) - 1
+    holding = fold.holdings[first.uid, first.attempt]
+    rank = _first_rank(holding, first.ranks, seen(holding))
+    record = fold.gangs.get(first.uid)
+    more = f", nor have pods of {pluralize(others, 'other job')}" if others else ""
+    refusal = Refusal(
+        RULE,
+        rule=PREEMPTION,
+        ahead=f"{holding.namespace}/{holding.name}",
+        template=(
+            f"the pod of rank {{rank}} of {{ahead}} on {{node}} was told to end at {{since_ms}} and has not{more}: the"
+            " place that was reserved for this job is given up, and it is tried again at {again_ms}"
+        ),
+        retry_ms=at_ms + fold.settings.preempt_backoff_s * 1_000,
+        numbers={
+            "rank": rank,
+            "since_ms": holding.step_ms or (record.at_ms if record is not None else holding.at_ms),
+            "again_ms": at_ms + fold.settings.preempt_backoff_s * 1_000,
+        },
+        node=holding.placement.names()[rank],
+    )
     return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refusal)
+
+
+def _first_rank(holding: Holding, ranks: Sequence[int], seen: PodsSeen | None) -> int:
+    """The first of some ranks, or of all, that holds something, and whose pod has not ended if one is seen."""
+    pods = ranks or range(holding.placement.pods())
+    left = [rank for rank in pods if rank not in holding.gone]
+    phases = dict(rows_of(holding, seen)) if seen is not None else {}
+    there = [rank for rank in left if rank in phases and phases[rank] not in ENDED]
+    return (there or left or [*pods])[0]
 
 
 def refused_for(fold: LedgerFold, awaited: Sequence[Awaited], words: str, *, retry_ms: int = 0) -> Refusal:

@@ -240,6 +240,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "rule": Kind.KEEP,
         "template": Kind.KEEP,
         "numbers": Kind.KEEP,
+        "node": Kind.NODE,
     },
     "ReasonCount": {},
     "ConstraintCount": {"names": Kind.KEEP},

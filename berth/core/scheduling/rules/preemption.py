@@ -235,7 +235,7 @@ def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) ->
     holding = state.fold.holdings[victim.uid, victim.attempt]
     gone = set(holding.gone)
     whole = [rank for rank in range(holding.placement.pods()) if rank not in gone]
-    notice_s = _notice_s(state, victim.uid, victim.attempt)
+    notice_s, settings = _notice_s(state, victim.uid, victim.attempt), state.fold.settings
     return Recovery(
         namespace=holding.namespace,
         name=holding.name,
@@ -249,7 +249,7 @@ def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) ->
         ranks=sorted(victim.ranks) or whole,
         faulty=[],
         since_ms=at_ms,
-        until_ms=at_ms + notice_s * 1_000 + state.fold.settings.grace_over_ms,
+        until_ms=at_ms + notice_s * 1_000 + settings.grace_over_ms if settings.preempt_force else 0,
         saves=notice_s > 0,
     )
 

@@ -43,6 +43,10 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
     """By rank on a node of theirs: chips of its place that they hold (mask). Such a rank lacks cpu and memory, too."""
     is_reserved: bool = False
     """Others leave, or have left, so that the gang gets its place."""
+    is_prolonged: bool = False
+    """Others did not leave in time, and it was reserved once more."""
+    since_ms: int = 0
+    """When it was reserved."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -80,8 +84,13 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
         return msgspec.structs.replace(self, awaits=left, lacks=lacks, until_ms=until_ms)
 
 
-def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding]) -> Held:
+def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding], *, at_ms: int) -> Held:
     """What an entry of a record reserves.
+
+    Args:
+        entry: The entry.
+        holdings: What others hold.
+        at_ms: The moment.
 
     Raises:
         InvariantError: Attempts that it awaits hold nothing, or do not leave.
@@ -102,6 +111,8 @@ def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding])
         entry.awaits,
         _lacks(entry.placement, entry.awaits, holdings),
         is_reserved=True,
+        is_prolonged=entry.is_prolonged,
+        since_ms=at_ms,
     )
 
 

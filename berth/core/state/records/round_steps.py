@@ -175,7 +175,7 @@ class _Steps:
             raise InvariantError("gets a place reserved and does not wait for it", subject=subject)
         if entry.uid in self._held:
             raise InvariantError("holds places twice", subject=subject)
-        held = self._held[entry.uid] = reserved_of(entry, self._holdings)
+        held = self._held[entry.uid] = reserved_of(entry, self._holdings, at_ms=self._at_ms)
         self.folded.held.append(held)
 
     def _give_awaited(self) -> None:
