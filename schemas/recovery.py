@@ -63,6 +63,8 @@ class Recovery(Part, frozen=True):
     """``backup``: uids of the backup pods, in the order of ``ranks``; none otherwise."""
     saves: bool = False
     """Agents in the containers are asked to save a checkpoint before the first pod is deleted."""
+    for_job: str = ""
+    """Job (namespace/name) for which it ends, or gives up ranks; empty for none."""
 
     def __post_init__(self) -> None:
         """Check that the ranks agree.
@@ -171,6 +173,8 @@ class RecoveryStatus(Part, frozen=True):
     """Those of ``open`` whose pods are gone and that have no place, ascending."""
     refusal: str = ""
     """Why no places were found for them; empty while none were sought."""
+    for_job: str = ""
+    """Job (namespace/name) for which it ended, or gave up ranks; empty for none."""
     given_up: list[int] = []
     """Those of ``open`` that leave, or have left, for another job: they get places again once no job before this one
     waits for room; ascending."""

@@ -44,6 +44,7 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None, unplace
         held_until_ms=held.until_ms if held is not None else 0,
         unplaced=waiting,
         refusal=unplaced if waiting else "",
+        for_job=found.for_job,
         given_up=sorted({*holding.given_up, *holding.giving_up()}) if holding is not None and is_here else [],
     )
 

@@ -267,6 +267,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "how": Kind.KEEP,
         "nodes": Kind.NODE,
         "backups": Kind.UID,
+        "for_job": Special.PATH,
     },
     "Placement": {"nodes": Special.TABLE, "resource": Kind.KEEP},
     "Run": {},

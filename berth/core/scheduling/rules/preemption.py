@@ -251,6 +251,7 @@ def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) ->
         since_ms=at_ms,
         until_ms=at_ms + notice_s * 1_000 + settings.grace_over_ms if settings.preempt_force else 0,
         saves=notice_s > 0,
+        for_job=gang.namespaced_name,
     )
 
 
