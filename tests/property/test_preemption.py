@@ -4,7 +4,7 @@ from collections import Counter
 
 from berth.core.preemption.model import NoVictims, Preemptor, VictimSet
 from tests.support.preemption_cells import PreemptionCell
-from tests.support.preemption_oracle import Oracle, a_contest, a_contested_cell, an_elastic_cell
+from tests.support.preemption_oracle import Oracle, a_contest, a_contested_cell, a_sharing_cell, an_elastic_cell
 
 SETS_MAX = 512
 CELLS = 150
@@ -51,6 +51,14 @@ def test_surplus_goes_first_and_as_little_of_it_as_is_needed() -> None:
     found = told["equal"] + told["equal in part"] + told["dearer"] + told["not found"]
     assert told["equal in part"] > CELLS // 20, told
     assert told["dearer"] * 20 <= found, told
+    assert told["not found"] * 200 <= found, told
+
+
+def test_sharers_go_as_others_do() -> None:
+    told = Counter(judged(*a_sharing_cell(seed), seed) for seed in range(CELLS))
+    found = told["equal"] + told["dearer"] + told["not found"]
+    assert found > CELLS // 5, told
+    assert told["dearer"] * 50 <= found, told
     assert told["not found"] * 200 <= found, told
 
 

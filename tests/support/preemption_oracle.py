@@ -9,9 +9,10 @@ from berth.core.placement.projected_state import ProjectedState, footprint_of
 from berth.core.preemption.model import Preemptor, RunningGang, VictimSet
 from berth.core.queues.shares import Shares
 from berth.core.queues.tree import State
+from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Placement
 from berth.schemas.queues.queue import CHIP, Queue
-from tests.support.cells import a_job
+from tests.support.cells import a_job, a_node
 from tests.support.core_cells import on
 from tests.support.dice import Dice
 from tests.support.preemption_cells import Contest, PreemptionCell, chips, leaves
@@ -244,6 +245,32 @@ def an_elastic_cell(seed: int) -> tuple[PreemptionCell, Preemptor]:
             least = dice.number(1, pods - 1)
             cell.facts[holding.name] = {**cell.facts[holding.name], "surplus": tuple(range(pods - 1, least - 1, -1))}
     return cell, preemptor
+
+
+def a_sharing_cell(seed: int) -> tuple[PreemptionCell, Preemptor]:
+    """Pods that share chips beside others that have whole ones, and a gang of either kind."""
+    dice = Dice(seed)
+    nodes = [a_node(f"n{number}", "soft-share", chips=0b11, allocatable=2) for number in range(dice.number(1, 3))]
+    cell = PreemptionCell(nodes)
+    for number in range(dice.number(2, 9)):
+        request = _sharer(dice, f"g{number}", priority=dice.pick(0, 0, 5))
+        cell.runs_if_fits(request)
+        cell.facts[request.name] = {
+            "start_ms": cell.now_ms - dice.number(0, 5) * 600_000,
+            "restarts": dice.number(0, 2),
+            "is_preemptable": dice.chance(0.93),
+        }
+    return cell, cell.preemptor(_sharer(dice, "p", priority=3))
+
+
+def _sharer(dice: Dice, name: str, *, priority: int) -> JobRequest:
+    """A pod with a quota of a chip, or with whole chips."""
+    if dice.chance(0.3):
+        return a_job(name, product="soft-share", annotations={}, chips=dice.pick(1, 1, 2), priority=priority)
+    request = a_job(name, product="soft-share", priority=priority)
+    quotas = {"aicoreQuota": str(dice.pick(20, 50, 70, 100)), "hbmQuota": "4000", "policy": "elastic"}
+    request.labels.update({f"huawei.com/scheduler.softShareDev.{key}": value for key, value in quotas.items()})
+    return request
 
 
 def a_contest(seed: int) -> Contest:

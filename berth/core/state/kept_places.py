@@ -9,13 +9,15 @@ left in time. Then what is free of the place is free for all, and the gang is tr
 at once, the place is reserved once more first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth.core.changes import JobKey
+from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_table import NodeTable
 from berth.core.parity import differs
-from berth.core.pod_shares import pods_at
+from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.state.due import Due
 from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding
@@ -27,6 +29,7 @@ from berth.schemas.ledger import Verdict
 from berth.schemas.recovery import DISPLACED, Awaited, HeldPlaces, Reservation
 from berth.schemas.refusal import RULE, Refusal
 
+_PERCENT: Final = 100
 PREEMPTION: Final = "preemption"
 """Name of the rule."""
 PLANNED_MS: Final = 60_000
@@ -132,12 +135,14 @@ def add_due_reservations(
         seen: Pods of an attempt, as the cluster shows them.
         at_ms: The moment.
     """
+    given = {(pod.node, chip) for placement in found.given for pod in pods_of(placement) for chip in pod.chips}
     for uid, held in sorted(fold.held.items()):
         if not held.is_reserved:
             continue
         gang = fold.gangs.get(uid)
         does_wait = waits(fold, jobs.get((held.namespace, held.name)), uid)
-        if not does_wait or gang is None or gang.attempt != held.attempt or not _is_sound(table, held, at_ms):
+        is_sound = _is_sound(table, held, at_ms) and _is_kept(fold, held, given)
+        if not does_wait or gang is None or gang.attempt != held.attempt or not is_sound:
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
         elif at_ms >= held.until_ms:
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
@@ -154,6 +159,46 @@ def _is_sound(table: NodeTable, held: Held, at_ms: int) -> bool:
         is_usable(table, node, mask) and _takes_work(table, table.row_of[node], at_ms)
         for node, mask in {(share.node, share.mask): None for share in held.places().values()}
     )
+
+
+def _is_kept(fold: LedgerFold, held: Held, given: Container[tuple[str, int]]) -> bool:
+    """Whether chips that others leave will have room for the gang: who else shares them leaves it enough.
+
+    Args:
+        fold: The ledger.
+        held: The place.
+        given: Chips (by node) that pods get in the same record which run already.
+    """
+    share, ranks = held.placement.share, Counter(_chips_of(pods_at(held.placement, held.lacks).values()))
+    for node, mask in held.awaited_chips():
+        for chip in ids_of(mask):
+            if (node, chip) in given:
+                return False
+            used = fold.owners.shared.get(node, {}).get(chip)
+            own = [one for one in held.awaits for _ in range(_shares(fold, one, node, chip))]
+            if used is None or len(own) == used.pods:
+                continue
+            quotas = (fold.holdings[one.uid, one.attempt].placement.share for one in own)
+            others = used.aicore - sum(quota.aicore for quota in quotas if quota is not None)
+            is_alike = share is not None and share.policy == used.policy
+            if not is_alike or share is None or others + share.aicore * ranks[node, chip] > _PERCENT:
+                return False
+    return True
+
+
+def _shares(fold: LedgerFold, one: Awaited, node: str, chip: int) -> int:
+    """Pods of an attempt that leaves, or of ranks that it gives up, which share a chip."""
+    holding = fold.holdings[one.uid, one.attempt]
+    if holding.placement.share is None:
+        return 0
+    pods = fold.pods_of(holding)
+    left = [pods[rank] for rank in one.ranks] if one.ranks else pods
+    return sum(found == (node, chip) for found in _chips_of(left))
+
+
+def _chips_of(pods: Iterable[PodShare]) -> Iterator[tuple[str, int]]:
+    """Chips of pods, with their nodes."""
+    return ((pod.node, chip) for pod in pods for chip in pod.chips)
 
 
 def _takes_work(table: NodeTable, row: int, at_ms: int) -> bool:

@@ -189,8 +189,6 @@ def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
         is_placed = verdict is not None and verdict.placement is not None
         if is_placed or refusal is None or refusal.code not in FOR_ROOM or gang.uid in state.fold.held:
             continue
-        if gang.share is not None:
-            continue  # others may take what is left of a chip until all of a place is free
         yield _preemptor(state, gang)
 
 
@@ -257,7 +255,10 @@ def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) ->
 
 def _cause(gang: Gang, result: VictimSet, victim: Victim) -> str:
     """Why a gang ends, in words without names: the record has the place of the other gang."""
-    chips = pluralize(chips_of(gang.request_class), "chip")
+    number = chips_of(gang.request_class)
+    chips = (
+        pluralize(number, "chip") if gang.share is None else f"room for {pluralize(gang.pods, 'pod')} on shared chips"
+    )
     where = "" if result.place.kind == "cell" else f" in one {PLACES[result.place.kind]}"
     if not victim.is_reclaimed:
         return f"preempted for a job of priority {gang.priority}, above {victim.priority}, that needs {chips}{where}"

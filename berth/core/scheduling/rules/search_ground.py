@@ -136,11 +136,7 @@ def _running_gang(
         priority=priority,
         start=holding.at_ms,
         is_leaving=is_leaving,
-        is_preemptable=may_leave
-        and declared.preemptable
-        and request is not None
-        and not holding.foreign
-        and holding.placement.share is None,
+        is_preemptable=may_leave and declared.preemptable and request is not None and not holding.foreign,
         is_critical=declared.critical,
     )
     return RunningGang(
@@ -197,7 +193,8 @@ def _awaited(round_: Displacing) -> Iterator[tuple[Gang, Placement]]:
             for rank, mask in zip(ranks, masks, strict=True)
         ]
         names = [shares[rank].node for rank in ranks]
-        yield gang, placement_of(names, [*map(ids_of, masks)], runs, resource=held.placement.resource)
+        chips, share = [*map(ids_of, masks)], held.placement.share
+        yield gang, placement_of(names, chips, runs, resource=held.placement.resource, share=share)
 
 
 def _request_of(state: State, namespace: str, name: str, uid: str) -> JobRequest | None:

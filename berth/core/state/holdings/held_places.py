@@ -67,6 +67,14 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
             found[rank] = PodShare(share.node, free, ids_of(free), 0, 0, pods=0)
         return found
 
+    def awaited_chips(self) -> list[tuple[str, int]]:
+        """Nodes with chips of its place that others still have (mask), each chip once."""
+        names = self.placement.names() if self.lacks else []
+        found: dict[str, int] = {}
+        for rank, mask in self.lacks.items():
+            found[names[rank]] = found.get(names[rank], 0) | mask
+        return [(node, mask) for node, mask in sorted(found.items()) if mask]
+
     def without(
         self, gone: Iterable[tuple[str, int]], holdings: Mapping[tuple[str, int], Holding], *, at_ms: int
     ) -> "Held":

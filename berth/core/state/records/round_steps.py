@@ -184,9 +184,11 @@ class _Steps:
         changed = gone.union(holding.key for holding, _ in self.folded.freed)
         awaiting = [held for held in self._held.values() if not changed.isdisjoint(held.awaited)]
         for held in sorted(awaiting, key=lambda one: one.uid) if changed else ():
-            self._unhold(held.uid)
+            new = [one for one in self.folded.held if one is not held]
+            if len(new) == len(self.folded.held):  # else this record reserves it, and it was not held before
+                self.folded.unheld.append(held)
             now = self._held[held.uid] = held.without(gone, self._holdings, at_ms=self._at_ms)
-            self.folded.held.append(now)
+            self.folded.held = [*new, now]
 
     def _unhold(self, uid: str) -> None:
         held = self._held.pop(uid, None)
