@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.node_columns import Ints
 from berth.core.cluster.node_groups import Rows
 from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import Gang
@@ -115,7 +116,8 @@ class Places:
         if self._has_nodes:
             enough = np.flatnonzero(self._are_enough(most))
             if len(enough):
-                found += self._first(now, pairs, self._rows, enough, np.ones(len(self._rows), np.int64), 0, -1, count)
+                ones = np.ones(len(self._rows), np.int64)
+                found += self._first(now, pairs, self._rows, enough, ones, self._table.ranks(), (0, -1), count)
             first = len(self._rows)
         for kind, areas in enumerate(self._kinds):
             number = 1 if areas is None else len(areas.names)
@@ -125,7 +127,10 @@ class Places:
                 here = of_row[self._table.present[self._table.view()] & (of_row >= 0)]
                 room = self._totals(now, areas, of_row, number)
                 sizes = np.bincount(here, minlength=number)
-                found += self._first(room, pairs, of_row, enough, sizes, first, kind, count)
+                by_name = np.zeros(number, np.int64)
+                if areas is not None:
+                    by_name[sorted(range(number), key=areas.names.__getitem__)] = np.arange(number)
+                found += self._first(room, pairs, of_row, enough, sizes, by_name, (first, kind), count)
             first += number
         return sorted(found)[:count]
 
@@ -136,18 +141,19 @@ class Places:
         of_row: Rows,
         enough: Rows,
         sizes: Rows,
-        first: int,
-        kind: int,
+        by_name: Rows | Ints,
+        numbers: tuple[int, int],
         count: int,
     ) -> list[Spot]:
-        """The first places of a kind."""
+        """The first places of a kind, ties in the order of their names: rows are in the order in which nodes came."""
+        first, kind = numbers
         bounds, least = self._bounds(room, pairs, of_row, len(sizes))
-        order = np.lexsort((enough, sizes[enough], bounds[enough]))[:count]
+        order = np.lexsort((by_name[enough], sizes[enough], bounds[enough]))[:count]
         some = enough[order]
-        columns = bounds[some], sizes[some], some, least[some]
+        columns = bounds[some], sizes[some], by_name[some], some, least[some]
         return [
-            Spot(bound, size, first + one, kind, one, low)
-            for bound, size, one, low in zip(*(column.tolist() for column in columns), strict=True)
+            Spot(bound, size, first + name, kind, one, low)
+            for bound, size, name, one, low in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
     def _totals(self, room: Sequence[Rows], areas: Areas | None, of_row: Rows, number: int) -> list[Rows]:
