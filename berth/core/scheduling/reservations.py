@@ -29,7 +29,8 @@ from berth.schemas.recovery import Recovery
 AttemptKey = tuple[str, int]
 Holds = tuple[Placement, list[int], Mapping[int, PodShare], list[int]]
 """What a footprint follows from: a placement, the ranks that have given theirs back (of held places those that are
-held), places that are reserved, and ranks that leave. Records put new values in place of these, and change none."""
+held), places that are reserved, and ranks that leave (of held places what they lack, rank by rank). Records put new
+values in place of these, and change none."""
 Footprints = dict[AttemptKey, tuple[Holds, ResourceFootprint]]
 """Newest footprints of attempts, and what they followed from."""
 
@@ -203,7 +204,8 @@ class AvailabilityProfile:
         yield Occupant(self._at_ms, key, self._known(footprints, key, holds, left_places))
 
     def _held_places(self, held: Held, footprints: Footprints) -> Occupant:
-        holds: Holds = (held.placement, held.ranks, {}, [])
+        lacks = [number for pair in sorted(held.lacks.items()) for number in pair]
+        holds: Holds = (held.placement, held.ranks, {}, lacks)
         footprint = self._known(footprints, held.key, holds, lambda: held.places().values())
         return Occupant(max(held.until_ms, self._at_ms), held.key, footprint)
 
