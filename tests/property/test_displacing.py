@@ -75,10 +75,13 @@ class World:
                 for holding in self._holdings():
                     if (holding.ending or holding.leaving()) and self.dice.chance(0.7):
                         self._left(holding)
+                    elif not (holding.ending or holding.leaving() or holding.foreign) and self.dice.chance(0.5):
+                        ranks = [rank for rank in range(holding.placement.pods()) if rank not in holding.gone]
+                        self._shows(holding, ranks, PodPhase.RUNNING)
             case 12 | 13:
                 self._end_one()
             case 14:
-                level = NodeHealth.NO_NEW_WORK if self.dice.chance(0.2) else NodeHealth.OK
+                level = self.dice.pick(NodeHealth.OK, NodeHealth.OK, NodeHealth.NO_NEW_WORK, NodeHealth.EVICT)
                 self.seat.ill(self.dice.pick(*NODES), level)
             case 15:
                 self._find()
@@ -102,6 +105,8 @@ class World:
             fields["chips"] = self.dice.pick(1, 2, 4, 8)
         if kind > 2 and pods > 1:
             fields["min_available"] = self.dice.number(1, pods - 1)
+        if kind > 1 and self.dice.chance(0.5):
+            fields["labels"] = {"fault-scheduling": self.dice.pick("grace", "force"), "pod-rescheduling": "on"}
         request = a_job(name, **fields)  # type: ignore[arg-type]  # fields of a request
         self.seat.job(_sharing(request, self.dice.pick(20, 50, 70, 100)) if kind == 1 else request)
 
@@ -126,9 +131,14 @@ class World:
         steps = pack([holding.step_of(rank) for rank in ranks], 4)
         fact = PodsSeen(
             "default", holding.name, holding.uid, holding.attempt, pack(ranks, 4), pack_names(nodes), pack(index, 4),
-            pack([phase] * len(ranks), 1), pack([0] * len(ranks), 8), steps=steps,
+            pack([phase] * len(ranks), 1), pack([0] * len(ranks), 8), steps=steps, steering=self._steering(holding.name),
         )  # fmt: skip
         self.seat.fact(f"pod.default.{holding.name}", fact)
+
+    def _steering(self, name: str) -> dict[str, str]:
+        job = self.seat.state.jobs.get(("default", name))
+        labels = job.request.labels if job is not None and job.request is not None else {}
+        return {key: labels[key] for key in ("fault-scheduling", "pod-rescheduling") if key in labels}
 
     def _end_one(self) -> None:
         running = [one for one in self._holdings() if not one.ending]
@@ -158,6 +168,7 @@ class World:
         assert _told(record) == _told(again)
         check(self.seat.state)
         for one in record.recoveries if record is not None else ():
+            self.told["step of a fault"] += one.kind not in DISPLACED
             if one.kind in DISPLACED:
                 shares = self.seat.state.fold.holdings[one.uid, one.attempt].placement.share is not None
                 self.told[f"{one.scope} {one.how}{' shared' if shares else ''}"] += 1
@@ -189,5 +200,5 @@ def test_each_state_is_sound_and_a_reader_that_begins_anywhere_decides_the_same(
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
         told += world.told
-    seen = {"job grace", "job grace shared", "pod grace", "place", "shared place", "prolonged"}
+    seen = {"job grace", "job grace shared", "pod grace", "place", "shared place", "prolonged", "step of a fault"}
     assert seen <= told.keys(), told

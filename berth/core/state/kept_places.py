@@ -19,7 +19,7 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.parity import differs
 from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.state.due import Due
-from berth.core.state.holdings.held_places import Held
+from berth.core.state.holdings.held_places import Held, leaves
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.ledger import LedgerFold
@@ -146,7 +146,8 @@ def add_due_reservations(
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
         elif at_ms >= held.until_ms:
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
-            if held.awaits and not (fold.settings.preempt_force or held.is_prolonged):
+            may_prolong = not (fold.settings.preempt_force or held.is_prolonged)
+            if held.awaits and may_prolong and all(leaves(one, fold.holdings) for one in held.awaits):
                 found.reserved.append(_prolonged(held, at_ms))
                 found.refused.append(_waits_on(fold, held))
             elif held.awaits:

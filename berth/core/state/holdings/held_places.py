@@ -105,7 +105,7 @@ def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding],
     """
     keys = [(one.uid, one.attempt) for one in entry.awaits]
     subject = f"gang {entry.uid} attempt {entry.attempt}"
-    if keys != sorted(set(keys)) or not all(_leaves(one, holdings) for one in entry.awaits):
+    if keys != sorted(set(keys)) or not all(leaves(one, holdings) for one in entry.awaits):
         raise InvariantError(f"awaits attempts that do not leave: {keys}", subject=subject)
     return Held(
         entry.namespace,
@@ -124,12 +124,12 @@ def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding],
     )
 
 
-def _leaves(one: Awaited, holdings: Mapping[tuple[str, int], Holding]) -> bool:
-    """Whether an attempt leaves, or all the ranks that it gives up."""
+def leaves(one: Awaited, holdings: Mapping[tuple[str, int], Holding]) -> bool:
+    """Whether an attempt leaves, or all the ranks that it gives up leave or have left."""
     holding = holdings.get((one.uid, one.attempt))
-    if holding is None:
-        return False
-    return holding.leaving().keys() >= set(one.ranks) if one.ranks else bool(holding.ending)
+    if holding is None or holding.ending or not one.ranks:
+        return holding is not None and bool(holding.ending)
+    return set(one.ranks) <= {*holding.leaving(), *holding.gone}
 
 
 def _is_there(one: Awaited, holdings: Mapping[tuple[str, int], Holding]) -> bool:
