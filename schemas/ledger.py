@@ -110,6 +110,11 @@ class Settings(Part, frozen=True):
     """How long a gang runs before it ends for one of its own queue."""
     reclaim_min_run_s: int = 0
     """How long it runs before it ends for one of another queue."""
+    preempt_force: bool = True
+    """Pods of a gang that ends for another one are deleted at once if they are still there ``grace_over_ms`` after the
+    notice. Without, the place is reserved once more for as long, and given up if they are still there then."""
+    preempt_backoff_s: int = 300
+    """How long a gang waits whose place others have not left in time."""
 
 
 class Epoch(Message, frozen=True):

@@ -51,7 +51,7 @@ class Recovery(Part, frozen=True):
     since_ms: UnixMs
     """Time of the first step of the recovery; a later fault of a gang that still recovers keeps it."""
     until_ms: UnixMs = 0
-    """``grace``: pods that are still there at this time are deleted at once; 0 otherwise."""
+    """``grace``: pods that are still there at this time are deleted at once; 0: never, or they are already."""
     placement: Placement | None = None
     """Places of ``ranks``, in their order: its rank i is ``ranks[i]``; of ``job`` those that are kept for the next
     attempt. None: there are none yet, or none is kept."""
@@ -63,6 +63,8 @@ class Recovery(Part, frozen=True):
     """``backup``: uids of the backup pods, in the order of ``ranks``; none otherwise."""
     saves: bool = False
     """Agents in the containers are asked to save a checkpoint before the first pod is deleted."""
+    for_job: str = ""
+    """Job (namespace/name) for which it ends, or gives up ranks; empty for none."""
 
     def __post_init__(self) -> None:
         """Check that the ranks agree.
@@ -102,10 +104,12 @@ class HeldPlaces(Part, frozen=True):
 
 
 class Awaited(Part, frozen=True):
-    """An attempt that leaves."""
+    """An attempt that leaves, or ranks that it gives up."""
 
     uid: str
     attempt: int
+    ranks: list[int] = []
+    """Ranks that it gives up, ascending; empty: all of it leaves."""
 
 
 class Reservation(Part, frozen=True):
@@ -118,11 +122,13 @@ class Reservation(Part, frozen=True):
     """The attempt that gets the place."""
     placement: Placement
     awaits: list[Awaited]
-    """Attempts that leave and hold a part of it, sorted."""
+    """Attempts that leave, or give up ranks, and hold a part of it, sorted."""
     until_ms: UnixMs
     """Time at which it is free again at the latest."""
     queue: str = ""
     """Queue to which it is charged; empty where queues do nothing."""
+    is_prolonged: bool = False
+    """It was reserved before, and others did not leave in time."""
 
 
 class BackupWaiting(Part, frozen=True):
@@ -167,3 +173,8 @@ class RecoveryStatus(Part, frozen=True):
     """Those of ``open`` whose pods are gone and that have no place, ascending."""
     refusal: str = ""
     """Why no places were found for them; empty while none were sought."""
+    for_job: str = ""
+    """Job (namespace/name) for which it ended, or gave up ranks; empty for none."""
+    given_up: list[int] = []
+    """Those of ``open`` that leave, or have left, for another job: they get places again once no job before this one
+    waits for room; ascending."""

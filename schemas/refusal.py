@@ -315,6 +315,8 @@ class Refusal(Part, frozen=True):
     """Sentence of that rule, with ``{name}`` in place of each of its numbers and of ``ahead``; empty where the code
     has words of its own. So a reader of other releases tells it, too."""
     numbers: dict[str, int] = {}
-    """Numbers of the template, by name."""
+    """Numbers of the template, by name; those whose name ends in ``_ms`` are times."""
+    node: str = ""
+    """Node of the template."""
     queue: QueueRefusal | None = None
     """Codes of queues: the queue, and what binds there."""

@@ -35,7 +35,7 @@ class AskRequest(Request, frozen=True, kw_only=True):
 
 
 class EndingJob(Shape, frozen=True, kw_only=True):
-    """A job that would end for another one."""
+    """A job that would end for another one, or give up pods for it."""
 
     job: str
     """``namespace/name``."""
@@ -45,6 +45,8 @@ class EndingJob(Shape, frozen=True, kw_only=True):
     """Chips that it gives up."""
     is_reclaimed: bool
     """The other one is of another queue, which gets back what it is entitled to."""
+    pods: int = 0
+    """Pods beyond its minimum that it gives up, and runs on without; 0: it ends."""
 
 
 class Victims(Shape, frozen=True, kw_only=True):

@@ -50,6 +50,8 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """Pod conditions and Events written in a second; 0 writes none."""
     notice_again_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """Pause before a sentence that differs in numbers alone is written for the same gang."""
+    name_others: bool = False
+    """Events and conditions of pods name jobs of other namespaces; without, one is ``a job of another namespace``."""
     fault_objects: FaultObjectsConfig = FaultObjectsConfig()
     """Of these the binder writes ``reset-config-<job>``, before pods are deleted."""
     fault_point: str = ""

@@ -86,7 +86,7 @@ class NoticeLoop:
         self._api = api
         self._clock = clock
         self._pause_s = 1 / config.notices_per_s if config.notices_per_s > 0 else math.inf
-        self._notices = Notices(again_s=config.notice_again_s, begun_ms=clock.now_ms())
+        self._notices = Notices(again_s=config.notice_again_s, begun_ms=clock.now_ms(), name_others=config.name_others)
         self._events: deque[_Event] = deque(maxlen=_EVENTS_MAX)
         self._scheduled: deque[_Event] = deque(maxlen=_EVENTS_MAX)
         """Events about pods that are bound; they are written when nothing else is."""

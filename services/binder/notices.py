@@ -100,10 +100,12 @@ class Notices:
     Args:
         again_s: Delay of a new sentence of the same cause.
         begun_ms: Start of this process; placements before it were announced by an earlier run.
+        name_others: Jobs of other namespaces have their names.
     """
 
-    def __init__(self, *, again_s: float, begun_ms: int) -> None:
+    def __init__(self, *, again_s: float, begun_ms: int, name_others: bool = False) -> None:
         self._again_s = again_s
+        self._name_others = name_others
         self._begun_ms = begun_ms
         self._jobs: dict[JobName, _Job] = {}
         self._statuses: dict[JobName, _StatusNotices] = {}
@@ -162,7 +164,9 @@ class Notices:
         name = (status.namespace, status.name)
         unplaced = status.recovery.unplaced if status.recovery is not None else ()
         backups = frozenset(one.uid for one in status.backups)
-        self._statuses[name] = _StatusNotices(_notices_of(status), frozenset(unplaced), backups)
+        self._statuses[name] = _StatusNotices(
+            _notices_of(status, names_others=self._name_others), frozenset(unplaced), backups
+        )
         job = self._jobs.get(name)
         if job is None:
             self._unknown.pop(name, None)
@@ -355,7 +359,16 @@ def _same_cause(one: Notice | None, other: Notice) -> bool:
     return one.sentence == other.sentence or cause_of(one.sentence) == cause_of(other.sentence)
 
 
-def _notices_of(status: JobStatus) -> dict[str, Notice]:
+def _words_of(status: JobStatus, *, names_others: bool) -> str:
+    """Sentence of a status, with the job for which it ended; one of another namespace has its name only if it is to."""
+    refusal, recovery = status.refusal, status.recovery
+    words = status.sentence if names_others else within(status.sentence, refusal, status.namespace)
+    other = recovery.for_job if recovery is not None and recovery.cause in words else ""
+    is_named = other and (names_others or other.partition("/")[0] == status.namespace)
+    return f"{words}; that job is {other}" if is_named else words
+
+
+def _notices_of(status: JobStatus, *, names_others: bool) -> dict[str, Notice]:
     """Notices of a status: for the request that has the name, and for a rejected one."""
     found: dict[str, Notice] = {}
     if status.rejection is not None:
@@ -364,7 +377,7 @@ def _notices_of(status: JobStatus) -> dict[str, Notice]:
     if status.sentence in OF_PODS:
         kind = None  # they end in every scale-down and rollout, and their controller says more
     if kind is not None and status.sentence:
-        found[status.uid] = Notice(kind, within(status.sentence, status.refusal, status.namespace))
+        found[status.uid] = Notice(kind, _words_of(status, names_others=names_others))
     elif status.phase in _PLACED and status.restart_held:
         found[status.uid] = Notice("restart-held", status.restart_held)
     elif status.phase in _PLACED and (words := _unplaced_words(status)):

@@ -150,7 +150,7 @@ class Attempt:
 
     def overdue(self, now_ms: UnixMs) -> dict[int, int]:
         """Ranks whose pods had to be gone by now and were not deleted at once yet, and the step of each."""
-        late = [move for move in self.holding.moves if move.how == "grace" and move.until_ms <= now_ms]
+        late = [move for move in self.holding.moves if move.how == "grace" and 0 < move.until_ms <= now_ms]
         return {rank: move.step for move in late for rank in move.leaving if self.forced.get(rank, 0) < move.step}
 
     @property
@@ -167,7 +167,7 @@ class Attempt:
         ]
         if self.unevicted():
             until.append(max(self.held_until_ms, 1))
-        return min(until, default=0)
+        return min(filter(None, until), default=0)
 
 
 def is_eviction(move: Move) -> bool:

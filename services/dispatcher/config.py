@@ -49,6 +49,7 @@ class DecisionConfig(Settings, frozen=True, array_like=False, kw_only=True, forb
     queue_evictions_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     preempt_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
     reclaim_min_run_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 0
+    preempt_backoff_s: Annotated[int, Meta(ge=1, le=86_400)] = 300
 
     def __post_init__(self) -> None:
         """Check that settings go together.

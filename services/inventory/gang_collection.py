@@ -226,7 +226,7 @@ class Gangs:
         if gang is None:
             return
         part = gang.parts.get(status.name)
-        if part is not None and part.note_status(status):
+        if part is not None and part.note_status(status, names_others=self._settings.name_others):
             self._touch(gang.key)
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:

@@ -723,6 +723,9 @@ def _settings() -> Settings:
         waiting_pods_max=900_000,
         queues=2,
         queues_max=1_000,
+        preempt=1,
+        preempt_force=False,
+        preempt_backoff_s=600,
     )
 
 

@@ -17,7 +17,7 @@ from berth.schemas.facts import JobSeen, NodeHealth, PodsSeen
 from berth.schemas.ledger import Correction, Release, Reservation, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Share
-from berth.schemas.recovery import HeldPlaces, Recovery
+from berth.schemas.recovery import Awaited, HeldPlaces, Recovery
 from tests.fuzz.failure import Failure
 
 _PERCENT = 100
@@ -59,7 +59,7 @@ class Accounts:
         """Attempts that end with a step of the whole job: what is reserved then is for the next one."""
         self.held: dict[str, dict[int, Pod]] = {}
         """Places that stay held for jobs (uid) that start anew."""
-        self.promised: dict[str, tuple[dict[int, Pod], list[tuple[str, int]]]] = {}
+        self.promised: dict[str, tuple[dict[int, Pod], list[Awaited]]] = {}
         """Places of jobs (uid) for which others leave, and those others."""
 
     def take(
@@ -96,8 +96,7 @@ class Accounts:
         for held in record.held:
             self._hold(held, is_placed=held.uid in placed)
         self._promise(record.reserved)
-        for release in record.releases:
-            self._release(release)
+        self._release_all(record.releases)
         for adoption in record.adoptions:
             self._give((adoption.uid, 0), adoption.placement)
         self._see_single()
@@ -111,8 +110,7 @@ class Accounts:
         for entry in entries:
             if entry.uid in self.promised or entry.uid in self.held:
                 raise Failure("accounts: a place is reserved twice", entry.uid)
-            keys = [(one.uid, one.attempt) for one in entry.awaits]
-            self.promised[entry.uid] = (dict(enumerate(_pods_of(entry.placement))), keys)
+            self.promised[entry.uid] = (dict(enumerate(_pods_of(entry.placement))), entry.awaits)
 
     def _keep_promise(self, verdict: Verdict, placement: Placement) -> None:
         """A gang that waits for a place gets it once others have left, and no sooner.
@@ -124,8 +122,8 @@ class Accounts:
         promised = self.promised.pop(verdict.uid, None)
         if promised is None:
             return
-        pods, keys = promised
-        if pods == dict(enumerate(_pods_of(placement))) and any(key in self.owned for key in keys):
+        pods, awaits = promised
+        if pods == dict(enumerate(_pods_of(placement))) and any(True for one in awaits for _ in self._left_by(one)):
             raise Failure("accounts: a place is given before others have left it", verdict.uid)
 
     def _correct(self, correction: Correction) -> None:
@@ -139,6 +137,12 @@ class Accounts:
             if rank not in owned:
                 raise Failure("accounts: a rank that has nothing is corrected", f"{correction.uid} {rank}")
             owned[rank] = owned[rank]._replace(chips=tuple(chips))
+
+    def _release_all(self, releases: Iterable[Release]) -> None:
+        for release in releases:
+            self._release(release)
+        for uid, (places, awaits) in self.promised.items():
+            self.promised[uid] = (places, [one for one in awaits if any(True for _ in self._left_by(one))])
 
     def _release(self, release: Release) -> None:
         """Ranks that gave back what they had get what was reserved for them.
@@ -259,14 +263,19 @@ class Accounts:
             yield from (pod for _, pod in self.expected(key))
         for places in self.held.values():
             yield from places.values()
-        for places, keys in self.promised.values():
-            yield from self._free_of(places, keys)
+        for places, awaits in self.promised.values():
+            yield from self._free_of(places, awaits)
 
-    def _free_of(self, places: Mapping[int, Pod], keys: list[tuple[str, int]]) -> Iterator[Pod]:
+    def _left_by(self, one: Awaited) -> Iterator[Pod]:
+        """What an attempt that leaves, or ranks that it gives up, still have."""
+        owned = self.owned.get((one.uid, one.attempt), {})
+        yield from (pod for rank, pod in owned.items() if rank in one.ranks or not one.ranks)
+        if not one.ranks:
+            yield from self.reserved.get((one.uid, one.attempt), {}).values()
+
+    def _free_of(self, places: Mapping[int, Pod], awaits: list[Awaited]) -> Iterator[Pod]:
         """What others have left of places; on their nodes chips alone."""
-        left = [
-            pod for key in keys for pod in (*self.owned.get(key, {}).values(), *self.reserved.get(key, {}).values())
-        ]
+        left = [pod for one in awaits for pod in self._left_by(one)]
         chips = {(pod.node, chip) for pod in left for chip in pod.chips}
         nodes = {pod.node for pod in left}
         for pod in places.values():

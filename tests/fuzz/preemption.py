@@ -21,6 +21,7 @@ def with_preemption(history: History, chance: random.Random) -> History:
             "preempt": chance.choice((0, 1, 2, 2, 2)),
             "evictions_per_hour": chance.choice((0, 0, 1, 4)),
             "queue_evictions_per_hour": chance.choice((0, 0, 2)),
+            "preempt_force": chance.random() < 0.7,
         }
         for fields in way.settings
     )
@@ -29,7 +30,10 @@ def with_preemption(history: History, chance: random.Random) -> History:
 
 
 def declaring(request: JobRequest, chance: random.Random) -> JobRequest:
-    """A request that declares something; most declare nothing."""
+    """A request that declares something; most declare nothing. Some need fewer pods than they have."""
+    pods = sum(task.replicas for task in request.tasks)
+    if pods > 1 and chance.random() < 0.5:
+        request = msgspec.structs.replace(request, min_available=chance.randrange(1, pods))
     if chance.random() < 0.6:
         return request
     declared = Preemption(

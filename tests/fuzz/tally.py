@@ -14,6 +14,7 @@ from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodP
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
+from berth.schemas.recovery import DISPLACED
 from berth.schemas.refusal import Code, NodeReason, Refusal
 from tests.fuzz import constraint_tally
 from tests.fuzz.constraint_check import CHECKED, RECOVERED, REFUSED
@@ -113,6 +114,9 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
         count[f"recovery: {recovery.kind}"] += 1
         count[f"recovery: {places}"] += 1
         count["recovery: a later step"] += recovery.step > 1
+        is_part = recovery.kind in DISPLACED and recovery.scope == "pod"
+        count["recovery: ranks given up"] += is_part and recovery.how == "grace"
+        count["recovery: ranks come back"] += is_part and recovery.how == "place"
         backups = state.fold.holdings[recovery.uid, recovery.attempt].backups()
         count["recovery: of a rank with a backup pod"] += not backups.keys().isdisjoint(recovery.ranks)
     for adoption in record.adoptions:

@@ -5,10 +5,13 @@ from typing import Final
 
 import pytest
 
+from berth.formats.ascend.pod_annotations import JOB, RANK_INDEX
+from berth.lab.servers.kube_server import KubeServer
 from tests.kube.test_contract_details import CLASSES, GANGS
+from tests.kube.test_native_gangs import LONG, make_group, make_pod, notes
 from tests.kube.test_superpod_jobs import in_blocks
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
-from tests.support.kube_cells import a_volcano_job
+from tests.support.kube_cells import a_spec, a_volcano_job
 
 pytestmark = pytest.mark.timeout(150)
 _JOBS: Final = "/apis/batch.volcano.sh/v1alpha1/namespaces"
@@ -86,6 +89,33 @@ async def test_a_job_gets_a_node_by_the_end_of_the_job_that_loses_least_and_that
     await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/high")
     await target.until_running("small-worker-0", "wide-worker-0")
     assert await target.cell.check_chips(target.namespace) == 24
+    await target.cell.stop()
+
+
+async def test_a_group_gives_up_the_pod_beyond_its_minimum_and_gets_one_again(
+    kube_server: KubeServer, target_of: TargetOf
+) -> None:
+    if kube_server.minor < 36:
+        pytest.skip("this server has no PodGroups of its own")
+    target = target_of(_NODES, _SETTINGS)
+    await urgent(target)
+    await target.cell.start()
+    for number in range(3):
+        await make_pod(target, f"llm-{number}", "llm")
+    await make_group(target, "llm", {"gang": {"minCount": 2}})
+    await target.until_running("llm-0", "llm-1", "llm-2")
+    before = [await uid_of(target, f"llm-{number}") for number in range(2)]
+    await target.pod("high", a_spec(8) | {"priorityClassName": "urgent"}, annotations=LONG)
+    await target.until_running("high", "llm-0", "llm-1")
+    assert [await uid_of(target, f"llm-{number}") for number in range(3)] == [*before, ""]
+    status = await target.cell.until_status(target.namespace, "native.llm", "running")
+    assert status.recovery is not None
+    assert (status.recovery.given_up, status.recovery.for_job) == ([2], f"{target.namespace}/pod.high")
+    await make_pod(target, "llm-3", "llm")
+    await target.drop_pod("high")
+    await target.until_running("llm-0", "llm-1", "llm-3")
+    assert (await notes(target, RANK_INDEX))["llm-3"] == "2"
+    assert (await notes(target, JOB))["llm-3"] == "native.llm"
     await target.cell.stop()
 
 

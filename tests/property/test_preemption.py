@@ -2,21 +2,21 @@
 
 from collections import Counter
 
-from berth.core.preemption.model import NoVictims, VictimSet
-from tests.support.preemption_oracle import Oracle, a_contest, a_contested_cell
+from berth.core.preemption.model import NoVictims, Preemptor, VictimSet
+from tests.support.preemption_cells import PreemptionCell
+from tests.support.preemption_oracle import Oracle, a_contest, a_contested_cell, a_sharing_cell, an_elastic_cell
 
-CANDIDATES_MAX = 9
+SETS_MAX = 512
 CELLS = 150
 HISTORIES = 40
 EVICTIONS_MAX = 60
 """Far more than any of these histories needs."""
 
 
-def judged(seed: int) -> str:
+def judged(cell: PreemptionCell, preemptor: Preemptor, seed: int) -> str:
     """How the search fares on a cell, against all sets."""
-    cell, preemptor = a_contested_cell(seed)
     oracle = Oracle(cell, preemptor)
-    if len(oracle.candidates) > CANDIDATES_MAX:
+    if oracle.options() > SETS_MAX:
         return "not tried"
     best = oracle.best()
     if best == [] or cell.starts(preemptor):
@@ -25,22 +25,40 @@ def judged(seed: int) -> str:
     if isinstance(found, NoVictims):
         return "none" if best is None else "not found"
     assert isinstance(found, VictimSet)
-    by_uid = {gang.counted.uid: gang for gang in oracle.candidates}
-    victims = [by_uid[victim.uid] for victim in found.victims]
+    victims = oracle.going(found)
     assert oracle.is_allowed(victims), f"seed {seed}: the set is not legal as a whole"
     assert oracle.useless(victims) == [], f"seed {seed}: somebody goes in vain"
     assert best is not None, f"seed {seed}: brute force finds none"
-    assert oracle.cost(best) <= oracle.cost(victims)
-    cell.end(*(cell.state.fold.holdings[gang.key].name for gang in victims))
+    least, cost = oracle.cost(best), oracle.cost(victims)
+    assert least <= cost
+    if any(one.ranks for one in victims):
+        return "equal in part" if least == cost else "dearer"
+    cell.end(*(cell.state.fold.holdings[one.gang.key].name for one in victims))
     assert cell.starts(preemptor), f"seed {seed}: there is no room for it"
-    return "equal" if oracle.cost(best) == oracle.cost(victims) else "dearer"
+    return "equal" if least == cost else "dearer"
 
 
 def test_sets_are_legal_minimal_and_as_cheap_as_brute_force_finds_them() -> None:
-    told = Counter(map(judged, range(CELLS)))
+    told = Counter(judged(*a_contested_cell(seed), seed) for seed in range(CELLS))
     found = told["equal"] + told["dearer"] + told["not found"]
     assert found > CELLS // 5, told
     assert told["dearer"] * 100 <= found, told
+    assert told["not found"] * 200 <= found, told
+
+
+def test_surplus_goes_first_and_as_little_of_it_as_is_needed() -> None:
+    told = Counter(judged(*an_elastic_cell(seed), seed) for seed in range(CELLS))
+    found = told["equal"] + told["equal in part"] + told["dearer"] + told["not found"]
+    assert told["equal in part"] > CELLS // 20, told
+    assert told["dearer"] * 20 <= found, told
+    assert told["not found"] * 200 <= found, told
+
+
+def test_sharers_go_as_others_do() -> None:
+    told = Counter(judged(*a_sharing_cell(seed), seed) for seed in range(CELLS))
+    found = told["equal"] + told["dearer"] + told["not found"]
+    assert found > CELLS // 5, told
+    assert told["dearer"] * 50 <= found, told
     assert told["not found"] * 200 <= found, told
 
 

@@ -206,7 +206,7 @@ def draw(seed: int) -> Story:
         decisions = {**settings.decisions, "queues": level}
         settings = msgspec.structs.replace(settings, decisions=decisions, queues=source == "volcano")
     if has_preemption(seed):
-        decisions = {**settings.decisions, "preempt": 2, "evictions_per_hour": seed % 3}
+        decisions = {**settings.decisions, "preempt": 2, "evictions_per_hour": seed % 3, "preempt_force": seed % 5 > 0}
         settings = msgspec.structs.replace(settings, decisions=decisions, gangs={**settings.gangs, "preempt": True})
     events.sort(key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events), source)

@@ -1,15 +1,18 @@
 """Victims by brute force: each set of gangs is judged by its rules and planned; shares no code with the search."""
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from berth.core.placement.projected_state import ProjectedState, footprint_of
-from berth.core.preemption.model import Preemptor, RunningGang
+from berth.core.preemption.model import Preemptor, RunningGang, VictimSet
 from berth.core.queues.shares import Shares
 from berth.core.queues.tree import State
+from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Placement
-from berth.schemas.queues.queue import Queue
-from tests.support.cells import a_job
+from berth.schemas.queues.queue import CHIP, Queue
+from tests.support.cells import a_job, a_node
 from tests.support.core_cells import on
 from tests.support.dice import Dice
 from tests.support.preemption_cells import Contest, PreemptionCell, chips, leaves
@@ -18,8 +21,27 @@ HOUR_S = 3_600
 RESTART_S = 300
 
 
+class Going(NamedTuple):
+    """A gang that ends, or the first ranks of its surplus."""
+
+    gang: RunningGang
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        return self.gang.counted.uid
+
+    @property
+    def queue(self) -> str:
+        return self.gang.counted.queue
+
+    @property
+    def key(self) -> tuple[str, tuple[int, ...]]:
+        return self.uid, self.ranks
+
+
 class Oracle:
-    """All sets of gangs for one preemptor.
+    """All sets of gangs, and of parts of their surplus, for one preemptor.
 
     Args:
         cell: The cell.
@@ -32,7 +54,7 @@ class Oracle:
         self.shares = cell.state.queues.shares()
         self.within = _within(self.shares, self.running) if self.shares is not None else set()
         self.candidates = [gang for gang in self.running if self._may_go(gang)]
-        self._planned: dict[tuple[str, ...], Placement | None] = {}
+        self._planned: dict[tuple[object, ...], Placement | None] = {}
 
     def _may_go(self, gang: RunningGang) -> bool:
         counted, asking = gang.counted, self.preemptor.gang
@@ -43,6 +65,15 @@ class Oracle:
         is_kept = any(not self.shares.tree.queues[one].reclaimable for one in self._path(counted.queue))
         return not is_kept and counted.uid not in self.within
 
+    def options(self) -> int:
+        """How many sets there are."""
+        return math.prod(len(gang.surplus) + 2 for gang in self.candidates)
+
+    def going(self, found: VictimSet) -> list[Going]:
+        """What a search has found."""
+        gangs = {gang.counted.uid: gang for gang in self.candidates}
+        return [Going(gangs[victim.uid], victim.ranks) for victim in found.victims]
+
     def _path(self, queue: str) -> list[str]:
         """A queue and those above it, without the root."""
         assert self.shares is not None
@@ -52,14 +83,22 @@ class Oracle:
             queue = self.shares.tree.queues[queue].parent
         return found
 
-    def _held(self, queue: str, without: Sequence[RunningGang]) -> int:
+    def _held(self, queue: str, without: Sequence[Going]) -> int:
         """Chips that a queue and those below it hold."""
-        gone = {one.counted.uid for one in without}
-        stay = [one for one in self.running if one.counted.uid not in gone]
-        mine = [one for one in stay if queue in self._path(one.counted.queue)]
-        return sum(sum(one.counted.charge.values()) for one in mine)
+        mine = [one for one in self.running if queue in self._path(one.counted.queue)]
+        gone = [one for one in without if queue in self._path(one.queue)]
+        return sum(sum(one.counted.charge.values()) for one in mine) - sum(map(self._charge, gone))
 
-    def is_allowed(self, victims: Sequence[RunningGang]) -> bool:
+    def _charge(self, one: Going) -> int:
+        return self._chips(one) * CHIP if one.ranks else sum(one.gang.counted.charge.values())
+
+    def _chips(self, one: Going) -> int:
+        if not one.ranks:
+            return one.gang.chips
+        each = self.cell.state.fold.holdings[one.gang.key].placement.chips_by_rank()
+        return sum(len(each[rank]) for rank in one.ranks)
+
+    def is_allowed(self, victims: Sequence[Going]) -> bool:
         """Whether a set may end as a whole, by entitlements and limits in chips."""
         shares, asking = self.shares, self.preemptor.gang
         if shares is None:
@@ -68,12 +107,12 @@ class Oracle:
         path = self._path(asking.queue)
         if any(shares.tree.states[one] != State.OPEN for one in path):
             return False
-        reclaimed = [one for one in victims if one.counted.queue != asking.queue]
+        reclaimed = [one for one in victims if one.queue != asking.queue]
         for step in path:
             limit = shares.limits[step].get(next(iter(asking.charge)))
             if limit is not None and self._held(step, victims) + charge > limit:
                 return False
-        bound = {step for one in reclaimed for step in path if step not in self._path(one.counted.queue)}
+        bound = {step for one in reclaimed for step in path if step not in self._path(one.queue)}
         if self.preemptor.was_reclaimed and victims and not reclaimed:
             bound.add(path[0])
         if any(self._held(step, victims) + charge > self._entitled(step) for step in bound):
@@ -84,52 +123,67 @@ class Oracle:
         assert self.shares is not None
         return self.shares.entitlements[queue].get(next(iter(self.preemptor.gang.charge)), 0)
 
-    def _borrows(self, gang: RunningGang, reclaimed: Sequence[RunningGang]) -> bool:
+    def _borrows(self, gang: Going, reclaimed: Sequence[Going]) -> bool:
         others = [one for one in reclaimed if one is not gang]
-        steps = [one for one in self._path(gang.counted.queue) if one not in self._path(self.preemptor.gang.queue)]
+        steps = [one for one in self._path(gang.queue) if one not in self._path(self.preemptor.gang.queue)]
         return all(self._held(step, others) > self._entitled(step) for step in steps)
 
-    def cost(self, victims: Sequence[RunningGang]) -> tuple[object, ...]:
+    def cost(self, victims: Sequence[Going]) -> tuple[object, ...]:
         """Cost of a set; the smaller one is cheaper."""
         levels = sorted({self._level(one) for one in self.candidates}, reverse=True)
-        lost = [sum(self._lost(one) for one in victims if self._level(one) == level) for level in levels]
-        uids = sorted(one.counted.uid for one in victims)
-        return (*lost, len(victims), sum(one.restarts for one in victims), uids)
+        lost = [sum(self._lost(one) for one in victims if self._level(one.gang) == level) for level in levels]
+        uids = sorted(one.uid for one in victims)
+        budgets = sum(len(one.gang.budgets) for one in victims)
+        return (budgets, *lost, len(victims), sum(one.gang.restarts for one in victims), uids)
 
     def _level(self, gang: RunningGang) -> tuple[int, int]:
         priority = self.shares.tree.queues[gang.counted.queue].priority if self.shares is not None else 0
         return (priority, gang.counted.priority)
 
-    def _lost(self, gang: RunningGang) -> int:
-        return gang.chips * (min((self.cell.now_ms - gang.start_ms) // 1_000, HOUR_S) + RESTART_S)
+    def _lost(self, one: Going) -> int:
+        return self._chips(one) * (min((self.cell.now_ms - one.gang.start_ms) // 1_000, HOUR_S) + RESTART_S)
 
-    def planned(self, victims: Sequence[RunningGang]) -> Placement | None:
+    def planned(self, victims: Sequence[Going]) -> Placement | None:
         """Placement of the preemptor once victims are gone."""
-        key = tuple(one.counted.uid for one in victims)
+        key = tuple(one.key for one in victims)
         if key not in self._planned:
             state = self.cell.state
             projection = ProjectedState(state, self.cell.scheduler.new_scorer(), None)
-            held = {one.key: state.fold.holdings[one.key].placement for one in victims}
-            projection.end({one: footprint_of(state, state.held_by(one), held[one]) for one in held})
+            for one in victims:
+                owned, placement = state.held_by(one.gang.key), state.fold.holdings[one.gang.key].placement
+                if one.ranks:
+                    projection.free(footprint_of(state, [owned[rank] for rank in one.ranks], placement))
+                else:
+                    projection.end({one.gang.key: footprint_of(state, owned, placement)})
             self._planned[key] = projection.plan(self.preemptor.gang)
         return self._planned[key]
 
-    def best(self) -> list[RunningGang] | None:
+    def best(self) -> list[Going] | None:
         """The cheapest set; empty for one that needs no victims; None without any."""
         sets = sorted((self.cost(found), number) for number, found in enumerate(self._sets()))
         listed = list(self._sets())
         return next((listed[number] for _, number in sets if self._is_enough(listed[number])), None)
 
-    def _is_enough(self, victims: Sequence[RunningGang]) -> bool:
+    def _is_enough(self, victims: Sequence[Going]) -> bool:
         return self.is_allowed(victims) and self.planned(victims) is not None
 
-    def _sets(self) -> Iterator[list[RunningGang]]:
-        for size in range(len(self.candidates) + 1):
-            yield from map(list, itertools.combinations(self.candidates, size))
+    def _sets(self) -> Iterator[list[Going]]:
+        ways = [
+            [(), (Going(gang),), *((Going(gang, gang.surplus[:count]),) for count in range(1, len(gang.surplus) + 1))]
+            for gang in self.candidates
+        ]
+        for chosen in itertools.product(*ways):
+            yield [one for way in chosen for one in way]
 
-    def useless(self, victims: Sequence[RunningGang]) -> list[str]:
-        """Gangs of a set without which the rest is enough."""
-        return [one.counted.uid for one in victims if self._is_enough([other for other in victims if other is not one])]
+    def useless(self, victims: Sequence[Going]) -> list[str]:
+        """Gangs of a set without which, or with one rank less of which, the rest is enough."""
+        found = []
+        for one in victims:
+            others = [other for other in victims if other is not one]
+            fewer = [*others, Going(one.gang, one.ranks[:-1])] if len(one.ranks) > 1 else others
+            if self._is_enough(others) or self._is_enough(fewer):
+                found.append(one.uid)
+        return found
 
 
 def _within(shares: Shares, running: Sequence[RunningGang]) -> set[str]:
@@ -179,6 +233,44 @@ def a_contested_cell(seed: int) -> tuple[PreemptionCell, Preemptor]:
         "p", chips=dice.pick(1, 2, 4, 8), replicas=dice.number(1, 4), priority=dice.pick(3, 10), queue=dice.pick(*names)
     )
     return cell, cell.preemptor(asked, was_reclaimed=dice.chance(0.1))
+
+
+def an_elastic_cell(seed: int) -> tuple[PreemptionCell, Preemptor]:
+    """The same with gangs of which some ranks may leave."""
+    cell, preemptor = a_contested_cell(seed)
+    dice = Dice(seed + 2_000_000)
+    for holding in cell.state.fold.holdings.values():
+        pods = holding.placement.pods()
+        if pods > 1 and dice.chance(0.8):
+            least = dice.number(1, pods - 1)
+            cell.facts[holding.name] = {**cell.facts[holding.name], "surplus": tuple(range(pods - 1, least - 1, -1))}
+    return cell, preemptor
+
+
+def a_sharing_cell(seed: int) -> tuple[PreemptionCell, Preemptor]:
+    """Pods that share chips beside others that have whole ones, and a gang of either kind."""
+    dice = Dice(seed)
+    nodes = [a_node(f"n{number}", "soft-share", chips=0b11, allocatable=2) for number in range(dice.number(1, 3))]
+    cell = PreemptionCell(nodes)
+    for number in range(dice.number(2, 9)):
+        request = _sharer(dice, f"g{number}", priority=dice.pick(0, 0, 5))
+        cell.runs_if_fits(request)
+        cell.facts[request.name] = {
+            "start_ms": cell.now_ms - dice.number(0, 5) * 600_000,
+            "restarts": dice.number(0, 2),
+            "is_preemptable": dice.chance(0.93),
+        }
+    return cell, cell.preemptor(_sharer(dice, "p", priority=3))
+
+
+def _sharer(dice: Dice, name: str, *, priority: int) -> JobRequest:
+    """A pod with a quota of a chip, or with whole chips."""
+    if dice.chance(0.3):
+        return a_job(name, product="soft-share", annotations={}, chips=dice.pick(1, 1, 2), priority=priority)
+    request = a_job(name, product="soft-share", priority=priority)
+    quotas = {"aicoreQuota": str(dice.pick(20, 50, 70, 100)), "hbmQuota": "4000", "policy": "elastic"}
+    request.labels.update({f"huawei.com/scheduler.softShareDev.{key}": value for key, value in quotas.items()})
+    return request
 
 
 def a_contest(seed: int) -> Contest:

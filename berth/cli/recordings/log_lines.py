@@ -214,7 +214,11 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
         places = f"{pluralize(len(held.ranks), 'place')} held for" if held.ranks else "no places held any more for"
         parts.append(f"{places} {names.get(held.uid, f'{held.namespace}/{held.name}')}")
     for place in body.reserved:
-        awaited = ", ".join(names.get(one.uid, one.uid) for one in place.awaits)
+        awaited = ", ".join(
+            f"{numbered('rank', one.ranks)} of {name}" if one.ranks else name
+            for one in place.awaits
+            for name in (names.get(one.uid, one.uid),)
+        )
         parts.append(f"reserved {_place(place.placement)} for {place.namespace}/{place.name} once {awaited} left")
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""

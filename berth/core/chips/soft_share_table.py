@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from berth.core.changes import ChangesBuilder
+from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_table import NodeTable
 from berth.core.cluster.shared_use import CORE_PERCENT, POLICY_NUMBERS, SharedNode, unused_node
 from berth.core.errors import InvariantError
@@ -83,6 +84,24 @@ class SoftShareTable:
         found.capacity_gained[row] = None
         if not node.pods[chip]:
             self._table.set_shared(found, row, 1 << chip, shared=False)
+
+    def close(self, found: ChangesBuilder, row: int, mask: int) -> None:
+        """Let no further pod share chips of a node, for which a reservation waits."""
+        self._close(found, row, mask, 1)
+
+    def open(self, found: ChangesBuilder, row: int, mask: int) -> None:
+        """Undo :meth:`close`."""
+        self._close(found, row, mask, -1)
+        found.capacity_gained[row] = None
+
+    def _close(self, found: ChangesBuilder, row: int, mask: int, times: int) -> None:
+        node = self.nodes.get(row)
+        if node is None:
+            node = self.nodes[row] = unused_node()
+        for chip in ids_of(mask):
+            node.closed[chip] += times
+        self._table.note_change(row)
+        found.nodes_changed = True
 
     def offered(self, row: int) -> int:
         """Mask of the chips of a node that exist, are healthy and are not withheld; 0 if no fact covers the node."""

@@ -27,10 +27,13 @@ class SharedNode(msgspec.Struct):
     hbm: list[int]
     policy: list[int]
     pods: list[int]
+    closed: list[int]
+    """Reservations that wait for the chip: no further pod can share it."""
 
     def copy(self) -> "SharedNode":
         """Independent copy."""
-        return SharedNode(self.enabled, self.memory_mib, self.core[:], self.hbm[:], self.policy[:], self.pods[:])
+        lists = (self.core, self.hbm, self.policy, self.pods, self.closed)
+        return SharedNode(self.enabled, self.memory_mib, *(column[:] for column in lists))
 
     def add(self, chip: int, share: Share) -> None:
         """Add the quota of one more pod to a chip."""
@@ -54,15 +57,15 @@ class SharedNode(msgspec.Struct):
 
     @property
     def full(self) -> int:
-        """Mask of the chips that no further pod can share: all cores or all memory is allocated."""
+        """Mask of the chips that no further pod can share: all cores or all memory is allocated, or others get them."""
         return sum(
             1 << chip
             for chip, pods in enumerate(self.pods)
-            if pods and (self.core[chip] >= CORE_PERCENT or self.hbm[chip] >= self.memory_mib)
+            if self.closed[chip] or (pods and (self.core[chip] >= CORE_PERCENT or self.hbm[chip] >= self.memory_mib))
         )
 
 
 def unused_node() -> SharedNode:
     """A node whose chips cannot be shared, and no pod shares."""
     zeros = [0] * CHIP_IDS
-    return SharedNode(enabled=False, memory_mib=0, core=zeros[:], hbm=zeros[:], policy=zeros[:], pods=zeros[:])
+    return SharedNode(False, 0, *(zeros[:] for _ in range(5)))  # noqa: FBT003  # its columns

@@ -7,7 +7,7 @@ import msgspec
 
 from berth.core.queues.refusals import text_of
 from berth.core.text import pluralize
-from berth.schemas.programs.expected import Victims
+from berth.schemas.programs.expected import EndingJob, Victims
 from berth.schemas.refusal import QueueRefusal
 
 ExpectedCode = Literal["", "not-before", "no-end", "no-room", "queue", "behind", "too-many-tasks", "held", "paused"]
@@ -135,6 +135,11 @@ def _place_words(expected: ExpectedStart) -> str:
     return f"{words}."
 
 
+def _ending_words(one: EndingJob) -> str:
+    part = f"{pluralize(one.pods, 'pod')} of " if one.pods else ""
+    return f"{part}{one.job} ({pluralize(one.chips, 'chip')}, priority {one.priority})"
+
+
 def _victims_words(victims: Victims) -> str:
     place = f"in one {victims.place}" if victims.place else ""
     match victims.code:
@@ -153,7 +158,7 @@ def _victims_words(victims: Victims) -> str:
             room = f"makes room {place}".rstrip()
             return f"{hold} {pluralize(victims.chips, 'chip')}, but no set of them {room}."
         case _:
-            named = [f"{one.job} ({pluralize(one.chips, 'chip')}, priority {one.priority})" for one in victims.jobs]
+            named = [_ending_words(one) for one in victims.jobs]
             more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
             where = f"on {victims.place} {victims.where}" if victims.where else "in their place"
             jobs = ", ".join(named[:NAMED_MAX])

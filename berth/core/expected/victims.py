@@ -24,12 +24,11 @@ def victims_for(scheduler: Scheduler, gang: Gang, at_ms: int, declared: Declared
         declared: What it declares, of a job that is not submitted.
 
     Returns:
-        None where the epoch has no preemption, and for gangs that take no part in it: those that share chips, that have
-        a place reserved, that can never fit, or that are too many pods of different shapes to be planned beside a
-        round.
+        None where the epoch has no preemption, and for gangs that take no part in it: those that have a place reserved,
+        that can never fit, or that are too many pods of different shapes to be planned beside a round.
     """
     state, rule = scheduler.state, scheduler.rules.by_name.get(PREEMPTION)
-    takes_part = gang.share is None and gang.invalid is None and gang.uid not in state.fold.held
+    takes_part = gang.invalid is None and gang.uid not in state.fold.held
     if not isinstance(rule, Preemption) or not takes_part or is_heavy(gang.request_class, len(state.table)):
         return None
     is_let_in = refused_now(state, gang) is None
@@ -50,6 +49,7 @@ def victims_for(scheduler: Scheduler, gang: Gang, at_ms: int, declared: Declared
                 priority=one.priority,
                 chips=one.chips,
                 is_reclaimed=one.is_reclaimed,
+                pods=len(one.ranks),
             )
             for one in found.victims
         ],

@@ -23,7 +23,7 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None, unplace
     held = state.fold.held.get(gang.uid)
     held = held if held is not None and not held.is_reserved else None
     is_here = holding is not None and holding.attempt == found.attempt
-    waiting = list(holding.unplaced) if holding is not None and is_here else []
+    waiting = sorted({*holding.unplaced, *holding.given_up}) if holding is not None and is_here else []
     return RecoveryStatus(
         step=found.step,
         scope=found.scope,
@@ -44,6 +44,8 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None, unplace
         held_until_ms=held.until_ms if held is not None else 0,
         unplaced=waiting,
         refusal=unplaced if waiting else "",
+        for_job=found.for_job,
+        given_up=sorted({*holding.given_up, *holding.giving_up()}) if holding is not None and is_here else [],
     )
 
 
@@ -75,7 +77,9 @@ def waiting_backups(state: State, holding: Holding | None, unplaced: Mapping[str
 
 def _has_places(holding: Holding) -> bool:
     """Whether every rank that leaves or left has a place, taken or reserved."""
-    return not holding.unplaced and {rank for move in holding.moves for rank in move.placed} >= holding.leaving().keys()
+    if holding.unplaced or holding.given_up:
+        return False
+    return {rank for move in holding.moves for rank in move.placed} >= holding.leaving().keys()
 
 
 def _open_ranks(state: State, holding: Holding) -> list[int]:
@@ -86,4 +90,4 @@ def _open_ranks(state: State, holding: Holding) -> list[int]:
         gone = {*holding.gone, *(rank for rank, phase in pods.items() if phase in ENDED)}
         return [rank for rank in range(holding.placement.pods()) if rank not in gone]
     unbound = holding.steps.keys() - pods.keys() - set(holding.gone)
-    return sorted({*holding.leaving(), *holding.unplaced, *unbound})
+    return sorted({*holding.leaving(), *holding.unplaced, *holding.given_up, *unbound})

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from berth.core.text import pluralize, ranges
+from berth.core.text import numbered, pluralize, ranges
 from berth.schemas.recovery import DISPLACED, BackupWaiting, RecoveryStatus
 
 if TYPE_CHECKING:  # the command line has these words without what the fold needs
@@ -37,13 +37,24 @@ def waiting_words(gang: "GangRecord") -> str:
 
 
 def open_words(recovery: RecoveryStatus | None) -> str:
-    """What a job that runs is recovering from; empty if it is not."""
-    if recovery is None or not recovery.open:
-        return ""
-    what = "rank" if len(recovery.open) == 1 else "ranks"
-    verb = "recovers" if len(recovery.open) == 1 else "recover"
+    """What a job that runs is recovering from, or which ranks it gives up for others; empty for neither."""
+    given_up = recovery.given_up if recovery is not None else ()
+    ranks = [rank for rank in recovery.open if rank not in given_up] if recovery is not None else []
+    if recovery is None or not ranks:
+        return given_up_words(recovery) if recovery is not None and given_up else ""
+    if recovery.kind in DISPLACED:
+        return recovery.cause
+    what = "rank" if len(ranks) == 1 else "ranks"
+    verb = "recovers" if len(ranks) == 1 else "recover"
     why = f"; {unplaced_words(recovery)}" if recovery.refusal else ""
-    return f"{what} {ranges(recovery.open)} {verb} from a fault: {recovery.cause}{why}"
+    return f"{what} {ranges(ranks)} {verb} from a fault: {recovery.cause}{why}"
+
+
+def given_up_words(recovery: RecoveryStatus) -> str:
+    """Which ranks a job that runs gives up for others, or has given up."""
+    has_left = set(recovery.given_up) <= set(recovery.unplaced)
+    why = f": {recovery.cause}" if recovery.kind in DISPLACED and recovery.how != "place" else ""
+    return f"{'gave' if has_left else 'gives'} up {numbered('rank', recovery.given_up)}{why}"
 
 
 def unplaced_words(recovery: RecoveryStatus) -> str:
@@ -72,6 +83,8 @@ def recovery_words(recovery: RecoveryStatus, pods: int) -> str:
         return f"{recovery.cause}; {pluralize(len(recovery.ranks), 'pod')} marked, nothing deleted"
     if recovery.how == "backup":
         return f"{recovery.cause}; the pod of rank {ranges(recovery.ranks)} runs on until it is marked"
+    if recovery.kind in DISPLACED and recovery.how == "grace" and recovery.scope != "job":
+        return f"{recovery.cause}; {numbered('rank', recovery.ranks)} given up, {pluralize(kept, 'pod')} kept"
     if recovery.scope == "job":
         done = f"attempt {recovery.attempt} ended, all pods are replaced"
     else:

@@ -95,7 +95,9 @@ def sentence(refusal: Refusal, parts: Parts = NO_PARTS) -> str:
 
 def _by_template(refusal: Refusal) -> str:
     """The sentence of a rule, with its numbers; what is no number of it stays as it is."""
-    values = {"ahead": refusal.ahead} | {name: f"{number:,}" for name, number in refusal.numbers.items()}
+    values = {"ahead": refusal.ahead, "node": refusal.node}
+    for name, number in refusal.numbers.items():
+        values[name] = rfc3339(number) if name.endswith("_ms") else f"{number:,}"
     return _singular(_PLACE.sub(lambda place: values.get(place[1], place[0]), refusal.template))
 
 

@@ -18,7 +18,7 @@ from berth.core.faults.scopes import GangShape, Rung, block_of, ladder
 from berth.core.parity import differs
 from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.ledger import Settings
-from berth.schemas.recovery import How, Recovery, Scope
+from berth.schemas.recovery import PREEMPTED, How, Recovery, Scope
 
 _STILL_RUN: Final = frozenset({PodFaultKind.SUB_HEALTH, PodFaultKind.DRAIN})
 """Faults with which pods run on."""
@@ -148,6 +148,15 @@ def place_anew(ranks: Sequence[int], *, at_ms: int) -> tuple[Wanted, ...]:
         return ()
     found, cause = tuple(ranks), "its node does not take its pod any more"
     return (Wanted("pod", "place", found, (), "NodeChanged", cause, at_ms, sought=found, needs_place=True),)
+
+
+def growth(ranks: Sequence[int], *, at_ms: int) -> tuple[Wanted, ...]:
+    """Places for ranks (ascending) that were given up for others: for all of them, else for fewer of the first."""
+    counts = dict.fromkeys((len(ranks), *range(min(len(ranks), _SINGLE_PLACES), 0, -1)))
+    return tuple(
+        Wanted("pod", "place", found, (), PREEMPTED, _gets_place(found), at_ms, sought=found, needs_place=True)
+        for found in (tuple(ranks[:count]) for count in counts)
+    )
 
 
 def backup_for(rank: int, uid: str, *, at_ms: int, lost: str) -> Wanted:

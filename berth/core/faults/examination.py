@@ -14,7 +14,7 @@ import numpy as np
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, fault_of_place, is_master
-from berth.core.faults.escalation import Escalation, Progress, Wanted, acts, backup_for, escalate, place_anew
+from berth.core.faults.escalation import Escalation, Progress, Wanted, acts, backup_for, escalate, growth, place_anew
 from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
@@ -38,6 +38,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import BackupPod
 from berth.schemas.ledger import Settings
+from berth.schemas.recovery import DISPLACED
 from berth.schemas.refusal import Refusal
 
 SETTLE_MS: Final = 1_000
@@ -71,6 +72,7 @@ class Faulty(NamedTuple):
         step: Number of the step.
         cause: Why it would restart as a whole, as limits on restarts count.
         slots: How many may restart for this cause in the turn, if only with places; 0 without a limit.
+        grows: Nothing is faulty: ranks that it gave up for others get places, behind all gangs before it.
     """
 
     gang: Gang
@@ -80,6 +82,7 @@ class Faulty(NamedTuple):
     step: int
     cause: tuple[str, str] = ("", "")
     slots: int = 0
+    grows: bool = False
 
 
 class Examined(NamedTuple):
@@ -136,12 +139,15 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         return None
     view = _View(state, holding, record, at_ms)
     escalation = view.escalation()
+    grows = not escalation.options and view.may_grow
+    if grows:
+        escalation = escalation._replace(options=growth(holding.given_up, at_ms=at_ms))
     if not escalation.options:
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
     gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
     step = next_step(holding, state.pods_seen(holding), state.outcome_of(holding))
-    found = Faulty(view.judged(gang), holding, escalation.options, view.nodes, step)
+    found = Faulty(view.judged(gang), holding, escalation.options, view.nodes, step, grows=grows)
     return found, _first(escalation.again_ms, view.again_ms)
 
 
@@ -196,6 +202,12 @@ class _View:
         if drained and escalation.options and all(one.needs_place for one in escalation.options):
             escalation = self._with_drain(escalation, diagnose_drained(pods, drained, rules), progress)
         return escalation._replace(options=(*escalation.options, *backup))
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it gave up ranks for others, and all its other ranks are at their places."""
+        holding = self._holding
+        return bool(holding.given_up) and not holding.moves and not self._progress().is_open
 
     def _escalated(self, found: JobDiagnosis, progress: Progress, settings: Settings) -> Escalation:
         return escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
@@ -343,7 +355,10 @@ class _View:
     def _progress(self) -> Progress:
         holding, record = self._holding, self._record
         last = record.recovery if record.recovery is not None and record.recovery.attempt == holding.attempt else None
+        if last is not None and last.kind in DISPLACED:
+            last = None  # nothing of it was faulty
         unplaced = {*holding.unplaced, *(self._leaving.keys() - self._places.keys())}
+        unplaced.difference_update(holding.giving_up() if holding.moves else ())
         return Progress(
             last,
             frozenset(self._leaving),

@@ -87,6 +87,9 @@ class RuleRound:
     def stepped(self, gang: Gang, recovery: Recovery) -> None:
         """Note a step of the recovery of a placed gang; all steps of a round come before its gangs."""
 
+    def grew(self, gang: Gang) -> None:
+        """Note that a placed gang gets ranks back that it gave up; its charge is that of these ranks."""
+
     def lets_in(self, gang: Gang) -> bool:  # noqa: ARG002
         """Whether a gang may start, wherever there is room; also asked of one that returns to places held for it."""
         return True
@@ -177,6 +180,7 @@ class Rules:
         self._rules = rules
         self._starts: list[Callable[[Gang, Placement], None]] = [*_defined(rules, "started")]
         self._steps: list[Callable[[Gang, Recovery], None]] = [*_defined(rules, "stepped")]
+        self._grows: list[Callable[[Gang], None]] = [*_defined(rules, "grew")]
         self._lets_in: list[Callable[[Gang], bool]] = [*_defined(rules, "lets_in")]
 
     def started(self, gang: Gang, placement: Placement) -> None:
@@ -188,6 +192,11 @@ class Rules:
         """Tell the rules of a step of the recovery of a placed gang."""
         for stepped in self._steps:
             stepped(gang, recovery)
+
+    def grew(self, gang: Gang) -> None:
+        """Tell the rules that a placed gang gets ranks back."""
+        for grew in self._grows:
+            grew(gang)
 
     def lets_in(self, gang: Gang) -> bool:
         """Whether all rules let a gang start, wherever there is room."""

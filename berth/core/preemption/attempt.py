@@ -169,31 +169,11 @@ class Attempt:
         """The cheapest set on a place, by counting."""
         inside = self._places.inside(spot)
         some = self._pool.on(inside, helpers)
-        picked = Picked(CountedRoom(gains, inside), legality)
+        picked = Picked(CountedRoom(gains, inside), legality, self._shortened)
         victims = [] if picked.is_enough() else choose(some, picked, self._pool.prices)
         if victims is None:
             return None
-        if any(one.ranks for one in victims):
-            victims = self._trimmed(victims, picked)
         return _Chosen(self._pool.prices.of(victims), spot.size, spot.order, spot, some, victims, is_grown=False)
-
-    def _trimmed(self, victims: Sequence[Candidate], picked: Picked) -> list[Candidate]:
-        """The same set with as few surplus ranks as are enough."""
-        for one in victims:
-            picked.add(one)
-        for one in [victim for victim in victims if victim.ranks]:
-            picked.drop(one)
-            least, most = 1, len(one.ranks)
-            while least < most:
-                middle = (least + most) // 2
-                part = self._shortened(one, middle)
-                picked.add(part)
-                least, most = (least, middle) if picked.is_enough() else (middle + 1, most)
-                picked.drop(part)
-            picked.add(one if most == len(one.ranks) else self._shortened(one, most))
-        found = list(picked.victims)
-        picked.clear()
-        return found
 
     def _first_planned(self, chosen: list[_Chosen], gains: Gains, legality: Legality) -> Found | None:
         """The cheapest set of which a plan succeeds; to one that does not make room the next candidate is added."""

@@ -34,11 +34,13 @@ class Picked:
     Args:
         room: Room of the place, where none is gone.
         legality: The same set, as queues see it.
-        bars: Whether a set that is too large may be one that is not allowed.
+        shortened: The first ranks of a surplus.
     """
 
-    def __init__(self, room: Room, legality: Legality) -> None:
-        self._room, self._legality = room, legality
+    def __init__(
+        self, room: Room, legality: Legality, shortened: Callable[[Candidate, int], Candidate] = lambda one, _: one
+    ) -> None:
+        self._room, self._legality, self._shortened = room, legality, shortened
         self.victims: dict[Candidate, None] = {}
         self._surplus: dict[str, Candidate] = {}
         """Surplus that is picked, by uid of its gang."""
@@ -102,6 +104,20 @@ class Picked:
         """How many queues bind the preemptor to their entitlements if a candidate is picked."""
         return self._legality.bound_by(one)
 
+    def trim(self) -> None:
+        """Let as few ranks of each surplus leave as are enough."""
+        shortened = self._shortened
+        for one in [victim for victim in self.victims if len(victim.ranks) > 1]:
+            self.drop(one)
+            least, most = 1, len(one.ranks)
+            while least < most:
+                middle = (least + most) // 2
+                part = shortened(one, middle)
+                self.add(part)
+                least, most = (least, middle) if self.is_enough() else (middle + 1, most)
+                self.drop(part)
+            self.add(one if most == len(one.ranks) else shortened(one, most))
+
     def take_back(self, is_enough: Callable[[], bool], without: Candidate | None = None) -> bool:
         """Let each victim stay, the dearest first, without which the rest is enough; returns whether any does.
 
@@ -110,7 +126,7 @@ class Picked:
             without: One that does not stay.
         """
         has_less = False
-        for one in sorted(self.victims, key=lambda victim: victim.dearness, reverse=True):
+        for one in sorted(self.victims, key=lambda victim: victim.dearness[1:], reverse=True):
             if one is without:
                 continue
             self.drop(one)
@@ -139,6 +155,7 @@ def choose(candidates: Sequence[Candidate], picked: Picked, prices: Prices) -> l
             if way(some, picked):
                 while picked.take_back(picked.is_enough):
                     pass
+                picked.trim()
                 found = list(picked.victims)
                 if best is None or prices.of(found) < prices.of(best):
                     best = found
@@ -155,9 +172,11 @@ def _exchanged(
     for one in candidates:
         if one in best:
             continue
-        picked.become([*best, one])
+        picked.become([*(victim for victim in best if victim.gang is not one.gang), one])
         while picked.take_back(picked.is_enough, without=one):
             pass
+        if one in picked.victims and picked.is_enough():
+            picked.trim()
         found = list(picked.victims)
         if picked.is_enough() and prices.of(found) < prices.of(best):
             best = found

@@ -6,7 +6,7 @@ the order of the queue. Preemptors see what those before them got: :meth:`Search
 Places are compared by counting; then the cheapest set is planned by the planner of all placements, on a copy of the
 nodes without its gangs. What is found out about candidates serves all preemptors of a round.
 
-Longer than 400 lines because one result changes what all that follow are found from.
+Longer than 400 lines because preemptors share what is known of the round, and each result changes it for those behind.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,8 +60,9 @@ class Ground(NamedTuple):
         state: The cell before the round.
         scorer: Its scoring, under the settings of the epoch.
         running: Gangs that hold something, leaving ones included, in any order. Gangs that the round itself ends are
-            leaving too. All that a leaving gang holds is free for preemptors, unless it is kept for its next attempt:
-            so a gang of which only some ranks leave is not leaving, but one that is not preemptable.
+            leaving too. All that a leaving gang holds is free for preemptors, unless it is kept for its next attempt.
+            A gang of which only some ranks leave is not leaving, but one that is not preemptable; ranks that it gives
+            up are free as well.
         at_ms: The moment of the round.
         silent: Rows of shards that did not answer, shape (rows,): neither places nor victims; None for no such row.
         taken: Gangs that the round has placed, and gangs for which places are reserved on chips that others still have
@@ -126,8 +127,13 @@ class Search:
         held, silent = self._footprints.of(self._ground.state, key), self._ground.silent
         if held is None or gang.is_kept:
             return
+        holding = self._ground.state.fold.holdings[key]
+        giving_up = holding.giving_up() if holding.moves else []
         if gang.counted.is_leaving:
             self._base.end({key: held.footprint})
+            self._has_more_room = True
+        elif giving_up:
+            self._base.free(self._footprints.part(self._ground.state, key, giving_up).footprint)
             self._has_more_room = True
         elif silent is None or not silent[held.footprint.rows].any():
             self._whole[key] = held

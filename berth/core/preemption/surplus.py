@@ -5,6 +5,35 @@ The topology of a gang says more: whoever plans all pods of a gang together, or 
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from berth.core.state.holdings.holding import Holding
+from berth.schemas.intake import JobRequest
+
+RANK_TABLE: Final = "ring-controller.atlas"
+"""Label of jobs for which a rank table is made."""
+_FIXED: Final = frozenset({"ascend-job"})
+"""Origins of jobs whose rank table is fixed when they start."""
+
+
+def surplus_of_job(request: JobRequest, holding: Holding) -> tuple[int, ...]:
+    """Surplus of a placed job, as :func:`surplus_ranks`; none while ranks of it leave or wait for a place.
+
+    A job has none, whatever its minimum is, if one plan places all of its pods, if they share chips, or if its rank
+    table is fixed.
+
+    Args:
+        request: Its request.
+        holding: What it holds.
+    """
+    placement = holding.placement
+    is_fixed = request.origin in _FIXED or RANK_TABLE in request.labels
+    roles = [task.name for task in request.tasks for _ in range(task.replicas)]
+    if is_fixed or placement.groups or placement.share is not None or len(roles) != placement.pods():
+        return ()
+    if holding.ending or holding.moves or holding.unplaced:
+        return ()
+    return surplus_ranks(roles, holding.gone, request.min_available, {})
 
 
 def surplus_ranks(

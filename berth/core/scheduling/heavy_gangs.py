@@ -84,13 +84,14 @@ def with_asks(opening: Opening, *, nodes: int, full: int) -> Opening:
     """
     counts = candidate_counts([gang for gang in opening.gangs if not gang.invalid], full=full)
     pods = [one.pods for one in opening.returning]
-    needs = candidates_needed(opening.faulty, counts, pods, full=full)
+    changing = [*opening.faulty, *opening.growing]
+    needs = candidates_needed(changing, counts, pods, full=full)
     heavy = _heavy_of(opening.gangs, nodes)
     only: frozenset[Shape] = frozenset()
     if heavy:
         uids = {gang.uid for gang in heavy}
         others = shapes_of(gang for gang in opening.gangs if gang.uid not in uids)
-        only = shapes_of(heavy) - others - candidates_needed(opening.faulty, {}, pods, full=full).keys()
+        only = shapes_of(heavy) - others - candidates_needed(changing, {}, pods, full=full).keys()
     return opening._replace(asks=first_counts(needs), needs=needs, heavy=only)
 
 

@@ -17,6 +17,7 @@ from berth.core.placement.replacements import NoPlaces, plan_anew, plan_backup, 
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.rules import Rules
 from berth.core.pod_shares import pods_of
+from berth.core.queues.charges import charge_of_placement
 from berth.core.scheduling.recovery_costs import Cost, deleted_pod_count, idle_of, smaller_step
 from berth.core.state.due import Due
 from berth.core.state.holdings.holding import Holding
@@ -88,7 +89,11 @@ def take_steps(
 
         parts.nodes.begin_gang()
         taken = guarded(
-            lambda one=one: _taken(parts, one, missing, steps.unplaced),  # type: ignore[misc]  # the default binds it
+            lambda one=one: (
+                _grown(parts, one, missing, rules)  # type: ignore[misc]  # the default binds it
+                if one.grows
+                else _taken(parts, one, missing, steps.unplaced)
+            ),
             left_out,
             passes=(NeedMoreError,),
         )
@@ -99,7 +104,8 @@ def take_steps(
             steps.restarts[one.cause] += 1
         if taken is not None:
             steps.recoveries.append(taken)
-            rules.stepped(one.gang, taken)
+            if not one.grows:
+                rules.stepped(one.gang, taken)
     return steps
 
 
@@ -175,6 +181,22 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: 
         found = (_tried(parts, faulty, option, missing, unplaced) for option in faulty.options)
         tried = next((one for one in found if one.is_open), None)
     return None if tried is None else _recovery(faulty, tried.option, tried.placement)
+
+
+def _grown(parts: RoundParts, one: Faulty, missing: Sequence[int], rules: Rules) -> Recovery | None:
+    """Places for as many as possible of the first ranks that a gang gave up, as far as its queue lets them in."""
+    pods = range(one.holding.placement.pods())
+    for option in one.options:
+        others = set(pods).difference(option.ranks)
+        charge = charge_of_placement(one.holding.placement, others) if one.gang.charge else {}
+        queue = one.holding.queue if one.gang.queue else ""
+        part = msgspec.structs.replace(one.gang, charge=charge, queue=queue or one.gang.queue)
+        found = _planned(parts, one, option, missing) if rules.lets_in(part) else None
+        if isinstance(found, Placement):
+            rules.grew(part)
+            return _recovery(one, option, found)
+        parts.nodes.roll_back_gang()
+    return None
 
 
 def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: list[Unplaced]) -> _Tried | None:

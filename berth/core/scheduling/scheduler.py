@@ -2,12 +2,13 @@
 
 The dispatcher, a replay and a simulation drive the same turns: they apply facts and records to the state, hand over
 what these changed, open a turn, choose on offers, record the choice, and adopt the record once it is stored. A decision
-depends on the state at its sequences, the moment, and the shards that did not answer; nothing here depends on how many
-turns led to it. So a turn that was opened and is not stored is taken back.
+depends on the state at its sequences, the moment, and the shards that did not answer, and not on how many turns led to
+it. So a turn that was opened and is not stored is taken back.
 
 Longer than 400 lines because all steps of a turn are here, each with what may go wrong.
 """
 
+import functools
 from collections.abc import Container, Mapping
 from typing import Final
 
@@ -24,6 +25,7 @@ from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.delays import Delays
 from berth.core.scheduling.fault_watch import FaultWatch
 from berth.core.scheduling.gang_class import has_queues
+from berth.core.scheduling.growth import apart, may_grow
 from berth.core.scheduling.heavy_gangs import gangs_of_round, with_asks, without
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
@@ -95,15 +97,11 @@ class Scheduler:
 
     def _gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """As :meth:`gang`; of a request that ends with an error, a gang that is refused."""
-        return guarded(
-            lambda: self.gang(job, request, attempt), lambda error: unreadable(job, request, error, attempt=attempt)
-        )
+        made = functools.partial(self.gang, job, request, attempt)
+        return guarded(made, lambda error: unreadable(job, request, error, attempt=attempt))
 
     def note(self, changes: Changes) -> None:
-        """Take over what a fact changed, for the next turn.
-
-        What records changed comes with them, to :meth:`adopt`, :meth:`follow` and :meth:`begin`.
-        """
+        """Take over what a fact changed, for the next turn. What records changed comes with them."""
         if changes is NO_CHANGES:
             return
         self._applied += changes.applied
@@ -224,6 +222,8 @@ class Scheduler:
         set_aside = [*with_errors, *set_aside]
         faulty, held = held_back(must, [one._replace(gang=terms.applied(one.gang)) for one in faulty])
         wanting = {one.holding.uid: None for one in faulty}
+        faulty, growing = apart(faulty)
+        growing = may_grow(state.fold, self.queue, growing, tried={gang.uid for gang in gangs})
         self.to_examine.update(wanting)
         for uid in settled:
             if uid not in wanting:
@@ -231,14 +231,14 @@ class Scheduler:
         # What is adopted must not be given away in the same record, nor what only the next record has room to adopt.
         adopts = must.takes_places or is_cut
         if adopts:
-            gangs, faulty = [], []
+            gangs, faulty, growing = [], [], []
         start = TurnStart(state, self.queue, terms, gangs, self._consumed[1])
         returning = [] if adopts else self.rules.returning(start)
         admissions = self._admissions.due()
-        if not gangs and not must and not faulty and not returning and not admissions:
+        if not (gangs or must or faulty or growing or returning or admissions):
             self._restore_classes()
             return Opened(None, set_aside)
-        bare = Opening(number, at_ms, gangs, must, {}, faulty, held, returning, admissions, work_max=work_max)
+        bare = Opening(number, at_ms, gangs, must, {}, faulty, growing, held, returning, admissions, work_max=work_max)
         self.turn = opening = with_asks(bare, nodes=len(state.table), full=state.constraints.full_nodes)
         return Opened(opening, set_aside)
 
@@ -368,9 +368,9 @@ class Scheduler:
         """The faulty gangs of a turn have been tried: the watch knows when to try those without a step again."""
         if lacks_shards:
             retry_ms = opening.at_ms + self.state.fold.settings.shard_retry_ms
-            self.watch.note_unheard([one.holding.uid for one in opening.faulty], retry_ms)
+            self.watch.note_unheard([one.holding.uid for one in (*opening.faulty, *opening.growing)], retry_ms)
         left = {*self._delays.kept_ms, *(one.uid for one in opening.held)}  # to be examined again
-        for one in opening.faulty:
+        for one in [*opening.faulty, *(() if opening.gangs else opening.growing)]:  # gangs may have been before these
             if one.holding.uid not in left:
                 self.to_examine.pop(one.holding.uid, None)
 

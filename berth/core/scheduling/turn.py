@@ -58,6 +58,8 @@ class Opening(NamedTuple):
     faulty: Sequence[Faulty] = ()
     """Gangs that need a step of a recovery, in the order in which they are tried, before ``gangs``: those that only
     restart if there are places come after ``returning``."""
+    growing: Sequence[Faulty] = ()
+    """Gangs with ranks that they gave up, in their order: each is tried behind those of ``gangs`` before it."""
     held: Sequence[Release] = ()
     """Releases that only go with such a step."""
     returning: Sequence[Returning] = ()
@@ -105,7 +107,7 @@ class Choice(NamedTuple):
         """Whether nothing is decided: gangs needed a step of a recovery, and none has what it needs."""
         opening = self.opening
         is_empty = not (self.recoveries or self.verdicts or opening.gangs or opening.must or opening.admissions)
-        return bool(opening.faulty or opening.returning) and is_empty
+        return bool(opening.faulty or opening.returning or opening.growing) and is_empty
 
 
 class Recorded(NamedTuple):

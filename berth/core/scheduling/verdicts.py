@@ -1,6 +1,7 @@
 """Verdicts on the gangs of a turn, on offers of shards or on candidates of the state itself."""
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.rules import NO_RULES, Rules
 from berth.core.placement.scoring import Candidates, Scorer
+from berth.core.scheduling.growth import may_grow
 from berth.core.scheduling.heavy_gangs import with_pauses
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.recoveries import released, take_steps
@@ -85,7 +87,7 @@ class Decisions:
         Raises:
             NeedMoreError: The candidates do not reach far enough.
         """
-        if not opening.gangs and not opening.faulty and not opening.returning:
+        if not (opening.gangs or opening.faulty or opening.returning or opening.growing):
             return Decided(with_pauses(self._state, self._queue, opening, ()), [], ())
         state = self._state
         reservation_errors: list[SetAside] = []
@@ -107,19 +109,26 @@ class Decisions:
         take_steps(parts, restarting, before=steps, rules=rules, missing=missing)
         placed = {verdict.uid for verdict in returned.verdicts}
         gangs = [gang for gang in opening.gangs if gang.uid not in placed] if placed else opening.gangs
+        chosen: list[Verdict] = []
+        for one in opening.growing:
+            ahead = list(itertools.takewhile(lambda gang, one=one: gang.order < one.gang.order, gangs))  # type: ignore[misc]  # the default binds it
+            gangs = gangs[len(ahead) :]
+            chosen += chooser.choose(ahead, missing=missing).verdicts
+            growing = may_grow(state.fold, self._queue, [one], chosen)
+            take_steps(parts, growing, before=steps, rules=rules, missing=missing)
         found = chooser.choose(gangs, missing=missing)
         set_aside = [
             *steps.set_aside,
             *returned.set_aside,
             *(
                 SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
-                for gang in gangs
+                for gang in opening.gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),
             *found.set_aside,
             *reservation_errors,
         ]
-        verdicts = with_pauses(state, self._queue, opening, [*returned.verdicts, *found.verdicts])
+        verdicts = with_pauses(state, self._queue, opening, [*returned.verdicts, *chosen, *found.verdicts])
         decided = Decided(verdicts, steps.recoveries, set_aside, steps.unplaced)
         rule = self._rules.by_name.get(PREEMPTION)
         if not isinstance(rule, Preemption) or not opening.gangs:
@@ -245,7 +254,7 @@ def round_of(state: State, choice: Choice) -> Round:
         shards=missing_shards.shards if missing_shards.missing else 0,
         recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=[*opening.must.held, *choice.unheld],
-        reserved=list(choice.reserved),
+        reserved=[*opening.must.reserved, *choice.reserved],
         admissions=list(opening.admissions),
         corrections=opening.must.corrections,
         work_max=opening.work_max,

@@ -354,7 +354,7 @@ class FaultPlay:
             or holding.ending
             or holding.recovers
             or not self._is_held(life)
-            or len(life.pods) < holding.placement.pods()
+            or len(life.pods) < holding.placement.pods() - len(holding.given_up)
             or any(pod.step < holding.step_of(rank) for rank, pod in life.pods.items())
             or self._is_broken(life)
         ):

@@ -4,7 +4,7 @@ import msgspec
 
 from berth.core.state.found_pods import placement_at
 from berth.core.state.holdings.mounted_chips import Settled
-from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Release, Verdict
+from berth.schemas.ledger import Adoption, Correction, Eviction, HeldPlaces, Release, Reservation, Verdict
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 
@@ -18,6 +18,8 @@ class Due(msgspec.Struct):
     held: list[HeldPlaces] = []
     regained: list[Verdict] = []
     """Attempts whose pods run although the ledger does not know them, with the places of their pods."""
+    reserved: list[Reservation] = []
+    """Places that stay reserved for longer, those of ``held`` that end with it."""
     refused: list[Verdict] = []
     """Gangs that lose the place that was reserved for them."""
     corrections: list[Correction] = []

@@ -102,6 +102,9 @@ def _check_moves(state: State, holding: Holding) -> None:
         raise InvariantError("a place is reserved for a rank that does not leave", subject=subject)
     if not set(holding.unplaced) <= set(holding.gone) or (holding.ending and holding.recovers):
         raise InvariantError("ranks wait for a place that they cannot get", subject=subject)
+    given_up = set(holding.given_up)
+    if not given_up <= set(holding.gone) or not given_up.isdisjoint(holding.unplaced) or (holding.ending and given_up):
+        raise InvariantError("ranks are given up that hold something, or wait for a place", subject=subject)
     if any(move.is_restart for move in holding.moves) and holding.ending != "fault":
         raise InvariantError("places are reserved for an attempt that does not follow", subject=subject)
     if any(move.is_over for move in holding.moves):

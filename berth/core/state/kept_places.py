@@ -5,28 +5,31 @@ place of a broken one. Until then nobody else gets the places to which the healt
 
 A gang for which others leave is placed on the place that is reserved for it once they have left. It loses it when it
 waits no more, when a node of the place fails or takes no new work, when a chip of it fails, or when the others have not
-left in time. Then what is free of the place is free for all, and the gang is tried again.
+left in time. Then what is free of the place is free for all, and the gang is tried again. Where pods are never deleted
+at once, the place is reserved once more first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth.core.changes import JobKey
+from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_table import NodeTable
 from berth.core.parity import differs
-from berth.core.pod_shares import pods_at
+from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.state.due import Due
-from berth.core.state.holdings.held_places import Held
+from berth.core.state.holdings.held_places import Held, leaves
 from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.ledger import LedgerFold
 from berth.core.text import pluralize
-from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.facts import JobSeen, NodeHealth, PodsSeen
 from berth.schemas.ledger import Verdict
-from berth.schemas.recovery import DISPLACED, Awaited, HeldPlaces
+from berth.schemas.recovery import DISPLACED, Awaited, HeldPlaces, Reservation
 from berth.schemas.refusal import RULE, Refusal
 
-BACKOFF_MS: Final = 300_000
-"""How long a gang waits whose place others have not left in time."""
+_PERCENT: Final = 100
 PREEMPTION: Final = "preemption"
 """Name of the rule."""
 PLANNED_MS: Final = 60_000
@@ -87,7 +90,9 @@ def is_displaced(fold: LedgerFold, holding: Holding) -> bool:
     """Whether an attempt ends for another gang: its places are for that one."""
     record = fold.gangs.get(holding.uid)
     last = record.recovery if record is not None else None
-    return bool(holding.ending) and last is not None and last.attempt == holding.attempt and last.kind in DISPLACED
+    if not holding.ending or last is None or last.attempt != holding.attempt:
+        return False
+    return last.scope == "job" and last.kind in DISPLACED
 
 
 def hold_ms_of(fold: LedgerFold, holding: Holding) -> int:
@@ -123,28 +128,41 @@ def is_usable(table: NodeTable, node: str, mask: int) -> bool:
 
 
 def add_due_reservations(
-    fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], table: NodeTable, found: Due, *, at_ms: int
+    fold: LedgerFold,
+    jobs: Mapping[JobKey, JobSeen],
+    table: NodeTable,
+    found: Due,
+    *,
+    seen: Callable[[Holding], PodsSeen | None],
+    at_ms: int,
 ) -> None:
-    """Add the reservations that end to what is due.
+    """Add the reservations that end, or go on for longer, to what is due.
 
     Args:
         fold: The ledger.
         jobs: The jobs.
         table: The nodes.
         found: What is due; entries are added.
+        seen: Pods of an attempt, as the cluster shows them.
         at_ms: The moment.
     """
+    given = {(pod.node, chip) for placement in found.given for pod in pods_of(placement) for chip in pod.chips}
     for uid, held in sorted(fold.held.items()):
         if not held.is_reserved:
             continue
         gang = fold.gangs.get(uid)
         does_wait = waits(fold, jobs.get((held.namespace, held.name)), uid)
-        if not does_wait or gang is None or gang.attempt != held.attempt or not _is_sound(table, held, at_ms):
+        is_sound = _is_sound(table, held, at_ms) and _is_kept(fold, held, given)
+        if not does_wait or gang is None or gang.attempt != held.attempt or not is_sound:
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
         elif at_ms >= held.until_ms:
             found.held.append(HeldPlaces(held.namespace, held.name, uid, held.attempt))
-            if held.awaits:
-                found.refused.append(_stays(fold, held, at_ms))
+            may_prolong = not (fold.settings.preempt_force or held.is_prolonged)
+            if held.awaits and may_prolong and all(leaves(one, fold.holdings) for one in held.awaits):
+                found.reserved.append(_prolonged(held, at_ms))
+                found.refused.append(_waits_on(fold, held))
+            elif held.awaits:
+                found.refused.append(_stays(fold, held, seen, at_ms))
 
 
 def _is_sound(table: NodeTable, held: Held, at_ms: int) -> bool:
@@ -155,17 +173,100 @@ def _is_sound(table: NodeTable, held: Held, at_ms: int) -> bool:
     )
 
 
+def _is_kept(fold: LedgerFold, held: Held, given: Container[tuple[str, int]]) -> bool:
+    """Whether chips that others leave will have room for the gang: who else shares them leaves it enough.
+
+    Args:
+        fold: The ledger.
+        held: The place.
+        given: Chips (by node) that pods get in the same record which run already.
+    """
+    share, ranks = held.placement.share, Counter(_chips_of(pods_at(held.placement, held.lacks).values()))
+    for node, mask in held.awaited_chips():
+        for chip in ids_of(mask):
+            if (node, chip) in given:
+                return False
+            used = fold.owners.shared.get(node, {}).get(chip)
+            own = [one for one in held.awaits for _ in range(_shares(fold, one, node, chip))]
+            if used is None or len(own) == used.pods:
+                continue
+            quotas = (fold.holdings[one.uid, one.attempt].placement.share for one in own)
+            others = used.aicore - sum(quota.aicore for quota in quotas if quota is not None)
+            is_alike = share is not None and share.policy == used.policy
+            if not is_alike or share is None or others + share.aicore * ranks[node, chip] > _PERCENT:
+                return False
+    return True
+
+
+def _shares(fold: LedgerFold, one: Awaited, node: str, chip: int) -> int:
+    """Pods of an attempt that leaves, or of ranks that it gives up, which share a chip."""
+    holding = fold.holdings[one.uid, one.attempt]
+    if holding.placement.share is None:
+        return 0
+    pods = fold.pods_of(holding)
+    left = [pods[rank] for rank in one.ranks] if one.ranks else pods
+    return sum(found == (node, chip) for found in _chips_of(left))
+
+
+def _chips_of(pods: Iterable[PodShare]) -> Iterator[tuple[str, int]]:
+    """Chips of pods, with their nodes."""
+    return ((pod.node, chip) for pod in pods for chip in pod.chips)
+
+
 def _takes_work(table: NodeTable, row: int, at_ms: int) -> bool:
     key = table.classes[table.node_class.item(row)]
     is_drained = 0 < table.drained_ms.get(row, 0) <= at_ms
     return key.ready and not key.cordoned and not is_drained and table.level.item(row) < NodeHealth.NO_NEW_WORK
 
 
-def _stays(fold: LedgerFold, held: Held, at_ms: int) -> Verdict:
-    """Refusal of a gang whose place others have not left in time."""
-    words = "{others} did not end in time, so that the place that was reserved for it is given up"
-    refusal = refused_for(fold, held.awaits, words, retry_ms=at_ms + BACKOFF_MS)
+def _prolonged(held: Held, at_ms: int) -> Reservation:
+    """The same place for as long once more."""
+    until_ms = at_ms + held.until_ms - held.since_ms
+    return Reservation(
+        *(held.namespace, held.name, held.uid, held.attempt, held.placement, held.awaits, until_ms, held.queue),
+        is_prolonged=True,
+    )
+
+
+def _waits_on(fold: LedgerFold, held: Held) -> Verdict:
+    """Refusal of a gang whose place is reserved once more."""
+    words = "{others} did not end in time; its place is reserved once more for as long"
+    return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refused_for(fold, held.awaits, words))
+
+
+def _stays(fold: LedgerFold, held: Held, seen: Callable[[Holding], PodsSeen | None], at_ms: int) -> Verdict:
+    """Refusal of a gang whose place others have not left in time, with the first pod that is still there."""
+    first, others = held.awaits[0], len(held.awaits) - 1
+    holding = fold.holdings[first.uid, first.attempt]
+    rank = _first_rank(holding, first.ranks, seen(holding))
+    record = fold.gangs.get(first.uid)
+    more = f", nor have pods of {pluralize(others, 'other job')}" if others else ""
+    refusal = Refusal(
+        RULE,
+        rule=PREEMPTION,
+        ahead=f"{holding.namespace}/{holding.name}",
+        template=(
+            f"the pod of rank {{rank}} of {{ahead}} on {{node}} was told to end at {{since_ms}} and has not{more}: the"
+            " place that was reserved for this job is given up, and it is tried again at {again_ms}"
+        ),
+        retry_ms=at_ms + fold.settings.preempt_backoff_s * 1_000,
+        numbers={
+            "rank": rank,
+            "since_ms": holding.step_ms or (record.at_ms if record is not None else holding.at_ms),
+            "again_ms": at_ms + fold.settings.preempt_backoff_s * 1_000,
+        },
+        node=holding.placement.names()[rank],
+    )
     return Verdict(held.namespace, held.name, held.uid, held.attempt, refusal=refusal)
+
+
+def _first_rank(holding: Holding, ranks: Sequence[int], seen: PodsSeen | None) -> int:
+    """The first of some ranks, or of all, that holds something, and whose pod has not ended if one is seen."""
+    pods = ranks or range(holding.placement.pods())
+    left = [rank for rank in pods if rank not in holding.gone]
+    phases = dict(rows_of(holding, seen)) if seen is not None else {}
+    there = [rank for rank in left if rank in phases and phases[rank] not in ENDED]
+    return (there or left or [*pods])[0]
 
 
 def refused_for(fold: LedgerFold, awaited: Sequence[Awaited], words: str, *, retry_ms: int = 0) -> Refusal:

@@ -86,7 +86,6 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
         at_ms: The moment.
     """
     found = Due(held=no_longer_held(state.fold, state.jobs, at_ms))
-    add_due_reservations(state.fold, state.jobs, state.table, found, at_ms=at_ms)
     found.settled = settle_all(_claims(state, {*gangs, *state.short}), state.held, state.fold.owners)
     found.corrections = corrections_of(found.settled.chips)
     corrected = {one.uid for one in found.corrections}  # what else is due for them is for the next record
@@ -107,6 +106,7 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
+    add_due_reservations(state.fold, state.jobs, state.table, found, seen=state.pods_seen, at_ms=at_ms)
     own = {uid: None for uid in state.short if uid in state.name_of}  # whether they were examined now or not
     others = {claim.uid for claim in found.settled.short if not claim.is_part}
     found.short = sorted(own.keys() - others - corrected)

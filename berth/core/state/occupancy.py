@@ -148,10 +148,12 @@ class Occupancy:
             self._attempts_of[holding.namespace, holding.name] = others
 
     def hold(self, held: Held) -> Changes:
-        """Keep the places of an attempt that was given back."""
+        """Keep the places of an attempt that was given back, or of a gang for which others leave."""
         found = ChangesBuilder()
         for pod in held.places().values():
             self._hold(pod, held.placement.share, found)
+        for node, mask in held.awaited_chips():
+            self.shares.close(found, self.table.row(node), mask)
         return found.build()
 
     def unhold(self, held: Held) -> Changes:
@@ -159,6 +161,8 @@ class Occupancy:
         found = ChangesBuilder()
         for pod in held.places().values():
             self._let_go(pod, held.placement.share, found)
+        for node, mask in held.awaited_chips():
+            self.shares.open(found, self.table.row(node), mask)
         return found.build()
 
     def free(self, holding: Holding, ranks: Iterable[int]) -> Changes:

@@ -50,7 +50,7 @@ def leaves_of(attempt: Attempt, now_ms: UnixMs) -> dict[int, Leave]:
     for move in holding.moves:
         for rank in move.leaving:
             if move.step > attempt.taken_up or rank in late or rank in unevicted:
-                at_once = move.how != "grace" or move.until_ms <= now_ms
+                at_once = move.how != "grace" or 0 < move.until_ms <= now_ms
                 step = backups[rank].step if rank in backups else move.step  # the backup pod stays
                 why = move.cause or reason
                 found[rank] = Leave(step, nodes[rank], at_once=at_once, reason=why, evicts=is_eviction(move))

@@ -295,12 +295,12 @@ class Part:
         self.phase = "rejected"
         self.code, self.sentence = (refusal.code, sentence(refusal)) if refusal is not None else ("", "")
 
-    def note_status(self, status: JobStatus) -> bool:
+    def note_status(self, status: JobStatus, *, names_others: bool = False) -> bool:
         """Note the status of the job; returns whether anything changed besides numbers of its sentence."""
         if status.uid != self.uid or self.phase == "gone":
             return False
         refusal = status.refusal
-        words = within(status.sentence, refusal, status.namespace)
+        words = status.sentence if names_others else within(status.sentence, refusal, status.namespace)
         after = (status.phase, status.attempt, words, refusal.code if refusal is not None else "")
         recovering, restarts = _recovering(status), _restarts(status)
         before = (self.phase, self.attempt, self.sentence, self.code, self.recovering, self.restarts)

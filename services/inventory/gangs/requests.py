@@ -85,7 +85,7 @@ def request_of(  # noqa: PLR0913  # one caller, which passes them by name
         node_selector=selector,
         queue=queue,
         priority=priority,
-        min_available=len(members),
+        min_available=min(part.minimum or len(members), len(members)) if part.is_first else len(members),
         run_ms=run_for_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
         origin=FROM_PODS,
         created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),

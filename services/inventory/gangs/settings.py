@@ -27,6 +27,8 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     preempt: bool = False
     """A PodGroup is also admitted where chips are free once PodGroups of lower priority have ended; for cells whose
     dispatcher has ``decisions.preempt``."""
+    name_others: bool = False
+    """Conditions of PodGroups name jobs of other namespaces; without, these are ``a job of another namespace``."""
     groups_without_scheduler: bool | None = None
     """Whether Berth admits PodGroups for which neither a pod nor the owner names the scheduler; without a value only if
     ``volcano`` is among ``scheduler_names``."""

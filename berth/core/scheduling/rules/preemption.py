@@ -4,7 +4,7 @@ The rule is asked after the gangs of a round have their verdicts, about those th
 queue. The place is reserved by the same record that ends the others; see :mod:`berth.core.state.kept_places`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.errors import guarded
@@ -186,8 +186,6 @@ def _preemptors(round_: Displacing) -> Iterator[Preemptor]:
         is_placed = verdict is not None and verdict.placement is not None
         if is_placed or refusal is None or refusal.code not in FOR_ROOM or gang.uid in state.fold.held:
             continue
-        if gang.share is not None:
-            continue  # others may take what is left of a chip until all of a place is free
         yield _preemptor(state, gang)
 
 
@@ -227,11 +225,12 @@ def _reserve(round_: Displacing, changed: Changed, gang: Gang, result: VictimSet
 
 
 def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) -> Recovery:
-    """The step that ends a gang."""
+    """The step that ends a gang, or its surplus."""
     state, at_ms = round_.state, round_.opening.at_ms
     holding = state.fold.holdings[victim.uid, victim.attempt]
     gone = set(holding.gone)
-    notice_s = _notice_s(state, victim.uid, victim.attempt)
+    whole = [rank for rank in range(holding.placement.pods()) if rank not in gone]
+    notice_s, settings = _notice_s(state, victim.uid, victim.attempt), state.fold.settings
     return Recovery(
         namespace=holding.namespace,
         name=holding.name,
@@ -240,19 +239,23 @@ def _ended(round_: Displacing, gang: Gang, result: VictimSet, victim: Victim) ->
         step=next_step(holding, state.pods_seen(holding), state.outcome_of(holding)),
         kind=RECLAIMED if victim.is_reclaimed else PREEMPTED,
         cause=_cause(gang, result, victim),
-        scope="job",
+        scope="pod" if victim.ranks else "job",
         how="grace",
-        ranks=[rank for rank in range(holding.placement.pods()) if rank not in gone],
+        ranks=sorted(victim.ranks) or whole,
         faulty=[],
         since_ms=at_ms,
-        until_ms=at_ms + notice_s * 1_000 + state.fold.settings.grace_over_ms,
+        until_ms=at_ms + notice_s * 1_000 + settings.grace_over_ms if settings.preempt_force else 0,
         saves=notice_s > 0,
+        for_job=gang.namespaced_name,
     )
 
 
 def _cause(gang: Gang, result: VictimSet, victim: Victim) -> str:
     """Why a gang ends, in words without names: the record has the place of the other gang."""
-    chips = pluralize(chips_of(gang.request_class), "chip")
+    number = chips_of(gang.request_class)
+    chips = (
+        pluralize(number, "chip") if gang.share is None else f"room for {pluralize(gang.pods, 'pod')} on shared chips"
+    )
     where = "" if result.place.kind == "cell" else f" in one {PLACES[result.place.kind]}"
     if not victim.is_reclaimed:
         return f"preempted for a job of priority {gang.priority}, above {victim.priority}, that needs {chips}{where}"
@@ -269,20 +272,24 @@ def _reservation(round_: Displacing, changed: Changed, gang: Gang, result: Victi
     """The place of a gang, and who leaves it: its victims, and those on its nodes that leave anyway."""
     state, at_ms = round_.state, round_.opening.at_ms
     nodes = {*result.placement.names()}
-    keys = {
-        key
+    awaited: dict[tuple[str, int], Sequence[int]] = {
+        key: ()
         for key in changed.leaving - changed.released
         if not nodes.isdisjoint(pod.node for pod in state.held_by(key) if pod.pods)
     }
-    keys.update((one.uid, one.attempt) for one in result.victims)
-    notice_ms = max((_notice_s(state, *key) for key in keys), default=0) * 1_000
+    for key, ranks in changed.given_up.items():
+        owned = state.owned(key)
+        if key not in changed.leaving | changed.released and any(owned[rank].node in nodes for rank in ranks):
+            awaited[key] = ranks
+    awaited |= {(one.uid, one.attempt): sorted(one.ranks) for one in result.victims}
+    notice_ms = max((_notice_s(state, *key) for key in awaited), default=0) * 1_000
     return Reservation(
         gang.namespace,
         gang.name,
         gang.uid,
         gang.attempt,
         result.placement,
-        [Awaited(uid, attempt) for uid, attempt in sorted(keys)],
+        [Awaited(*key, list(ranks)) for key, ranks in sorted(awaited.items())],
         at_ms + notice_ms + state.fold.settings.grace_over_ms + SLACK_MS,
         gang.queue,
     )
@@ -291,7 +298,8 @@ def _reservation(round_: Displacing, changed: Changed, gang: Gang, result: Victi
 def _waits(state: State, gang: Gang, reservation: Reservation) -> Verdict:
     """Refusal of a gang that has a place as soon as others have left."""
     others = reservation.awaits
-    end = f"{'have' if len(others) > 1 else 'has'} ended"
+    has = "have" if len(others) > 1 else "has"
+    end = f"{has} made room" if any(one.ranks for one in others) else f"{has} ended"
     refusal = refused_for(state.fold, others, "its place is reserved; it starts once {others} " + end)
     return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, refusal=refusal)
 

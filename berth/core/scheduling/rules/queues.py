@@ -104,6 +104,10 @@ class QueuesRound(RuleRound):
         self._usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
         self._queues.charge_held(self._usage, gang.uid, times=-1)
 
+    def grew(self, gang: Gang) -> None:
+        """What it gets back counts from now on."""
+        self._usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
+
     def lets_in(self, gang: Gang) -> bool:
         """Whether its queue lets a gang in, with what was placed so far."""
         return self._queues.continues(gang) or self._refusal(gang) is None

@@ -3,7 +3,7 @@
 For the rule it is the state before a round, with what the round does; for an explanation the state as it is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import pods_at
 from berth.core.preemption.model import RunningGang
 from berth.core.preemption.search import Ground
+from berth.core.preemption.surplus import surplus_of_job
 from berth.core.queues.charges import Holding as Counted
 from berth.core.queues.charges import charge_of_placement
 from berth.core.queues.shares import Shares
@@ -77,12 +78,14 @@ class Changed(NamedTuple):
         released: The round releases them as a whole.
         others: It changes them in any other way, too.
         restarting: The round ends them for a fault.
+        given_up: Ranks that they give up for others and still hold, ascending.
     """
 
     leaving: set[_Key]
     released: set[_Key]
     others: set[_Key]
     restarting: set[_Key]
+    given_up: Mapping[_Key, Sequence[int]]
 
 
 def changed_by(round_: Displacing) -> Changed:
@@ -97,7 +100,7 @@ def changed_by(round_: Displacing) -> Changed:
     others = {(one.uid, one.attempt) for one in steps}
     others.update((one.uid, one.attempt) for one in must.releases)
     others.update((one.uid, one.attempt) for one in must.corrections)
-    return Changed(leaving, released, others, restarting)
+    return Changed(leaving, released, others, restarting, _given_up(round_.state))
 
 
 def _leaving(state: State) -> set[_Key]:
@@ -105,17 +108,24 @@ def _leaving(state: State) -> set[_Key]:
     return {key for key, holding in state.fold.holdings.items() if holding.ending}
 
 
+def _given_up(state: State) -> dict[_Key, list[int]]:
+    """Ranks that attempts give up."""
+    found = {key: holding.giving_up() for key, holding in state.fold.holdings.items() if holding.moves}
+    return {key: ranks for key, ranks in found.items() if ranks}
+
+
 def running_gangs(state: State, changed: Changed) -> list[RunningGang]:
     """Gangs that hold something, by uid and attempt."""
     shares = state.queues.shares()
     gone = changed.leaving | changed.released
+    others = changed.others.union(changed.given_up)
     return [
         _running_gang(
             state,
             holding,
             shares,
             is_leaving=key in gone,
-            may_leave=key not in changed.others,
+            may_leave=key not in others,
             is_restarting=key in changed.restarting,
         )
         for key, holding in sorted(state.fold.holdings.items())
@@ -136,33 +146,35 @@ def _running_gang(
     declared = _declared_of(request)
     priority = 0 if request is None else priority_of(state.jobs[holding.namespace, holding.name], request)
     seen = state.pods_seen(holding)
+    gone = {*holding.gone, *holding.giving_up()} if holding.moves else set(holding.gone)
     counted = Counted(
         holding.uid,
         holding.queue,
-        charge_of_placement(holding.placement, holding.gone) if shares is not None else {},
+        charge_of_placement(holding.placement, gone) if shares is not None else {},
         namespace=holding.namespace,
         priority=priority,
         start=holding.at_ms,
         is_leaving=is_leaving,
-        is_preemptable=may_leave
-        and declared.preemptable
-        and request is not None
-        and not holding.foreign
-        and holding.placement.share is None,
+        is_preemptable=may_leave and declared.preemptable and request is not None and not holding.foreign,
         is_critical=declared.critical,
     )
     return RunningGang(
         counted,
         holding.attempt,
-        chips_in(holding.placement.runs),
+        chips_in(holding.placement.runs) if not gone else _chips_without(holding.placement, gone),
         holding.at_ms,
         checkpoint_ms=seen.checkpoint_ms if seen is not None else 0,
         cooldown_until_ms=holding.at_ms + declared.cooldown_s * 1_000 if declared.cooldown_s else 0,
         declares_preemptable=declared.is_declared,
         evicted_ms=tuple(record.displaced_ms) if record is not None else (),
         restarts=record.restarts if record is not None else 0,
+        surplus=surplus_of_job(request, holding) if request is not None and request.min_available else (),
         is_kept=(is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0,
     )
+
+
+def _chips_without(placement: Placement, gone: Collection[int]) -> int:
+    return sum(len(chips) for rank, chips in enumerate(placement.chips_by_rank()) if rank not in gone)
 
 
 def ground_of(round_: Displacing, changed: Changed) -> Ground:
@@ -182,7 +194,7 @@ def ground_of(round_: Displacing, changed: Changed) -> Ground:
     evictions: dict[str, int] = {}
     for one in running:
         evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
-    recovering = {one.holding.uid: one.gang for one in round_.opening.faulty}
+    recovering = {one.holding.uid: one.gang for one in (*round_.opening.faulty, *round_.opening.growing)}
     moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
     returned = [gang.uid for gang, _ in placed if gang.uid in state.fold.held]
     taken = [*_awaited(round_, returned), *moved, *placed]
@@ -205,7 +217,8 @@ def _awaited(round_: Displacing, returned: Sequence[str]) -> Iterator[tuple[Gang
             for rank, mask in zip(ranks, masks, strict=True)
         ]
         names = [shares[rank].node for rank in ranks]
-        yield gang, placement_of(names, [*map(ids_of, masks)], runs, resource=held.placement.resource)
+        chips, share = [*map(ids_of, masks)], held.placement.share
+        yield gang, placement_of(names, chips, runs, resource=held.placement.resource, share=share)
 
 
 def _request_of(state: State, namespace: str, name: str, uid: str) -> JobRequest | None:
@@ -239,4 +252,4 @@ def displaceable(state: State) -> list[Counted]:
 
 
 def _as_it_is(state: State) -> Changed:
-    return Changed(_leaving(state), set(), set(), set())
+    return Changed(_leaving(state), set(), set(), set(), _given_up(state))

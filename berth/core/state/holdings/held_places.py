@@ -38,11 +38,15 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
     queue: str = ""
     """Queue to which they are charged, as in the holding."""
     awaits: list[Awaited] = []
-    """Attempts that leave and still hold a part of a reserved place, sorted."""
+    """Attempts that leave, or give up ranks, and still hold a part of a reserved place, sorted."""
     lacks: dict[int, int] = {}
     """By rank on a node of theirs: chips of its place that they hold (mask). Such a rank lacks cpu and memory, too."""
     is_reserved: bool = False
     """Others leave, or have left, so that the gang gets its place."""
+    is_prolonged: bool = False
+    """Others did not leave in time, and it was reserved once more."""
+    since_ms: int = 0
+    """When it was reserved."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -51,7 +55,7 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
 
     @property
     def awaited(self) -> list[tuple[str, int]]:
-        """Identities of the attempts that leave."""
+        """Identities of the attempts that leave, or give up ranks."""
         return [(one.uid, one.attempt) for one in self.awaits]
 
     def places(self) -> dict[int, PodShare]:
@@ -63,33 +67,45 @@ class Held(msgspec.Struct, gc=False, omit_defaults=True):
             found[rank] = PodShare(share.node, free, ids_of(free), 0, 0, pods=0)
         return found
 
+    def awaited_chips(self) -> list[tuple[str, int]]:
+        """Nodes with chips of its place that others still have (mask), each chip once."""
+        names = self.placement.names() if self.lacks else []
+        found: dict[str, int] = {}
+        for rank, mask in self.lacks.items():
+            found[names[rank]] = found.get(names[rank], 0) | mask
+        return [(node, mask) for node, mask in sorted(found.items()) if mask]
+
     def without(
         self, gone: Iterable[tuple[str, int]], holdings: Mapping[tuple[str, int], Holding], *, at_ms: int
     ) -> "Held":
-        """The place after attempts have left.
+        """The place after attempts have left, or ranks of them.
 
         Args:
-            gone: Those attempts.
+            gone: Those attempts that have left as a whole.
             holdings: What others hold.
             at_ms: The moment.
         """
-        left = sorted({*self.awaited}.difference(gone))
-        lacks = _lacks(self.placement, [holdings[key] for key in left])
+        keys = set(gone)
+        left = [one for one in self.awaits if (one.uid, one.attempt) not in keys and _is_there(one, holdings)]
+        lacks = _lacks(self.placement, left, holdings)
         until_ms = self.until_ms if left else at_ms + TAKEN_MS
-        return msgspec.structs.replace(self, awaits=[Awaited(*key) for key in left], lacks=lacks, until_ms=until_ms)
+        return msgspec.structs.replace(self, awaits=left, lacks=lacks, until_ms=until_ms)
 
 
-def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding]) -> Held:
+def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding], *, at_ms: int) -> Held:
     """What an entry of a record reserves.
+
+    Args:
+        entry: The entry.
+        holdings: What others hold.
+        at_ms: The moment.
 
     Raises:
         InvariantError: Attempts that it awaits hold nothing, or do not leave.
     """
     keys = [(one.uid, one.attempt) for one in entry.awaits]
-    awaited = [holdings.get(key) for key in keys]
     subject = f"gang {entry.uid} attempt {entry.attempt}"
-    leaving = [one for one in awaited if one is not None and one.ending]
-    if keys != sorted(set(keys)) or len(leaving) != len(keys):
+    if keys != sorted(set(keys)) or not all(leaves(one, holdings) for one in entry.awaits):
         raise InvariantError(f"awaits attempts that do not leave: {keys}", subject=subject)
     return Held(
         entry.namespace,
@@ -101,16 +117,35 @@ def reserved_of(entry: Reservation, holdings: Mapping[tuple[str, int], Holding])
         entry.until_ms,
         entry.queue,
         entry.awaits,
-        _lacks(entry.placement, leaving),
+        _lacks(entry.placement, entry.awaits, holdings),
         is_reserved=True,
+        is_prolonged=entry.is_prolonged,
+        since_ms=at_ms,
     )
 
 
-def _lacks(placement: Placement, leaving: Iterable[Holding]) -> dict[int, int]:
-    """What attempts hold of a placement: chips of each rank on a node where they hold anything."""
+def leaves(one: Awaited, holdings: Mapping[tuple[str, int], Holding]) -> bool:
+    """Whether an attempt leaves, or all the ranks that it gives up leave or have left."""
+    holding = holdings.get((one.uid, one.attempt))
+    if holding is None or holding.ending or not one.ranks:
+        return holding is not None and bool(holding.ending)
+    return set(one.ranks) <= {*holding.leaving(), *holding.gone}
+
+
+def _is_there(one: Awaited, holdings: Mapping[tuple[str, int], Holding]) -> bool:
+    """Whether an attempt that leaves holds anything, or any of the ranks that it gives up."""
+    return not one.ranks or not set(holdings[one.uid, one.attempt].gone).issuperset(one.ranks)
+
+
+def _lacks(
+    placement: Placement, leaving: Iterable[Awaited], holdings: Mapping[tuple[str, int], Holding]
+) -> dict[int, int]:
+    """What others hold that leave of a placement: chips of each rank on a node where they hold anything."""
     masks: dict[str, int] = {}
-    for holding in leaving:
-        for pod in (*owned_by(holding), *holding.reserved().values()):
+    for one in leaving:
+        holding = holdings[one.uid, one.attempt]
+        pods = owned_by(holding)
+        for pod in [pods[rank] for rank in one.ranks] if one.ranks else (*pods, *holding.reserved().values()):
             if pod.pods:
                 masks[pod.node] = masks.get(pod.node, 0) | pod.mask
     shares = pods_at(placement, range(placement.pods()) if masks else ())

@@ -32,7 +32,10 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     """Steps that are not over, ascending; while it ends only those of backup pods, and the one with which it ends if
     places are reserved for the next attempt."""
     unplaced: list[int] = []
-    """Ranks of ``gone`` that wait for a new place, ascending; the others are gone for good."""
+    """Ranks of ``gone`` that wait for a new place, ascending; the others are gone for good, or given up."""
+    given_up: list[int] = []
+    """Ranks of ``gone`` that left for another gang while the rest runs on, ascending: they get places again once no
+    work before them waits for room."""
     step_ms: int = 0
     """Time of the newest step with which pods left."""
     freed_ms: int = 0
@@ -70,6 +73,10 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     def leaving(self) -> dict[int, int]:
         """Ranks whose pods are being deleted for a fault, and the step that deletes them."""
         return {rank: move.step for move in self.moves for rank in move.leaving}
+
+    def giving_up(self) -> list[int]:
+        """Ranks that leave for another gang while the rest runs on, ascending."""
+        return sorted(rank for move in self.moves if move.gives_up for rank in move.leaving)
 
     def backups(self) -> dict[int, Move]:
         """Ranks for whose backup pods places are reserved, and the steps that did it."""

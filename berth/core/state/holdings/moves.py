@@ -8,7 +8,7 @@ import msgspec
 from berth.core.topologies.families import family_of
 from berth.schemas.columns import pack, unpack
 from berth.schemas.placement import ClaimVolume, Groups, Placement, Run, placement_of
-from berth.schemas.recovery import How, Scope
+from berth.schemas.recovery import DISPLACED, How, Scope
 
 T = TypeVar("T")
 _INDEX_BYTES: Final = 2
@@ -43,6 +43,11 @@ class Move(msgspec.Struct, gc=False, omit_defaults=True):
     def is_over(self) -> bool:
         """Whether nothing of it is left to be done."""
         return not (self.leaving or self.placed)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether its ranks leave for another gang: those beyond the minimum of a gang that runs on."""
+        return self.kind in DISPLACED and self.how != "place"
 
     @property
     def is_restart(self) -> bool:

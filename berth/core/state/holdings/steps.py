@@ -61,22 +61,24 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
     if has_places:
         _give(holding, dict.fromkeys(podless, move))
     else:
-        holding.unplaced = sorted({*holding.unplaced, *podless})
+        holding.unplaced = sorted({*holding.unplaced, *podless}.difference(holding.given_up))
 
 
 def release_ranks(holding: Holding, ranks: Iterable[int], *, by_fault: bool) -> None:
     """Release ranks, each of which has an owner: their reserved places become their places; others are gone.
 
     Those that left, and all if they are released because of a fault, wait for a place if they have none, unless the
-    attempt ends. What is reserved for the next attempt stays so.
+    attempt ends. Those that left for another gang are given up. What is reserved for the next attempt stays so.
     """
     freed = set(ranks)
+    given_up = freed.intersection(holding.giving_up())
     waiting = freed if by_fault and not holding.ending else freed & holding.leaving().keys()
     places = {rank: move for move in holding.moves if not move.is_restart for rank in move.placed if rank in freed}
     moves = [move if move.is_restart else move.without(freed) for move in holding.moves]
     holding.moves = [move for move in moves if not move.is_over]
     holding.gone = sorted(freed.union(holding.gone))
-    holding.unplaced = sorted(waiting.union(holding.unplaced))
+    holding.unplaced = sorted(waiting.difference(given_up).union(holding.unplaced))
+    holding.given_up = sorted(given_up.union(holding.given_up))
     _give(holding, places)
 
 
@@ -103,6 +105,7 @@ def end_attempt(holding: Holding, reason: str) -> None:
     holding.ending = reason
     holding.moves = [move for move in holding.moves if move.how == "backup"]
     holding.unplaced = []
+    holding.given_up = []
 
 
 def _reserve_for_restart(holding: Holding, recovery: Recovery) -> None:
@@ -129,6 +132,7 @@ def _give(holding: Holding, places: dict[int, Move]) -> None:
     holding.placement = merged_placement(holding.placement, new)
     holding.gone = [rank for rank in holding.gone if rank not in new]
     holding.unplaced = [rank for rank in holding.unplaced if rank not in new]
+    holding.given_up = [rank for rank in holding.given_up if rank not in new]
     holding.steps = dict(sorted({**holding.steps, **{rank: places[rank].step for rank in new}}.items()))
     taken = {rank: move.backup_of(rank) for rank, move in places.items() if move.how == "backup"}
     holding.switched = dict(sorted({**holding.switched, **taken}.items()))

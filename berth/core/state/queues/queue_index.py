@@ -36,6 +36,8 @@ class _Charged(NamedTuple):
     namespace: str
     is_leaving: bool
     pods: int
+    leaving: Amounts = {}
+    """Of ranks that it gives up for others, and still holds; not part of ``charge``."""
 
 
 class QueueIndex:
@@ -212,14 +214,18 @@ class QueueIndex:
         if holding is None or (holding.foreign and not holding.queue):  # no PodGroup says whose pods these are
             return None
         gone = set(holding.gone).difference(holding.unplaced)  # others are placed anew, by the same attempt
-        charge = charge_of_placement(holding.placement, gone)
-        pods = holding.placement.pods() - len(gone)
-        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending), pods)
+        leaving, pods = charge_of_placement(holding.placement, gone), holding.placement.pods() - len(gone)
+        giving_up = holding.giving_up() if holding.moves else []
+        charge = charge_of_placement(holding.placement, gone.union(giving_up)) if giving_up else leaving
+        part = {name: amount - charge.get(name, 0) for name, amount in leaving.items()} if giving_up else {}
+        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending), pods, part)
 
 
 def _count(usage: Usage, one: _Charged, *, times: int = 1) -> None:
     leaving, pods = one.is_leaving, one.pods
     usage.charge(one.queue, one.charge, namespace=one.namespace, is_leaving=leaving, times=times, pods=pods)
+    if one.leaving:
+        usage.charge(one.queue, one.leaving, namespace=one.namespace, is_leaving=True, times=times, pods=0)
 
 
 def _charge_of_held(held: Held) -> Amounts:

@@ -138,8 +138,8 @@ class _Steps:
         if holding.ending:
             gang.phase, gang.ledger_seq, gang.at_ms = "ending", *self._when
             gang.restarts += 1
-            if recovery.kind in DISPLACED:
-                gang.record_displacement(self._at_ms, is_reclaimed=recovery.kind == RECLAIMED)
+        if recovery.kind in DISPLACED and recovery.how != "place":
+            gang.record_displacement(self._at_ms, is_reclaimed=recovery.kind == RECLAIMED)
         self.folded.gangs.append(gang)
 
     def _record_recovered(self, gang: GangRecord) -> None:
@@ -178,17 +178,20 @@ class _Steps:
             raise InvariantError("gets a place reserved and does not wait for it", subject=subject)
         if entry.uid in self._held:
             raise InvariantError("holds places twice", subject=subject)
-        held = self._held[entry.uid] = reserved_of(entry, self._holdings)
+        held = self._held[entry.uid] = reserved_of(entry, self._holdings, at_ms=self._at_ms)
         self.folded.held.append(held)
 
     def _give_awaited(self) -> None:
-        """Give reserved places what attempts have left that they await."""
+        """Give reserved places what attempts have left, or ranks of them, that they await."""
         gone = {holding.key for holding in self.folded.given_back}
-        awaiting = [held for held in self._held.values() if not gone.isdisjoint(held.awaited)]
-        for held in sorted(awaiting, key=lambda one: one.uid) if gone else ():
-            self._unhold(held.uid)
+        changed = gone.union(holding.key for holding, _ in self.folded.freed)
+        awaiting = [held for held in self._held.values() if not changed.isdisjoint(held.awaited)]
+        for held in sorted(awaiting, key=lambda one: one.uid) if changed else ():
+            new = [one for one in self.folded.held if one is not held]
+            if len(new) == len(self.folded.held):  # else this record reserves it, and it was not held before
+                self.folded.unheld.append(held)
             now = self._held[held.uid] = held.without(gone, self._holdings, at_ms=self._at_ms)
-            self.folded.held.append(now)
+            self.folded.held = [*new, now]
 
     def _unhold(self, uid: str) -> None:
         held = self._held.pop(uid, None)

@@ -46,6 +46,17 @@ def test_the_jobs_that_would_end_are_named_with_the_place() -> None:
     assert seat.round(at_ms=101) is None, "nothing was decided"
 
 
+def test_pods_beyond_the_minimum_of_a_job_are_told_as_such() -> None:
+    seat = seat_of(a_job("low", chips=4, replicas=4, min_available=2), nodes=("a", "b"))
+    found = asked(seat)
+    assert found.victims is not None
+    (job,) = found.victims.jobs
+    assert (job.job, job.pods, job.chips) == ("default/low", 2, 8)
+    assert last_words(found) == (
+        "By preemption 2 pods of default/low (8 chips, priority 0) would end for it, and it would start on node b."
+    )
+
+
 def test_what_would_end_is_what_ends() -> None:
     seat = seat_of(*(a_job(f"low-{number}", chips=4, priority=number) for number in range(4)), nodes=("a", "b"))
     job = a_job("high", chips=8, priority=9)

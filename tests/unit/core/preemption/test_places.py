@@ -214,3 +214,12 @@ def test_what_a_gang_holds_is_found_once_and_again_when_it_holds_something_else(
     cell.footprints.keep_only([])
     cell.state.fold.holdings[key].gone = []
     assert cell.footprints.of(cell.state, key) is not first
+
+
+def test_of_equal_places_the_first_by_name_counts_in_whatever_order_the_nodes_came() -> None:
+    cell = PreemptionCell([])
+    for name in ("n2", "n0", "n1"):
+        cell.nodes[name] = a_node(name)
+        cell.publish()
+    cell.runs(a_job("wide", chips=8, replicas=3))
+    assert nodes_of(cell.found(a_job("p", chips=8, priority=1))) == ["n0"]

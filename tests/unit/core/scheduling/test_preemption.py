@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import pytest
 
 from berth.core.errors import InvariantError
+from berth.core.explain.refusal_text import sentence
 from berth.core.scheduling.rules.preemption import LATER_MS, SLACK_MS
 from berth.core.state.invariants import check
-from berth.core.state.kept_places import BACKOFF_MS
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
 from berth.schemas.intake import Preemption, Task
@@ -290,9 +290,47 @@ def test_gangs_that_do_not_leave_in_time_keep_the_gang_waiting_for_a_while() -> 
     record = made(seat, late_ms)
     (verdict,) = record.verdicts
     assert verdict.refusal is not None
-    assert verdict.refusal.retry_ms == late_ms + BACKOFF_MS
-    assert "default/low did not end in time" in verdict.refusal.template.format(ahead=verdict.refusal.ahead)
+    assert verdict.refusal.retry_ms == late_ms + Settings().preempt_backoff_s * 1_000
+    assert sentence(verdict.refusal) == (
+        "the pod of rank 0 of default/low on a was told to end at 1970-01-01T00:00:00Z and has not: the place that was"
+        " reserved for this job is given up, and it is tried again at 1970-01-01T00:20:30Z"
+    )
     assert seat.state.fold.held == {}
+
+
+def test_a_place_is_reserved_once_more_where_pods_are_not_deleted_at_once() -> None:
+    seat = Seat("a", preempt=2, preempt_force=False, preempt_backoff_s=60)
+    seat.job(a_job("low", chips=8))
+    seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, priority=1))
+    (step,) = made(seat, 100).recoveries
+    assert (step.how, step.until_ms) == ("grace", 0)
+    lasts_ms = GRACE_MS + SLACK_MS
+    record = made(seat, 100 + lasts_ms)
+    (reserved,) = record.reserved
+    assert (reserved.is_prolonged, reserved.until_ms) == (True, 100 + 2 * lasts_ms)
+    assert [one.refusal is not None and sentence(one.refusal) for one in record.verdicts] == [
+        "default/low did not end in time; its place is reserved once more for as long"
+    ]
+    assert [held.until_ms for held in seat.state.fold.held.values()] == [100 + 2 * lasts_ms]
+    late_ms = 100 + 2 * lasts_ms
+    record = made(seat, late_ms)
+    (verdict,) = record.verdicts
+    assert (verdict.refusal is not None and verdict.refusal.retry_ms, record.reserved) == (late_ms + 60_000, [])
+    assert seat.state.fold.held == {}
+
+
+def test_who_leaves_within_the_longer_time_makes_room() -> None:
+    seat = Seat("a", preempt=2, preempt_force=False)
+    seat.job(a_job("low", chips=8))
+    seat.round(at_ms=1)
+    seat.job(a_job("high", chips=8, priority=1))
+    made(seat, 100)
+    late_ms = 100 + GRACE_MS + SLACK_MS
+    made(seat, late_ms)
+    gone(seat, "low")
+    made(seat, late_ms + 1)
+    assert placed(made(seat, late_ms + 2)) == {"high": ["a"]}
 
 
 def test_a_gang_ends_for_others_so_often_in_an_hour_at_most() -> None:

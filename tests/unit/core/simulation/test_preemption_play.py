@@ -1,5 +1,6 @@
 """Jobs that end for others in a simulation: when they train again, and what it cost."""
 
+import msgspec
 import pytest
 
 from berth.core.simulation.comparison import rows_of
@@ -66,3 +67,13 @@ def test_a_job_of_one_leaf_switch_counts_there_after_its_return() -> None:
     timeline = run_of(a_plan(low, high, cluster="nodes=2,leaf=2", settings=Settings(preempt=2)))[1]
     assert jobs_of(timeline)["low"].leaves == 1
     assert times_s(timeline)["high"] == (90, 690)
+
+
+def test_an_elastic_job_trains_on_without_the_pods_that_it_gives_up_until_they_are_back() -> None:
+    low = planned("low", 0, 7_200, 8, pods=2)
+    low = msgspec.structs.replace(low, request=msgspec.structs.replace(low.request, min_available=1))
+    timeline = run_of(a_plan(low, HIGH, cluster="nodes=2", settings=Settings(preempt=2)))[1]
+    assert times_s(timeline) == {"low": (0, 9_930), "high": (GONE_S, BACK_S)}
+    assert timeline.faults is not None
+    stops = [(one.at_ms // 1_000, one.trains_ms // 1_000, one.scope) for one in timeline.faults.interruptions]
+    assert stops == [(1_800, GONE_S + 300, "pod"), (BACK_S, BACK_S + 300, "pod")]

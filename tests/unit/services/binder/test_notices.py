@@ -69,6 +69,33 @@ class Book:
         return [(told.pod, *told.notice) for told in found]
 
 
+CAUSE = "preempted for a job of priority 1, above 0, that needs 8 chips in one node"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "names_others", "named"),
+    [
+        ("prod/big", False, False),
+        ("prod/big", True, True),
+        ("ns/big", False, True),
+    ],
+)
+def test_jobs_of_other_namespaces_have_names_only_if_it_is_set(ahead: str, *, names_others: bool, named: bool) -> None:
+    waits = msgspec.structs.replace(status("waiting", f"waits behind {ahead}"), refusal=Refusal("behind", ahead=ahead))
+    recovery = RecoveryStatus(1, "job", "grace", "Preempted", CAUSE, [0, 1], [], 1, for_job=ahead)
+    ended = msgspec.structs.replace(status("waiting", f"it waits again: {CAUSE}"), recovery=recovery)
+    for one, words in (
+        (waits, f"waits behind {ahead if named else 'a job of another namespace'}"),
+        (ended, f"it waits again: {CAUSE}{f'; that job is {ahead}' if named else ''}"),
+    ):
+        notices = Notices(again_s=300, begun_ms=BEGUN_MS, name_others=names_others)
+        notices.take_members(members_of(GANG, PODS), 0)
+        notices.take_status(one, 0)
+        told = notices.next(0)
+        assert told is not None
+        assert told.notice.sentence == words
+
+
 def test_a_restart_that_is_held_back_is_an_event_and_no_condition() -> None:
     book = Book()
     book.say("running")

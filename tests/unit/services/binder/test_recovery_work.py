@@ -309,3 +309,17 @@ def test_a_job_that_is_cancelled_while_it_recovers_ends_as_ever(again: bool) -> 
     assert found.work.due_in_s(KEY, 10) is None
     history.outcome("evicted", step=1)
     assert seen(history, again).verb(2_000) is None
+
+
+@pytest.mark.parametrize("scope", ["pod", "job"])
+def test_pods_that_are_never_to_be_deleted_at_once_are_only_told_to_end(scope: Scope) -> None:
+    history = History()
+    history.recover(1, how="grace", scope=scope, until_ms=0)
+    late_ms = 1_000_000_000
+    attempt = history.attempt
+    if scope == "job":
+        assert manner_of_end(attempt, late_ms) == "grace"
+    else:
+        assert [leave.at_once for leave in leaves_of(attempt, late_ms).values()] == [False]
+        assert attempt.overdue(late_ms) == {}
+    assert attempt.overdue_at_ms == 0

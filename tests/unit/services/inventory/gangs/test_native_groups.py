@@ -1,12 +1,13 @@
 """PodGroups of Kubernetes: constraints that are not held, pods beyond the minimum, several schedulers, priority."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.workloads.port import OwnerKey
-from berth.schemas.intake import Preemption
+from berth.schemas.intake import JobRequest, Preemption
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
 from berth.services.inventory.gangs.warnings import CONSTRAINT_IGNORED
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of, members
@@ -51,9 +52,15 @@ def test_a_group_without_constraints_starts(empty: dict[str, Any]) -> None:
     assert [request.min_available for request in a_world(GANG | empty, *pods(2)).published] == [2]
 
 
+def sizes(requests: Iterable[JobRequest]) -> list[int]:
+    """Pods of each request."""
+    return [sum(task.replicas for task in request.tasks) for request in requests]
+
+
 def test_all_pods_of_a_group_that_are_there_start_in_one_request() -> None:
     world = a_world(GANG, *pods(4))
-    assert [(one.name, one.min_available) for one in world.published] == [("native.g", 4)]
+    assert [(one.name, sizes([one])) for one in world.published] == [("native.g", [4])]
+    assert [one.min_available for one in world.published] == [2]  # the others may leave before all end for another job
     assert world.ranks("native.g") == {f"p-{index}": str(index) for index in range(4)}
 
 
@@ -63,11 +70,12 @@ def test_a_group_without_room_for_all_starts_with_those_that_must_start_together
     world.status("native.g", "waiting", code="no-room")
     world.settle()
     assert [reason for _, _, reason in world.withdrawn] == ["there is no room for all of its 4 pods: 2 start first"]
-    assert [(one.min_available, one.since_seq) for one in world.published] == [(4, 0), (2, 7)]
+    assert (sizes(world.published), [one.since_seq for one in world.published]) == ([4, 2], [0, 7])
     world.verdict("native.g")
     world.status("native.g", "placed")
     world.settle()
-    assert [one.min_available for one in world.published] == [4, 2, 1, 1]
+    assert sizes(world.published) == [4, 2, 1, 1]
+    assert [one.min_available for one in world.published] == [2, 2, 1, 1]
 
 
 def test_a_group_that_starts_anew_asks_for_all_of_its_pods_again() -> None:
@@ -89,7 +97,7 @@ def test_a_group_that_starts_anew_asks_for_all_of_its_pods_again() -> None:
         world.status(name, "failed")
     world.pods(*pods(4, 4))
     world.settle()
-    assert [one.min_available for one in world.published[before:]] == [4]
+    assert sizes(world.published[before:]) == [4]
 
 
 def test_a_pod_that_comes_later_joins_the_group_with_the_next_rank() -> None:
