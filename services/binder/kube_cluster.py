@@ -390,9 +390,10 @@ class KubeCluster(EvictionPort):
         return is_tried
 
     async def _verdict(self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod) -> Verdict:
-        """Bind a pod, or another one that has its name by now."""
+        """Bind a pod, or another one that has its name by now, unless the attempt has ended meanwhile."""
         verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, pod.member))
-        if verdict.state == "replaced" and (now := self._member_now(gang, pod.rank)) is not None:
+        is_over = self._progress.get(gang.key) is not progress
+        if verdict.state == "replaced" and not is_over and (now := self._member_now(gang, pod.rank)) is not None:
             job_members, member = now
             if member.uid != pod.member.uid:
                 verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, member))

@@ -202,7 +202,8 @@ async def test_another_pod_under_the_name_fails_unless_members_know_it(world: Wo
     assert world.node_of("p0") == ""
 
 
-async def test_a_pod_that_was_replaced_meanwhile_gives_way_to_the_new_one(world: World) -> None:
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_pod_that_was_replaced_meanwhile_gives_way_to_the_new_one(world: World, *, is_over: bool) -> None:
     gang = a_gang("job", ["n0"], [(0,)])
     world.pods(gang, "p0")
     fact = members_of(gang, [(0, "p0", replace(world, "p0"))])
@@ -210,11 +211,13 @@ async def test_a_pod_that_was_replaced_meanwhile_gives_way_to_the_new_one(world:
 
     async def create(path: str, body: Any) -> bytes:  # noqa: ANN401 - as the port
         world.cluster.take_members(fact)  # it comes while the request is under way
+        if is_over:
+            world.cluster.forget(gang.key)
         return await original(path, body)
 
     world.kube.create = create  # type: ignore[method-assign]  # a moment in the middle
-    assert await world.cluster.bind(gang) == bound(1)
-    assert world.node_of("p0") == "n0"
+    assert (await world.cluster.bind(gang)).bound == (not is_over)
+    assert world.node_of("p0") == ("" if is_over else "n0"), "of an attempt that has ended nothing is bound any more"
 
 
 @pytest.mark.parametrize("status", [400, 403, 413, 422])
