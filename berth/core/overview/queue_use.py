@@ -98,10 +98,17 @@ def queue_entries(state: State, may_read: Callable[[str], bool]) -> list[QueueEn
 
 
 def waiting_by_queue(state: State) -> dict[str, list[int]]:
-    """When each job that waits was accepted (ms), by the queue that it names, which need not exist."""
+    """When each job that waits was accepted (ms), by the queue that it names, which need not exist.
+
+    PodGroups that their queue does not let have pods wait since they were made.
+    """
     found: dict[str, list[int]] = {}
     for job in state.jobs.values():
         gang = state.fold.gangs.get(job.uid)
         if job.state == "accepted" and job.request is not None and (gang is None or gang.phase == "waiting"):
             found.setdefault(job.request.queue, []).append(job.at_ms)
+    for queue, request, created_ms in state.waiting_groups.asking():
+        known = state.jobs.get(request)
+        if known is None or known.state != "accepted":
+            found.setdefault(queue, []).append(created_ms)
     return found

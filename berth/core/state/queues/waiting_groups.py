@@ -128,6 +128,12 @@ class WaitingGroups:
         """PodGroup of the request that has, or will have, a name; None without one."""
         return self._requested_as.get(job)
 
+    def asking(self) -> Iterator[tuple[str, JobKey, int]]:
+        """Those that are not admitted: the queue, the request that their pods will have, and when they were made."""
+        for key in self._asking:
+            waiting = self._groups[key][1]
+            yield waiting.queue or DEFAULT, self.request_of(key), waiting.created_ms
+
     def queue_of(self, key: JobKey) -> str:
         """The queue that a PodGroup names."""
         return self._groups[key][1].queue or DEFAULT

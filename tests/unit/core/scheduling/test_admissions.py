@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.core.overview.queue_use import waiting_by_queue
 from berth.core.queues.admission_turns import PODS_MAX
 from berth.core.scheduling.admissions import DECISIONS_MAX, Admissions
 from berth.core.scheduling.scheduler import Scheduler
@@ -32,6 +33,7 @@ def test_a_quota_admits_as_many_minima_as_it_has_room_for(kind: type[Shared]) ->
         "g1": "",
         "g2": f"gangs of queue a need at least 16 of 16 {NPU}; the job asks for 8",
     }
+    assert waiting_by_queue(cell.seat.state) == {"a": [2]}, "those that are admitted wait once their pods are requested"
 
 
 def test_what_is_free_does_not_matter() -> None:
