@@ -316,7 +316,7 @@ class Refusal(Part, frozen=True):
     has words of its own. So a reader of other releases tells it, too."""
     numbers: dict[str, int] = {}
     """Numbers of the template, by name; those whose name ends in ``_ms`` are times."""
-    node: str = ""
-    """Node of the template."""
     queue: QueueRefusal | None = None
     """Codes of queues: the queue, and what binds there."""
+    node: str = ""
+    """Node of the template."""
