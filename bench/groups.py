@@ -1,13 +1,14 @@
-"""``groups``: PodGroups of Volcano that wait for admission by queues: decided in memory, and written to an API server.
+"""``groups``: PodGroups of Volcano that queues admit, as the inventory tells of them and writes them.
 
-The limit of the writes is a bare loop in the same run: it patches as many other PodGroups in the same way, with as many
-hands, before and after the inventory does.
+A dispatcher decides on them. The limit of the writes is a bare loop in the same run: it patches as many other PodGroups
+in the same way, with as many hands, before and after the inventory does. How fast they are decided says ``queues``.
 """
 
 import asyncio
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -17,9 +18,8 @@ import yaml
 
 from bench.cluster import RESOURCE, SELECTOR
 from bench.ends import kube_server, nats_server, until_done
-from bench.queues import tree
+from bench.processes import Process
 from bench.report import Report, Row, machine, row
-from berth.core.queues.tree import tree_of
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.lab.cells.kube_fleet import CRDS
 from berth.runtime.bus.nats_bus import NatsBus
@@ -31,14 +31,12 @@ from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Api, Body, PatchKind
 from berth.runtime.logs import configure
 from berth.schemas.envelope import encode
-from berth.schemas.queues.queue import CHIP, Queue
 from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.effects import PatchPodGroup, PublishMembers, PublishRequest
+from berth.services.inventory.effects import PublishMembers, PublishRequest
 from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.podgroups.capacity import Capacity
 from berth.services.inventory.publishing.api_tasks import CALLS_AT_ONCE
 
 _VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1"
@@ -49,70 +47,28 @@ _BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _NOW_MS: Final = 1_800_000_000_000
 _SETTINGS: Final = GangSettings(groups_without_scheduler=True)
 _HANDS: Final = 48
+_CHIPS: Final = "1000000"
+"""Of each queue: all are admitted."""
 _POLL_S: Final = 0.05
 
 
 class Size(NamedTuple):
-    """Size of a run: PodGroups that are decided, those that are written, queues of the API server, and repeats."""
+    """Size of a run: PodGroups that are written, queues of the API server, and repeats."""
 
-    decided: int = 20_000
     written: int = 3_000
     queues: int = 100
     repeats: int = 3
 
 
 FULL: Final = Size()
-SMALL: Final = Size(decided=300, written=60, queues=5, repeats=1)
+SMALL: Final = Size(written=60, queues=5, repeats=1)
 
 
 def run(size: Size = FULL) -> Report:
     """Measure."""
     configure("bench", LogConfig(level="warning"))  # the inventory works in this process, and reports are on stdout
-    queues = list(tree())
-    case = f"{size.decided:,} PodGroups in 1,000 queues"
-    found = [_decided(size.decided, queues) for _ in range(size.repeats)]
-    closed = [msgspec.structs.replace(one, state="Closed") for one in queues]
-    refused = [_decided(size.decided, closed) for _ in range(size.repeats)]
-    rows = [
-        row(case, "from their list to all decisions", "s", [one.took_s for one in found], target=5.0),
-        row(case, "the same, with all queues closed", "s", [one.took_s for one in refused], target=5.0),
-        row(case, "one of those that wait changes", "ms", [one.change_ms for one in refused]),
-        row("a PodGroup that waits with its pods", "facts and request", "bytes", [_facts_bytes()], target=1_000),
-    ]
-    return Report(bench="groups", machine=machine(), rows=rows + until_done(_written(size)))
-
-
-class _Decided(NamedTuple):
-    took_s: float
-    change_ms: float
-
-
-def _decided(count: int, queues: Sequence[Queue]) -> _Decided:
-    """Time of all decisions, and of the ones that follow from a change of one PodGroup.
-
-    Raises:
-        RuntimeError: Some PodGroup was not decided.
-    """
-    leaves = [one.name for one in queues if one.name.startswith("q")]
-    lists = msgspec.json.encode([a_group(number, leaves[number % len(leaves)]) for number in range(count)])
-    gangs = Gangs(_SETTINGS)
-    gangs.groups.set_queues(tree_of(queues))
-    gangs.groups.set_capacity(Capacity({}, 0, 0))
-    begin = time.perf_counter()
-    groups = msgspec.json.decode(lists, type=list[PodGroup])
-    for one in groups:
-        gangs.set_group(one)
-    patches = 0
-    while effects := gangs.settle(_NOW_MS):
-        patches += sum(isinstance(effect, PatchPodGroup) for effect in effects)
-    took_s = time.perf_counter() - begin
-    if patches != count:
-        raise RuntimeError(f"{patches} PodGroups were decided, expected {count}")
-    meta = msgspec.structs.replace(groups[0].metadata, resource_version=str(count + 1))
-    begin = time.perf_counter()
-    gangs.set_group(msgspec.structs.replace(groups[0], metadata=meta))
-    gangs.settle(_NOW_MS)
-    return _Decided(took_s, (time.perf_counter() - begin) * 1000)
+    found = row("a PodGroup that waits with its pods", "facts and request", "bytes", [_facts_bytes()], target=1_000)
+    return Report(bench="groups", machine=machine(), rows=[found, *until_done(_written(size))])
 
 
 def _facts_bytes() -> int:
@@ -130,7 +86,7 @@ def _facts_bytes() -> int:
 async def _written(size: Size) -> list[Row]:
     """Rate of the inventory's patches and of a bare loop."""
     queues = [f"q{number}" for number in range(size.queues)]
-    with tempfile.TemporaryDirectory(prefix="berth-groups-") as root:
+    with tempfile.TemporaryDirectory(prefix="berth-groups-") as root, ExitStack() as stack:
         async with (
             kube_server(Path(root) / "kube", controllers=()) as server,
             nats_server(Path(root) / "nats") as nats,
@@ -139,6 +95,10 @@ async def _written(size: Size) -> list[Row]:
             ) as api,
             await NatsBus.connect(nats.url, "bench", name="inventory") as bus,
         ):
+            settings = {"shards": 0, "bus": {"url": nats.url, "cell": "bench"}, "decisions": {"queues": 1}}
+            dispatcher = Process(Path(root), "dispatcher", settings)
+            dispatcher.start()
+            stack.callback(dispatcher.kill)
             await _prepare(api, queues)
             bare: list[float] = []
             ours: list[float] = []
@@ -165,7 +125,7 @@ async def _prepare(api: KubeApi, queues: Iterable[str]) -> None:
         await api.create("/api/v1/namespaces", {"metadata": {"name": f"team-{number}"}})
     for name in queues:
         body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
-        await api.create(f"{_VOLCANO}/queues", body | {"spec": {"capability": {RESOURCE: str(64 * CHIP)}}})
+        await api.create(f"{_VOLCANO}/queues", body | {"spec": {"capability": {RESOURCE: _CHIPS}}})
 
 
 async def _made(api: KubeApi, first: int, count: int, queues: Sequence[str]) -> list[PodGroup]:
