@@ -37,6 +37,7 @@ from berth.core.topologies.registry import topology_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import BackupPod
+from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import DISPLACED
 from berth.schemas.refusal import Refusal
@@ -144,11 +145,27 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         escalation = escalation._replace(options=growth(holding.given_up, at_ms=at_ms))
     if not escalation.options:
         return None, _first(escalation.again_ms, view.again_ms)
-    profiles = state.constraints.profiles(holding.namespace, job.request)
-    gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
+    request = _as_placed(job.request, holding)
+    profiles = state.constraints.profiles(holding.namespace, request)
+    gang = gang_of(job, request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
     step = next_step(holding, state.pods_seen(holding), state.outcome_of(holding))
     found = Faulty(view.judged(gang), holding, escalation.options, view.nodes, step, grows=grows)
     return found, _first(escalation.again_ms, view.again_ms)
+
+
+def _as_placed(request: JobRequest, holding: Holding) -> JobRequest:
+    """A request for the pods that an attempt was placed with, whatever it asks for by now; more pods stay in it."""
+    placement = holding.placement
+    asked = [task.chips for task in request.tasks for _ in range(task.replicas)]
+    had = [run.chips for run in placement.runs for _ in range(run.pods)]
+    is_alike = placement.share is not None or all(one in {0, other} for one, other in zip(had, asked, strict=False))
+    if is_alike and len(asked) >= len(had):
+        return request
+    tasks = [
+        Task(f"{number}", run.pods, run.chips, run.cpu_milli, run.memory_mib)
+        for number, run in enumerate(placement.runs)
+    ]
+    return msgspec.structs.replace(request, tasks=tasks)
 
 
 class _View:

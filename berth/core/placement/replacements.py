@@ -254,7 +254,8 @@ def _own_places(parts: RoundParts, leaving: LeavingPods) -> OwnPlaces:
     profiles = [] if constraints.is_idle else leaving.gang.pods_in_order()
 
     def returns(rank: int, row: int, pod: PodShare, shape: Shape) -> bool:
-        if not nodes.fits_again(row, shape, pod.chips):
+        is_other = shape.share is None and len(pod.chips) != shape.chips  # the job asks for something else by now
+        if is_other or not nodes.fits_again(row, shape, pod.chips):
             return False
         if leaving.have_ended or not profiles:
             return constraints.allows(shape, row)

@@ -10,7 +10,7 @@ from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS
-from tests.support.fault_cells import PODS_FIRST, FaultCell
+from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
 from tests.support.replacements import holding_of
 
 HOUR = 60
@@ -246,3 +246,23 @@ def test_a_new_pod_that_waits_for_hours_is_not_starved_by_later_jobs_and_moves_n
     assert holding_of(cell.state, "j").placement.names() == [places[0], freed]
     assert step.since_ms == cell.now_ms - 5 * 3_600_000
     assert holding_of(cell.state, "j").attempt == 1
+
+
+@pytest.mark.parametrize(("chips", "replicas"), [(8, 1), (4, 3), (3, 2)])
+@pytest.mark.parametrize("labels", [GRACE, PODS_FIRST])
+def test_a_job_that_asks_for_other_pods_by_now_recovers_with_those_that_it_has(
+    chips: int, replicas: int, labels: dict[str, str]
+) -> None:
+    cell = FaultCell([a_node(name) for name in "abcd"], hold_places_ms=60_000)
+    cell.run(a_job("j", chips=3, replicas=3), labels=labels)
+    cell.ask(a_job("j", chips=chips, replicas=replicas))  # with the same uid
+    cell.turns()
+    cell.break_chip(cell.node_of("j", 2), mask=0xFF)
+    (step,) = cell.turns()
+    assert step.ranks == ([2] if labels is PODS_FIRST else [0, 1, 2])
+    if labels is GRACE:
+        cell.remove("j")
+        cell.turns()
+        cell.turns()
+        (run,) = holding_of(cell.state, "j").placement.runs
+        assert (run.pods, run.chips) == (replicas, chips)
