@@ -12,7 +12,7 @@ from berth.core.chips.picking import ids_of
 from berth.core.cluster.bitmaps import Fits
 from berth.core.gangs import Gang
 from berth.core.placement.scoring import Scorer
-from berth.core.pod_shares import pods_at
+from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.preemption.model import RunningGang
 from berth.core.preemption.search import Ground
 from berth.core.preemption.surplus import surplus_of_job
@@ -77,14 +77,14 @@ class Changed(NamedTuple):
         leaving: They leave: the round ends them, or one before did.
         released: The round releases them as a whole.
         others: It changes them in any other way, too.
-        restarting: The round ends them for a fault.
+        restarting: The round ends them for a fault, by whether it has places for the next attempt.
         given_up: Ranks that they give up for others and still hold, ascending.
     """
 
     leaving: set[_Key]
     released: set[_Key]
     others: set[_Key]
-    restarting: set[_Key]
+    restarting: Mapping[_Key, bool]
     given_up: Mapping[_Key, Sequence[int]]
 
 
@@ -95,8 +95,9 @@ def changed_by(round_: Displacing) -> Changed:
     released = {(one.uid, one.attempt) for one in must.releases if not one.ranks}
     leaving = _leaving(round_.state)
     leaving.update((one.uid, one.attempt) for one in must.evictions)
-    restarting = {(one.uid, one.attempt) for one in steps if one.scope == "job" and one.how in {"grace", "force"}}
-    leaving |= restarting
+    ending = [one for one in steps if one.scope == "job" and one.how in {"grace", "force"}]
+    restarting = {(one.uid, one.attempt): one.placement is not None for one in ending}
+    leaving.update(restarting)
     others = {(one.uid, one.attempt) for one in steps}
     others.update((one.uid, one.attempt) for one in must.releases)
     others.update((one.uid, one.attempt) for one in must.corrections)
@@ -127,6 +128,7 @@ def running_gangs(state: State, changed: Changed) -> list[RunningGang]:
             is_leaving=key in gone,
             may_leave=key not in others,
             is_restarting=key in changed.restarting,
+            is_planned=changed.restarting.get(key, False),
         )
         for key, holding in sorted(state.fold.holdings.items())
     ]
@@ -140,6 +142,7 @@ def _running_gang(
     is_leaving: bool,
     may_leave: bool,
     is_restarting: bool,
+    is_planned: bool,
 ) -> RunningGang:
     request = _request_of(state, holding.namespace, holding.name, holding.uid)
     record = state.fold.gangs.get(holding.uid)
@@ -169,7 +172,8 @@ def _running_gang(
         evicted_ms=tuple(record.displaced_ms) if record is not None else (),
         restarts=record.restarts if record is not None else 0,
         surplus=surplus_of_job(request, holding) if request is not None and request.min_available else (),
-        is_kept=(is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0,
+        is_kept=is_planned
+        or ((is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0),
     )
 
 
@@ -195,7 +199,11 @@ def ground_of(round_: Displacing, changed: Changed) -> Ground:
     for one in running:
         evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
     recovering = {one.holding.uid: one.gang for one in (*round_.opening.faulty, *round_.opening.growing)}
-    moved = [(recovering[one.uid], one.placement) for one in round_.recoveries if one.placement is not None]
+    moved = [
+        (recovering[one.uid], places)
+        for one in round_.recoveries
+        if (places := _new_places(state.fold.holdings[one.uid, one.attempt], one)) is not None
+    ]
     returned = [gang.uid for gang, _ in placed if gang.uid in state.fold.held]
     taken = [*_awaited(round_, returned), *moved, *placed]
     return Ground(
@@ -211,14 +219,26 @@ def _awaited(round_: Displacing, returned: Sequence[str]) -> Iterator[tuple[Gang
             continue
         shares = pods_at(held.placement, held.lacks)
         ranks = sorted(shares)
-        masks = [held.lacks[rank] for rank in ranks]
-        runs = [
-            Run(1, mask.bit_count(), shares[rank].cpu_milli, shares[rank].memory_mib)
-            for rank, mask in zip(ranks, masks, strict=True)
-        ]
-        names = [shares[rank].node for rank in ranks]
-        chips, share = [*map(ids_of, masks)], held.placement.share
-        yield gang, placement_of(names, chips, runs, resource=held.placement.resource, share=share)
+        yield gang, _part_of(held.placement, [shares[rank] for rank in ranks], [held.lacks[rank] for rank in ranks])
+
+
+def _new_places(holding: Holding, recovery: Recovery) -> Placement | None:
+    """What a step takes beside what its attempt owns: a rank that returns to its own place takes nothing."""
+    if recovery.placement is None:
+        return None
+    owned = pods_at(holding.placement, set(recovery.ranks).difference(holding.gone))
+    pods = pods_of(recovery.placement)
+    new = [pod for rank, pod in zip(recovery.ranks, pods, strict=True) if pod != owned.get(rank)]
+    if len(new) == len(pods):
+        return recovery.placement
+    return _part_of(recovery.placement, new, [pod.mask for pod in new]) if new else None
+
+
+def _part_of(placement: Placement, pods: Sequence[PodShare], masks: Sequence[int]) -> Placement:
+    """Some pods of a placement with some chips (masks) each, without what is about the whole gang."""
+    runs = [Run(1, mask.bit_count(), pod.cpu_milli, pod.memory_mib) for pod, mask in zip(pods, masks, strict=True)]
+    chips = [*map(ids_of, masks)]
+    return placement_of([pod.node for pod in pods], chips, runs, resource=placement.resource, share=placement.share)
 
 
 def _request_of(state: State, namespace: str, name: str, uid: str) -> JobRequest | None:
@@ -252,4 +272,4 @@ def displaceable(state: State) -> list[Counted]:
 
 
 def _as_it_is(state: State) -> Changed:
-    return Changed(_leaving(state), set(), set(), set(), _given_up(state))
+    return Changed(_leaving(state), set(), set(), {}, _given_up(state))

@@ -109,15 +109,10 @@ def end_attempt(holding: Holding, reason: str) -> None:
 
 
 def _reserve_for_restart(holding: Holding, recovery: Recovery) -> None:
-    """Reserve the places of a step of the whole job, without those to which ranks return."""
-    if recovery.placement is None:
-        return
-    owned = pods_at(holding.placement, set(range(holding.placement.pods())).difference(holding.gone))
-    shares = zip(recovery.ranks, pods_of(recovery.placement), strict=True)
-    placed = [rank for rank, share in shares if share != owned.get(rank)]
-    if placed:
+    """Reserve the places of a step of the whole job; those to which ranks return stay so after their release."""
+    if recovery.placement is not None:
         ranks, places = recovery.ranks, recovery.placement
-        move = Move(recovery.step, recovery.scope, recovery.how, ranks, placement=places, placed=placed)
+        move = Move(recovery.step, recovery.scope, recovery.how, ranks, placement=places, placed=ranks)
         holding.moves = [*holding.moves, move]
 
 

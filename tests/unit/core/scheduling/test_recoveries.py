@@ -533,6 +533,21 @@ def test_plan_before_delete_restarts_a_job_once_there_is_a_place() -> None:
     assert holding_of(cell.state, "j").placement.names() == ["a", "c"]
 
 
+def test_plan_before_delete_keeps_the_place_of_a_pod_that_ended_for_the_next_attempt() -> None:
+    """The ended pod releases its place before the others are deleted."""
+    cell = a_cell("ab", plan_before_delete=True)
+    cell.run(a_job("j", chips=8, replicas=2), labels={**GRACE, "fault-retry-times": "3"})
+    cell.ask(a_job("k", chips=8))
+    cell.fail("j", 1, exit_code=137)
+    (step,) = cell.turns()
+    assert step.scope == "job"
+    cell.wait(1_000)
+    assert cell.phase("k") == "waiting"
+    cell.remove("j")
+    cell.turns()
+    assert (cell.phase("k"), holding_of(cell.state, "j").placement.names()) == ("waiting", ["a", "b"])
+
+
 def test_plan_before_delete_ends_no_healthy_pod_while_no_place_exists() -> None:
     """One broken chip and no spare node: after 12 s all pods of the job were deleted."""
     cell = a_cell("abc", plan_before_delete=True)
