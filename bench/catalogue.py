@@ -86,7 +86,7 @@ BENCHES: Final = {
     "queues": _bench(queues.run, queues.FULL, queues.SMALL, 4),
     "preempt": _bench(preempt.run, preempt.FULL, preempt.SMALL, 15),
     "ask": _bench(ask.run, ask.FULL, ask.SMALL, 6),
-    "groups": _bench(groups.run, groups.FULL, groups.SMALL, 6),
+    "groups": _bench(groups.run, groups.FULL, groups.SMALL, 3),
     "superpod": _bench(superpod.run, superpod.FULL, superpod.SMALL, 9),
     "bind": _bench(bind.run, bind.FULL, bind.SMALL, 2, limit_s=90.0),
     "watch": _bench(watch.run, watch.FULL, watch.SMALL, 4, limit_s=90.0),

@@ -59,7 +59,9 @@ async def _measure(case: str, services: tuple[str, ...], size: Size) -> list[Row
             running.append(process)
             processes.callback(process.kill)
         buses = [
-            await stack.enter_async_context(await NatsBus.connect(server.url, _CELL, name=f"bench-{number}"))
+            await stack.enter_async_context(
+                await NatsBus.connect(server.url, _CELL, name=f"bench-{number}", inbox=f"_INBOX.person.bench-{number}")
+            )
             for number in range(_CONNECTIONS)
         ]
         await _until_answered(buses[0])

@@ -4,6 +4,8 @@ import time
 from typing import Final, NamedTuple
 
 from bench.report import Report, machine, row
+from berth.runtime.config import LogConfig
+from berth.runtime.logs import configure
 from tests.sim.run import live
 
 
@@ -23,6 +25,7 @@ def run(size: Size = FULL) -> Report:
     Raises:
         RuntimeError: A seed fails.
     """
+    configure("bench", LogConfig(level="error"))  # the cells work in this process, and reports are on stdout
     live(0)  # imports and caches
     rates: list[float] = []
     for seed in range(1, size.seeds + 1):
