@@ -3,6 +3,7 @@
 For the rule it is the state before a round, with what the round does; for an explanation the state as it is.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +24,7 @@ from berth.core.requests.gangs import priority_of
 from berth.core.scheduling.turn import Opening
 from berth.core.state.cell import State
 from berth.core.state.due import Due
-from berth.core.state.holdings.holding import Holding, chips_in
+from berth.core.state.holdings.holding import Holding, chips_in, owned_by
 from berth.core.state.kept_places import hold_ms_of
 from berth.schemas.intake import JobRequest
 from berth.schemas.intake import Preemption as Declared
@@ -172,8 +173,7 @@ def _running_gang(
         evicted_ms=tuple(record.displaced_ms) if record is not None else (),
         restarts=record.restarts if record is not None else 0,
         surplus=surplus_of_job(request, holding) if request is not None and request.min_available else (),
-        is_kept=is_planned
-        or ((is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0),
+        is_kept=is_planned or ((is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0),
     )
 
 
@@ -223,15 +223,20 @@ def _awaited(round_: Displacing, returned: Sequence[str]) -> Iterator[tuple[Gang
 
 
 def _new_places(holding: Holding, recovery: Recovery) -> Placement | None:
-    """What a step takes beside what its attempt owns: a rank that returns to its own place takes nothing."""
+    """What a step takes beside what its attempt has; on chips that it has already it takes no cpu and memory either."""
     if recovery.placement is None:
         return None
-    owned = pods_at(holding.placement, set(recovery.ranks).difference(holding.gone))
-    pods = pods_of(recovery.placement)
-    new = [pod for rank, pod in zip(recovery.ranks, pods, strict=True) if pod != owned.get(rank)]
-    if len(new) == len(pods):
-        return recovery.placement
-    return _part_of(recovery.placement, new, [pod.mask for pod in new]) if new else None
+    had = [*owned_by(holding), *holding.reserved().values()]
+    owned = Counter((pod.node, chip) for pod in had for chip in pod.chips)
+    new: list[PodShare] = []
+    for pod in pods_of(recovery.placement):
+        chips = [chip for chip in pod.chips if not owned[pod.node, chip]]
+        if len(chips) == len(pod.chips) and pod not in had:
+            new.append(pod)
+            continue
+        owned.subtract((pod.node, chip) for chip in pod.chips if chip not in chips)
+        new.append(PodShare(pod.node, sum(1 << chip for chip in chips), tuple(chips), 0, 0))
+    return _part_of(recovery.placement, new, [pod.mask for pod in new])
 
 
 def _part_of(placement: Placement, pods: Sequence[PodShare], masks: Sequence[int]) -> Placement:

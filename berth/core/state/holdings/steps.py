@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from berth.core.errors import InvariantError
-from berth.core.pod_shares import pods_at, pods_of
+from berth.core.pod_shares import pods_of
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import Move, merged_placement
 from berth.schemas.placement import Placement
