@@ -63,6 +63,10 @@ class HeavyScoring:
         self._kept = KeptCandidates(scheduler.scorer)
         self._kept_for = MissingShards()
         self._kept_until_s = -math.inf
+        self._next: frozenset[Shape] = frozenset()
+        """Shapes of gangs that were left out of the first turn in a rest: they are scored before others, or ..."""
+        self._next_until_s = -math.inf
+        """... until then no others are: tries at the same intervals would else meet a rest each time."""
         self._paused_s = -math.inf
         self._is_late = False
         """Whether the last turn in which shapes were scored went on without their gangs."""
@@ -97,10 +101,9 @@ class HeavyScoring:
             self._forget()
         if not heavy:
             return {}
-        is_next = self._kept.has_any(heavy)
-        if is_next:
+        if self._kept.has_any(heavy):
             self._kept_until_s = now_s + _KEPT_S
-        if now_s < self._rests_until_s or (self._kept and not is_next):
+        if self._has_to_wait(frozenset(heavy), now_s):
             return None
         if self._opening is not opening:
             self._opening, self._left_s = opening, _SHARE * self._timeout_s
@@ -117,6 +120,19 @@ class HeavyScoring:
             found[shape] = candidates
             await self._pause()
         return found
+
+    def _has_to_wait(self, heavy: frozenset[Shape], now_s: float) -> bool:
+        """Whether a turn is in a rest, or before that of gangs that are scored already or that a rest left out."""
+        is_rest = now_s < self._rests_until_s
+        if self._kept:
+            return is_rest or not self._kept.has_any(heavy)
+        is_open = now_s >= self._next_until_s
+        if is_rest and is_open:
+            self._next, self._next_until_s = heavy, now_s + _KEPT_S
+        if is_rest or not (is_open or self._next & heavy):
+            return True
+        self._next_until_s = -math.inf
+        return False
 
     async def _score(self, heavy: Mapping[Shape, int], needs: Mapping[Shape, int]) -> bool:
         """Score what is not kept; returns whether all of it is scored."""

@@ -370,3 +370,25 @@ async def test_after_a_late_round_the_next_takes_half_until_one_is_in_time() -> 
     assert {record.work_max for record in await rounds_of(cell)} == {0, most // 2}
     assert await replay_differs(cell) == 0
     await cell.close()
+
+
+async def test_gangs_that_never_fit_keep_no_other_one_from_being_scored() -> None:
+    """The tries of two gangs, with the same pauses, keep their distance: one came in the rest after the other's."""
+    cell, clock = await a_slow_cell(shards=0)
+    clock.step_s = 0.001
+    await cell.submit(a_job("filler", chips=8, replicas=20))
+    await cell.turns(2)
+    await cell.submit(many_tasks("first"))
+    await cell.turns(2)
+    assert await refusal_of(cell, "first") == "no-room"
+    await cell.submit(many_tasks("second", first=TASKS))
+    await cell.turns(2)
+    assert await refusal_of(cell, "second") == "late"
+    scored = {"first": 0, "second": 0}
+    for _ in range(120):
+        cell.clock.advance(0.5)
+        await cell.turns(1)
+        for name in scored:
+            scored[name] += await refusal_of(cell, name) != "late"
+    assert min(scored.values()) > 20
+    await cell.close()
