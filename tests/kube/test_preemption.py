@@ -59,6 +59,12 @@ async def urgent(target: InvalidInputCell) -> None:
     await target.api.post(CLASSES, body)
 
 
+async def removed(target: InvalidInputCell, name: str) -> None:
+    """Delete a job; its chips are free in the ledger afterwards."""
+    await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/{name}")
+    await target.cell.until_status(target.namespace, f"vcjob.{name}", "cancelled", "failed")
+
+
 async def uid_of(target: InvalidInputCell, pod: str) -> str:
     found = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
     return next((one["metadata"]["uid"] for one in found if one["metadata"]["name"] == pod), "")
@@ -131,7 +137,7 @@ async def test_a_job_gets_a_leaf_by_the_end_of_the_job_on_one(target_of: TargetO
     pods = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
     on_node = {pod["spec"]["nodeName"]: pod["metadata"]["name"].removesuffix("-worker-0") for pod in pods}
     for node in ("a2-0", "a2-2"):
-        await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/{on_node[node]}")
+        await removed(target, on_node[node])
     body = a_volcano_job("high", 2, 8, run_for="600s")
     body["spec"]["priorityClassName"] = "urgent"
     body["metadata"]["labels"] |= {"tor-affinity": "large-model-schema"}
@@ -159,7 +165,7 @@ async def test_a_job_gets_a_block_in_one_superpod_by_the_end_of_one_job(target_o
     pods = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
     on_node = {pod["spec"]["nodeName"]: pod["metadata"]["name"].removesuffix("-worker-0") for pod in pods}
     for node in ("a3-0", "a3-3"):
-        await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/{on_node.pop(node)}")
+        await removed(target, on_node.pop(node))
     before = {name: await uid_of(target, f"{name}-worker-0") for name in on_node.values()}
     body = in_blocks("high", 2, 2)
     body["spec"]["priorityClassName"] = "urgent"
