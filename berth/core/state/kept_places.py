@@ -81,8 +81,8 @@ def _promised(fold: LedgerFold, holding: Holding) -> dict[str, int]:
     found: dict[str, int] = {}
     for held in fold.held.values():
         if held.is_reserved and holding.key in held.awaited:
-            for rank, share in pods_at(held.placement, held.lacks).items():
-                found[share.node] = found.get(share.node, 0) | held.lacks[rank]
+            for node, mask in held.awaited_chips():
+                found[node] = found.get(node, 0) | mask
     return found
 
 
@@ -240,6 +240,7 @@ def _stays(fold: LedgerFold, held: Held, seen: Callable[[Holding], PodsSeen | No
     holding = fold.holdings[first.uid, first.attempt]
     rank = _first_rank(holding, first.ranks, seen(holding))
     record = fold.gangs.get(first.uid)
+    again_ms = at_ms + fold.settings.preempt_backoff_s * 1_000
     more = f", nor have pods of {pluralize(others, 'other job')}" if others else ""
     refusal = Refusal(
         RULE,
@@ -249,11 +250,11 @@ def _stays(fold: LedgerFold, held: Held, seen: Callable[[Holding], PodsSeen | No
             f"the pod of rank {{rank}} of {{ahead}} on {{node}} was told to end at {{since_ms}} and has not{more}: the"
             " place that was reserved for this job is given up, and it is tried again at {again_ms}"
         ),
-        retry_ms=at_ms + fold.settings.preempt_backoff_s * 1_000,
+        retry_ms=again_ms,
         numbers={
             "rank": rank,
             "since_ms": holding.step_ms or (record.at_ms if record is not None else holding.at_ms),
-            "again_ms": at_ms + fold.settings.preempt_backoff_s * 1_000,
+            "again_ms": again_ms,
         },
         node=holding.placement.names()[rank],
     )

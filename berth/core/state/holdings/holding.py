@@ -99,9 +99,9 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
         """Claims that are bound before its pods are, and the node from which each is used."""
         names = self.placement.names() if self.placement.claims else []
         found = [(claim, names[claim.rank]) for claim in self.placement.claims]
-        moved = self.reserved()
         for move in self.moves:
             if move.placement is not None and move.placement.claims:
+                moved = self.reserved()
                 names = move.placement.names()
                 placed = [claim for claim in move.placement.claims if move.ranks[claim.rank] in moved]
                 found += [(claim, names[claim.rank]) for claim in placed]
