@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import pytest
 
 from berth.runtime.bus.port import Bus, Gap, GapReason, Stored
-from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
+from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, TransientError
 from berth.schemas.subjects import StreamName
 from tests.support.waiting import until, until_true
 
@@ -232,6 +232,19 @@ async def a_stream_made_anew(trial: Trial) -> None:
     assert log.seen == [1, 2, 3]
 
 
+async def a_lost_stream_with_a_mirror(trial: Trial) -> None:
+    """Facts that are gone are not begun again beside their mirror; without any message they are."""
+    await trial.other.delete_stream(StreamName.FACTS)
+    await trial.other.ensure_streams()
+    await trial.other.publish(trial.bus.subjects.fact_timer, b"x")
+    await trial.other.wait_mirror(StreamName.LATEST, at_least=1, timeout_s=DEADLINE_S)
+    await trial.other.delete_stream(StreamName.FACTS)
+    with pytest.raises(FatalError, match=r"FACTS.* is gone.*sequence 1.*berth restore"):
+        await trial.other.ensure_streams()
+    with pytest.raises(TransientError):
+        await trial.bus.state(StreamName.FACTS)
+
+
 async def history_that_goes_backwards(trial: Trial) -> None:
     """A follower that has read what the server lost ends with a gap; what is stored next has the lost sequences."""
     for number in range(3):
@@ -288,6 +301,7 @@ TROUBLES: Final[tuple[Callable[[Trial], Awaitable[None]], ...]] = (
     a_killed_server,
     a_stream_without_an_answer,
     a_stream_made_anew,
+    a_lost_stream_with_a_mirror,
     history_that_goes_backwards,
     two_appenders,
     nothing_is_stuck,

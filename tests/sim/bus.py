@@ -203,6 +203,7 @@ class SimBus(FakeBus):
         del replicas, max_bytes, max_age_s, waits_for
 
         def make() -> None:
+            self.server.refuse_lost()
             for spec in self._specs.values():
                 self.server.make(self.subjects.stream(spec.name), spec)
 

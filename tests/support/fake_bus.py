@@ -77,6 +77,7 @@ class FakeBus:
         for spec in self._specs.values():
             if self.subjects.stream(spec.name) in self.server.streams:
                 await self.check_format(spec.name)
+        self.server.refuse_lost()
         for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
             await self.state(spec.name)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from berth.runtime.bus.port import Gap, GapReason, Stored, StreamState
 from berth.runtime.bus.process_stats import ProcessStats
-from berth.runtime.bus.streams import is_pruned, refuse_floor, refuse_purge
+from berth.runtime.bus.streams import is_pruned, refuse_floor, refuse_lost, refuse_purge
 from berth.runtime.errors import (
     AmbiguousError,
     ConflictError,
@@ -175,6 +175,14 @@ class FakeServer:
         """Make a stream; one that exists is left alone."""
         if name not in self.streams:
             self.streams[name] = FakeStream(spec, f"creation {next(self._creations)}")
+
+    def refuse_lost(self) -> None:
+        """Check that no stream is gone whose mirror has messages; see :mod:`berth.runtime.bus.streams`."""
+        for name, mirror in self.streams.items():
+            if mirror.spec.mirror_of is not None:
+                origin = name.replace(mirror.spec.name, mirror.spec.mirror_of, 1)
+                if origin not in self.streams:
+                    refuse_lost(origin, name, mirror.last_seq)
 
     def delete(self, name: str) -> None:
         """Delete a stream, as an operator might; one that does not exist is no error."""

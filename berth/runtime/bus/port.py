@@ -183,7 +183,8 @@ class Bus(Protocol):
             waits_for: Streams that somebody else makes and corrects: they are waited for, up to 30 s.
 
         Raises:
-            FatalError: A stream exists with a setting that cannot be changed; names stream and field.
+            FatalError: A stream exists with a setting that cannot be changed; names stream and field. Or a stream is
+                gone whose mirror has messages.
             OlderVersionError: A stream is of a release before 0.5; that of the ledger is looked at first.
         """
 

@@ -47,7 +47,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     already and has no leader is waited for some 5 s: whoever needs it will see.
 
     Raises:
-        FatalError: A stream exists with a setting that cannot be changed.
+        FatalError: A stream exists with a setting that cannot be changed, or one is gone whose mirror has messages.
         OlderVersionError: A stream is of a release before 0.5.
         TransientError: The server is still not ready.
     """
@@ -57,7 +57,9 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     patience = _Patience()
     wanted: deque[tuple[dict[str, Any], bool]] = deque()
     waits_for = {subjects.stream(name) for name in limits.waits_for}
-    for spec in sorted(subjects.streams(), key=lambda spec: spec.name is not StreamName.LEDGER):  # it tells the release
+    specs = subjects.streams()
+    mirrors = {subjects.stream(spec.mirror_of): subjects.stream(spec.name) for spec in specs if spec.mirror_of}
+    for spec in sorted(specs, key=lambda spec: spec.name is not StreamName.LEDGER):  # it tells the release
         max_bytes = limits.max_bytes.get(spec.name, spec.max_bytes)
         config = stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes)
         config["max_age"] = limits.max_age_s.get(spec.name, spec.max_age_s) * _NS
@@ -71,7 +73,9 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
                         if name in waits_for:
                             found: StreamInfo | None = await _find(api, wanted[0][0], leaves_age=wanted[0][1], log=log)
                         else:
-                            found = await _ensure(api, wanted[0][0], leaves_age=wanted[0][1])
+                            found = await _ensure(
+                                api, wanted[0][0], leaves_age=wanted[0][1], mirror=mirrors.get(name, "")
+                            )
                         if found is None:
                             made.add(name)
                         else:
@@ -113,25 +117,24 @@ class _Patience:
                 raise
 
 
-async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> StreamInfo | None:
+async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool, mirror: str) -> StreamInfo | None:
     """Create or correct a stream; returns what it was before, None if it is created.
 
     Args:
         api: The server.
         config: Its settings.
         leaves_age: Do not correct the age of its messages.
+        mirror: Stream that is filled from it; empty if none is.
 
     Raises:
-        FatalError: It exists with a setting that cannot be changed, or the server rejects its settings.
+        FatalError: It exists with a setting that cannot be changed, the server rejects its settings, or it is gone and
+            its mirror has messages.
         OlderVersionError: It is of a release before 0.5.
     """
     name = config["name"]
     found = await api.find_stream(name, timeout_s=_ANSWER_S)
     if found is None:
-        try:
-            await api.create_stream(config)
-        except PoisonError as error:
-            raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
+        await _create(api, config, mirror)
         return None
     check_format(name, found)
     wrong = _wrong_fields(config, found, leaves_age=leaves_age)
@@ -151,6 +154,37 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
         except PoisonError as error:
             raise FatalError(f"stream {name}, fields {', '.join(wrong)}: {error.reason}") from error
     return found
+
+
+async def _create(api: Api, config: dict[str, Any], mirror: str) -> None:
+    name = config["name"]
+    copy = await api.find_stream(mirror, timeout_s=_ANSWER_S) if mirror else None
+    if copy is not None and copy.state.last_seq and await api.find_stream(name, timeout_s=_ANSWER_S) is None:
+        refuse_lost(name, mirror, copy.state.last_seq)  # else another process has just made both
+    try:
+        await api.create_stream(config)
+    except PoisonError as error:
+        raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
+
+
+def refuse_lost(stream: str, mirror: str, mirrored_seq: int) -> None:
+    """Check that a stream that does not exist never had a message.
+
+    Made again, it would begin at 1, while its mirror and everything that counts by its sequences are ahead of it.
+
+    Args:
+        stream: The stream.
+        mirror: Its mirror.
+        mirrored_seq: The last sequence of the mirror.
+
+    Raises:
+        FatalError: It had one.
+    """
+    if mirrored_seq:
+        raise FatalError(
+            f"stream {stream} is gone, and {mirror} has what it had until sequence {mirrored_seq}: it was deleted or lost;"
+            " it is not made again, restore a backup with: berth restore --replace"
+        )
 
 
 def check_format(stream: str, info: StreamInfo) -> None:
