@@ -257,6 +257,9 @@ class PodsSeen(Message, frozen=True):
     checkpoint_ms: UnixMs = 0
     """When the gang last saved its work, as its PodGroup or the pod of rank 0 says, the later of both; 0 if neither
     does. A time in the future or before its start is not taken."""
+    budgets: list[str] = []
+    """Disruption budgets that do not allow that all these pods go at once: ``namespace/name``, sorted. A search for
+    jobs that end for others prefers those that break none."""
 
 
 class Owner(Part, frozen=True):

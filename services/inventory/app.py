@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from berth.formats.kubernetes.objects import PODGROUP_VERSION, ConfigMap, Node, Pod
-from berth.formats.kubernetes.policies import PriorityClass, Queue
+from berth.formats.kubernetes.policies import DisruptionBudget, PriorityClass, Queue
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
@@ -24,6 +24,7 @@ from berth.services.inventory.podgroups.decision_feed import follow_decisions
 from berth.services.inventory.watching.reflections import Taking, reflect_groups, reflect_if_allowed, serves
 
 CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+BUDGETS: Final = "/apis/policy/v1/poddisruptionbudgets"
 QUEUES: Final = f"/apis/{PODGROUP_VERSION}/queues"
 
 
@@ -99,7 +100,7 @@ async def _serve(
     always += loop.constraints.reflections(
         api, has_capacities=await serves(api, config, CAPACITIES, stop, instruments.log)
     )
-    groups_known, devices_known, classes_known, queues_known = (asyncio.Event() for _ in range(4))
+    groups_known, devices_known, classes_known, queues_known, budgets_known = (asyncio.Event() for _ in range(5))
     policies = loop.policies
     groups = Taking(loop.replace_groups, loop.change_groups)
     classes = Taking(policies.replace_classes, policies.change_classes)
@@ -114,11 +115,23 @@ async def _serve(
         allowed = partial(reflect_if_allowed, api, config, instruments.log)
         tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
         tasks.append(group.create_task(allowed(QUEUES, Queue, queues, queues_known), name="reflect queues"))
+        if config.gangs.preempt:
+            budgets = allowed(BUDGETS, DisruptionBudget, loop.budgets, budgets_known)
+            tasks.append(group.create_task(budgets, name="reflect budgets"))
+        else:
+            budgets_known.set()
         tasks.append(group.create_task(loop.owner_watches.run(allowed), name="reflect owners"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")
-        events = [groups_known, devices_known, classes_known, queues_known, *(one.synced for one in always)]
+        events = [
+            groups_known,
+            devices_known,
+            classes_known,
+            queues_known,
+            budgets_known,
+            *(one.synced for one in always),
+        ]
         if await all_set(events, stop):
             instruments.readiness.ready()
             instruments.log.info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))

@@ -31,17 +31,24 @@ CAPACITIES: Final = ("storage.k8s.io/v1", "csistoragecapacities")
 
 
 @dataclass(frozen=True, slots=True)
-class _Taking(Generic[T]):
-    """Handler of a reflection."""
+class TakingEach(Generic[T]):
+    """Handler of a reflection that hands over one object at a time.
+
+    Attributes:
+        taker: Who takes the objects.
+        changed: Called after them.
+    """
 
     taker: Taker[T]
     changed: Callable[[], None]
 
     def replace(self, objects: list[T]) -> None:
+        """Take all objects."""
         self.taker.replace(objects)
         self.changed()
 
     def change(self, changes: list[tuple[Change, T]]) -> None:
+        """Take changes."""
         for change, found in changes:
             if change == "DELETED":
                 self.taker.drop(found)
@@ -73,7 +80,7 @@ class ConstraintFacts:
         """Reflections of all kinds; ``has_capacities`` states whether the server has :data:`CAPACITIES`."""
 
         def of(path: str, kind: type[T], taker: Taker[T]) -> Reflection:
-            return api.reflect(path, kind, _Taking(taker, self._changed))
+            return api.reflect(path, kind, TakingEach(taker, self._changed))
 
         storage = self.storage
         found = [

@@ -23,7 +23,7 @@ from berth.runtime.waits import any_set, pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.constraint_facts import ConstraintFacts
+from berth.services.inventory.constraint_facts import ConstraintFacts, TakingEach
 from berth.services.inventory.effect_outlet import EffectOutlet
 from berth.services.inventory.gang_collection import Gangs
 from berth.services.inventory.metrics import InventoryMetrics
@@ -91,6 +91,7 @@ class Loop:
             naming_ms=round(_PERIODS * config.plugin_period_s * _MS),
             settle_ms=settle_ms,
         )
+        self.budgets = TakingEach(self.pods.budgets, self._changed.set)
         self.steering = SteeringGroups()
         self.ledger, self.marks = LedgerMarks(), CountedMarks(marks, self.pods.row)
         self.switches = Switches(self.nodes, self.pods.on_node)

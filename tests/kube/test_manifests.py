@@ -203,6 +203,7 @@ NEEDED: Final[dict[str, Needs]] = {
         ("scheduling.k8s.io", "podgroups"): "get list watch",
         ("scheduling.k8s.io", "podgroups/status"): "patch",
         ("scheduling.k8s.io", "priorityclasses"): "list watch",
+        ("policy", "poddisruptionbudgets"): "list watch",
         ("scheduling.volcano.sh", "queues"): "list watch create",
         ("scheduling.k8s.io", "workloads"): "get list watch",
         ("", "namespaces"): "list watch",

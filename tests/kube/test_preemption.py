@@ -38,6 +38,8 @@ nodes:
   - {product: superpod910a3x16, count: 6, name: "a3-{index}", superpod: {size: 3}}
 """
 
+_OF_SMALL: Final = {"volcano.sh/job-name": "small"}
+
 
 async def job(target: InvalidInputCell, name: str, *, replicas: int = 1, chips: int = 8, high: bool = False) -> str:
     """A Volcano Job; the name of its request."""
@@ -95,6 +97,28 @@ async def test_a_job_gets_a_node_by_the_end_of_the_job_that_loses_least_and_that
     await target.api.delete(f"{_JOBS}/{target.namespace}/jobs/high")
     await target.until_running("small-worker-0", "wide-worker-0")
     assert await target.cell.check_chips(target.namespace) == 24
+    await target.cell.stop()
+
+
+async def test_a_job_whose_disruption_budget_allows_nothing_is_spared_if_another_one_makes_room(
+    target_of: TargetOf,
+) -> None:
+    target = target_of(_NODES, _SETTINGS)
+    await urgent(target)
+    keep = {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": _OF_SMALL}}}
+    await target.api.post(f"/apis/policy/v1/namespaces/{target.namespace}/poddisruptionbudgets", keep)
+    await target.cell.start()
+    await job(target, "wide", replicas=2)
+    await target.until_running("wide-worker-0", "wide-worker-1")
+    await job(target, "small")
+    await target.until_running("small-worker-0")
+    small = await uid_of(target, "small-worker-0")
+    await job(target, "high", high=True)
+    await target.until_running("high-worker-0")
+    status = await target.cell.until_status(target.namespace, "vcjob.wide", "waiting")
+    assert status.recovery is not None
+    assert status.recovery.for_job == f"{target.namespace}/vcjob.high"
+    assert await uid_of(target, "small-worker-0") == small
     await target.cell.stop()
 
 

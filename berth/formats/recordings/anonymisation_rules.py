@@ -109,6 +109,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "job_uid": Kind.UID,
         "owner": Kind.UID,
         "queue": Kind.QUEUE,
+        "budgets": Special.PATH,
     },
     "PodMarks": {"values": Special.LABELS},
     "GroupSeen": {

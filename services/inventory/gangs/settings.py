@@ -25,8 +25,8 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     claim_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """A PodGroup that could not start for this long goes back to Pending; 0: never."""
     preempt: bool = False
-    """A PodGroup is also admitted where chips are free once PodGroups of lower priority have ended; for cells whose
-    dispatcher has ``decisions.preempt``."""
+    """A PodGroup is also admitted where chips are free once PodGroups of lower priority have ended, and
+    PodDisruptionBudgets are read; for cells whose dispatcher has ``decisions.preempt``."""
     name_others: bool = False
     """Conditions of PodGroups name jobs of other namespaces; without, these are ``a job of another namespace``."""
     groups_without_scheduler: bool | None = None

@@ -21,6 +21,7 @@ from berth.services.inventory.nodes.uses import Use
 from berth.services.inventory.pace import LONGEST, apart_ms
 from berth.services.inventory.pod_rows import ENDED, PodRow
 from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder, heaviest
+from berth.services.inventory.pods.budgets import Budgets
 from berth.services.inventory.pods.checkpoints import Checkpoints
 from berth.services.inventory.pods.chips import PodChips
 from berth.services.inventory.pods.chips_twice import ChipsTwice
@@ -66,7 +67,7 @@ class Pods:
         self._states: dict[str, tuple[PodRow, Naming, RankState]] = {}
         """State of pods by uid, with what it was made of: a fact about a large gang has few new ones."""
         self._foreign = Foreign(self._rank_state, queues)
-        self.checkpoints, self.twice = Checkpoints(), ChipsTwice()
+        self.checkpoints, self.budgets, self.twice = Checkpoints(), Budgets(), ChipsTwice()
         self.reasons: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -262,7 +263,7 @@ class Pods:
         facts: list[PodsSeen] = []
         self._dirty.update(self._offered)  # facts that were due before and could not be published
         self._offered.clear()
-        self._dirty.update(self.checkpoints.take_due(now_ms))
+        self._dirty.update(self.checkpoints.take_due(now_ms) | self.budgets.take_due(self._gangs))
         for key in sorted(self._dirty):
             if now_ms < self._gangs[key].next_ms <= now_ms + LONGEST * self._settle_ms:
                 continue
@@ -329,17 +330,15 @@ class Pods:
         by_rank = attempt.gone | {rank: self._rank_state(row) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
-        if (
-            not rows
-            and (size is None or len(by_rank) < size)
-            and any(one.phase == PodPhase.GONE for one in by_rank.values())
-        ):
+        is_short = size is None or len(by_rank) < size
+        if not rows and is_short and any(one.phase == PodPhase.GONE for one in by_rank.values()):
             by_rank = {}  # no pod is left, and no missing rank will be filled
         published = self._gangs[key].published
         if published is not None and (published.uid, published.attempt) != chosen:
             published = None
         saved_ms = self.checkpoints.of(key, chosen, rows, published, now_ms)
-        common = common_fields(rows, published)._replace(checkpoint_ms=saved_ms)
+        broken = self.budgets.broken_by(key, rows.values())
+        common = common_fields(rows, published)._replace(checkpoint_ms=saved_ms, budgets=broken)
         return pods_fact(key, chosen, by_rank, common, at_ms=now_ms)
 
     def _rank_state(self, row: PodRow) -> RankState:
@@ -447,3 +446,4 @@ class Pods:
         if not gang.attempts:
             del self._gangs[key]
             self.checkpoints.forget(key)
+            self.budgets.forget(key)

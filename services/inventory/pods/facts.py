@@ -1,6 +1,6 @@
 """Facts of bound pods: columns packed from the state of each rank, and unpacked again. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
@@ -44,7 +44,8 @@ class RankState(NamedTuple):
 class CommonFields(NamedTuple):
     """Values that all pods of a fact share.
 
-    ``checkpoint_ms``: when their gang last saved its work; 0 if nothing says so.
+    ``checkpoint_ms``: when their gang last saved its work; 0 if nothing says so. ``budgets``: disruption budgets that
+    do not allow that all of them go.
     """
 
     resource: str = ""
@@ -55,6 +56,7 @@ class CommonFields(NamedTuple):
     steering: Mapping[str, str] = {}
     owner: str = ""
     checkpoint_ms: UnixMs = 0
+    budgets: Sequence[str] = ()
 
 
 def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> CommonFields:
@@ -148,6 +150,7 @@ def pods_fact(
         owner=common.owner if any(rejections) else "",
         queue=queue,
         checkpoint_ms=common.checkpoint_ms,
+        budgets=list(common.budgets),
     )
 
 

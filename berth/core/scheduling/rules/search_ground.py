@@ -172,6 +172,7 @@ def _running_gang(
         declares_preemptable=declared.is_declared,
         evicted_ms=tuple(record.displaced_ms) if record is not None else (),
         restarts=record.restarts if record is not None else 0,
+        budgets=tuple(seen.budgets) if seen is not None else (),
         surplus=surplus_of_job(request, holding) if request is not None and request.min_available else (),
         is_kept=is_planned or ((is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0),
     )

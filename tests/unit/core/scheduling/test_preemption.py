@@ -1,7 +1,8 @@
 """Gangs that end for others: their places are reserved by the same record, and given once they have left."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+import msgspec
 import pytest
 
 from berth.core.errors import InvariantError
@@ -34,15 +35,18 @@ def seat_of(*nodes: str, low: Iterable[str] = ("low",), preempt: int = 2, chips:
 
 def gone(seat: Seat, name: str) -> None:
     """The pods of a gang are gone."""
+    pods_of(seat, name, PodPhase.GONE)
+
+
+def pods_of(seat: Seat, name: str, phase: PodPhase, *, chips: int = 0, budgets: Sequence[str] = ()) -> None:
+    """The pods of a gang are in a phase."""
     holding = next(holding for holding in seat.state.fold.holdings.values() if holding.name == name)
-    names = holding.placement.names()
-    nodes = sorted(set(names))
+    nodes = sorted(set(names := holding.placement.names()))
     index = pack([nodes.index(node) for node in names], 4)
-    phases = pack([PodPhase.GONE] * len(names), 1)
     ranks = pack(range(len(names)), 4)
-    chips = pack([0] * len(names), 8)
-    fact = PodsSeen("default", name, holding.uid, holding.attempt, ranks, pack_names(nodes), index, phases, chips)
-    seat.fact(f"pod.default.{name}", fact)
+    pods = bytes([phase] * len(names)), pack([chips] * len(names), 8)
+    fact = PodsSeen("default", name, holding.uid, holding.attempt, ranks, pack_names(nodes), index, *pods)
+    seat.fact(f"pod.default.{name}", msgspec.structs.replace(fact, budgets=list(budgets)))
 
 
 def made(seat: Seat, at_ms: int) -> Round:

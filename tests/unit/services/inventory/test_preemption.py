@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, PodsSeen
@@ -65,3 +66,18 @@ async def test_a_stamp_is_in_the_fact_of_the_pods_and_a_wrong_one_in_an_event_on
     ((kind, name, why),) = events(world, "CheckpointIgnored")
     assert (kind, name) == ("PodGroup", "pg")
     assert why.startswith("annotation berth/checkpoint-at is 'soon': expected a time of RFC 3339 such as 2")
+
+
+@pytest.mark.parametrize("preempt", [False, True])
+async def test_with_preemption_the_fact_of_the_pods_names_the_budgets_that_their_end_would_break(
+    world: World, *, preempt: bool
+) -> None:
+    request = JobRequest("team", "job", "u", RESOURCE, [Task("t", 1, 2)])
+    job = JobSeen("team", "job", "u", "accepted", 1, request=request)
+    await world.bus.publish(world.bus.subjects.fact_job("team", "job"), encode(job))
+    budget = {"metadata": {"name": "keep", "namespace": "team"}, "spec": {"selector": {}}}
+    world.kube.put("/apis/policy/v1/namespaces/team/poddisruptionbudgets", budget)
+    world.kube.put(PODS, a_pod("p0", node="a", phase="Running", **MARKS))
+    async with world.inventory(replace(CONFIG, gangs=replace(CONFIG.gangs, preempt=preempt))):
+        await world.has(lambda: world.facts("pod", PodsSeen), "a fact of the pod")
+    assert [fact.budgets for fact in world.facts("pod", PodsSeen)] == [["team/keep"] if preempt else []]
