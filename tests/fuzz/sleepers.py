@@ -46,4 +46,6 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
         if placed:
             asleep = [one.uid for one in seat.scheduler.dump().sleeping]
             raise Failure("sleepers: somebody waits who could be placed", f"{placed}; asleep were classes of {asleep}")
+        if record.admissions:
+            raise Failure("sleepers: a decision on a PodGroup is missing", f"{record.admissions}")
         anew.stored(fold.head + 1, anew.encoded(record))

@@ -69,7 +69,7 @@ class Step(msgspec.Struct, frozen=True):
     """Something that happens; what the numbers mean depends on ``verb`` and on what there is.
 
     Attributes:
-        verb: One of :data:`WEIGHTS`, ``queue`` or ``steer``.
+        verb: One of :data:`WEIGHTS`, ``queue``, ``steer`` or ``waiting``.
         one: Who.
         two: What.
         three: Seed of everything else about it.

@@ -77,6 +77,7 @@ def required() -> list[str]:
         *(f"recovery: {what}" for what in ("with places", "a later step", "Drain", "NodeUnhealthy", "pod-failed")),
         *(f"recovery: {what}" for what in ("backup", "of a rank with a backup pod")),
         *(f"held: {what}" for what in ("places", "placed again", "no longer")),
+        *(f"admission: {what}" for what in ("admitted", "waits")),
         "released: ranks",
         "released: to be placed again",
         "adopted",
@@ -119,6 +120,8 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
         count["recovery: ranks come back"] += is_part and recovery.how == "place"
         backups = state.fold.holdings[recovery.uid, recovery.attempt].backups()
         count["recovery: of a rank with a backup pod"] += not backups.keys().isdisjoint(recovery.ranks)
+    for one in record.admissions:
+        count["admission: admitted" if one.refusal is None else "admission: waits"] += 1
     for adoption in record.adoptions:
         count["adopted"] += 1
         count["adopted: in part"] += adoption.uid in state.short

@@ -180,6 +180,7 @@ def _round(record: Round) -> str:
     words += [f"evict {one.uid}#{one.attempt} {one.reason}" for one in record.evictions]
     words += [f"release {one.uid}#{one.attempt} {one.reason} {one.ranks or ''}" for one in record.releases]
     words += [f"adopt {one.uid} on {_placement(one.placement)}" for one in record.adoptions]
+    words += [f"{one.name} {one.uid} {'waits' if one.refusal else 'is admitted'}: {one}" for one in record.admissions]
     words += [f"missing {record.missing} of {record.shards}"] if record.missing else []
     return "; ".join(words)
 

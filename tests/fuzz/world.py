@@ -17,14 +17,14 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodsSeen, TimerSeen
-from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import token
 from berth.services.inventory.pods.foreign import PREFIX
-from tests.fuzz import constraint_tally, tally, trouble
+from tests.fuzz import constraint_tally, tally, trouble, waiting
 from tests.fuzz.constraint_draws import constrained
 from tests.fuzz.failure import Failure
 from tests.fuzz.fault_draws import TRAIT, faulty_pods, group_of, later_outcome, replacements_of
@@ -91,6 +91,7 @@ class World:
         self._watch = watch
         self._count = count
         self._epochs = 0
+        self._groups: dict[int, GroupSeen] = {}
         self._verbs: dict[str, Callable[[Step, random.Random], None]] = {
             "submit": self._submit,
             "update": self._update,
@@ -117,6 +118,7 @@ class World:
             "drain": lambda step, chance: self._tell(self.ground.drain(step.one, step.two, self.now_ms, chance)),
             "queue": self._queue,
             "steer": self._steer,
+            "waiting": self._waiting,
             "break": self._break,
             "follow": self._follow,
             "repair": lambda step, chance: self._tell(trouble.repaired(self.ground, self.now_ms, step.one, chance)),
@@ -267,6 +269,13 @@ class World:
     def _queue(self, _: Step, chance: random.Random) -> None:
         fact = queue_fact(self.way.families, chance)
         self._fact(f"queue.{token(fact.queue.name)}", fact)
+
+    def _waiting(self, step: Step, chance: random.Random) -> None:
+        jobs = sorted({name for _, name in self.seat.state.jobs})
+        number = step.one % waiting.NAMES
+        fact = waiting.waiting_of(number, self._groups.get(number), self.way.families, jobs, chance)
+        self._groups[number] = fact
+        self._fact(f"group.default.{fact.name}", fact)
 
     def _update(self, step: Step, chance: random.Random) -> None:
         keys = sorted(self.seat.state.jobs)

@@ -50,8 +50,9 @@ class WaitingGroups:
         self._fold = fold
         self._groups: dict[JobKey, tuple[str, WaitingGroup]] = {}
         self._key_of: dict[str, JobKey] = {}
-        self._requested_as: dict[JobKey, JobKey] = {}
-        """PodGroup by the name that the request of its pods has."""
+        self._requested_as: dict[JobKey, list[tuple[int, JobKey]]] = {}
+        """PodGroups by the name that the request of their pods has, ascending by when they were made: one that is made
+        again may be there before the old one is gone."""
         self._asking: dict[JobKey, _Asking] = {}
         self._by_reason: dict[WaitingClass, dict[QueueRefusal | None, dict[JobKey, None]]] = {}
         self._unconfirmed: dict[JobKey, None] = {}
@@ -76,8 +77,7 @@ class WaitingGroups:
         self.standing += 1
         if before is not None:
             self._remove(key)
-            if self._requested_as.get(self.request_of(key)) == key:
-                del self._requested_as[self.request_of(key)]
+            self._unlink(key)
             del self._groups[key]
             if now is None or now[0] != before[0]:
                 del self._key_of[before[0]]
@@ -85,7 +85,7 @@ class WaitingGroups:
         if now is not None:
             self._groups[key] = now
             self._key_of[now[0]] = key
-            self._requested_as[self.request_of(key)] = key
+            bisect.insort(self._requested_as.setdefault(self.request_of(key), []), (now[1].created_ms, key))
             self._put(key)
 
     def follow(self, folded: Folded) -> None:
@@ -125,8 +125,9 @@ class WaitingGroups:
         return key[0], self._groups[key][1].job
 
     def requested_as(self, job: JobKey) -> JobKey | None:
-        """PodGroup of the request that has, or will have, a name; None without one."""
-        return self._requested_as.get(job)
+        """PodGroup of the request that has, or will have, a name, the newest of several; None without one."""
+        found = self._requested_as.get(job)
+        return found[-1][1] if found else None
 
     def asking(self) -> Iterator[tuple[str, JobKey, int]]:
         """Those that are not admitted: the queue, the request that their pods will have, and when they were made."""
@@ -160,6 +161,13 @@ class WaitingGroups:
 
     def _recorded(self, uid: str) -> Admission | None:
         return None if self._fold.forgets_admission(uid) else self._fold.admissions.get(uid)
+
+    def _unlink(self, key: JobKey) -> None:
+        request = self.request_of(key)
+        found = self._requested_as[request]
+        found.remove((self._groups[key][1].created_ms, key))
+        if not found:
+            del self._requested_as[request]
 
     def _put(self, key: JobKey) -> None:
         uid, waiting = self._groups[key]

@@ -94,6 +94,19 @@ def test_a_group_whose_pods_are_requested_counts_once() -> None:
     assert [name for name, why in cell.decided().items() if why] == ["g2"]
 
 
+def test_the_newest_of_two_groups_of_a_request_is_its_group_whichever_was_told_of_last() -> None:
+    cell = cell_of(Queue("a", state="Closed"))
+    cell.submitted("j", "a")
+    cell.group("new", created_ms=2, job="j")
+    cell.group("old", created_ms=1, job="j")
+    cell.settle()
+    assert cell.decided() == {"new": "queue a is not open"}
+    cell.no_group("old")
+    cell.queue(Queue("a"))
+    cell.settle()
+    assert cell.decided() == {"new": ""}
+
+
 def test_a_group_whose_pods_are_requested_is_taken_back_by_its_queue_alone() -> None:
     cell = cell_of(Queue("a", capability=limits(16)), nodes=0)
     cell.group("g0")
