@@ -1,9 +1,12 @@
 """Admission of PodGroups where queues are in force: at rest each is admitted that its queue has room for."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.kubernetes.pods import amount_of
+from berth.formats.kubernetes.workloads.membership import natural
 from berth.schemas.queues.queue import CHIP, CPU, DEFAULT, MEMORY
 from berth.services.inventory.podgroups.status import VALIDATE_FAILED
 from tests.sim.errors import Failure
@@ -33,15 +36,16 @@ def see_admitted(world: World) -> None:
         assert job.request is not None
         oracle.charge(charge_of(job.request))
     named = {
-        (pod["metadata"].get("annotations") or {}).get("scheduling.k8s.io/group-name", "")
+        (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
         for pod in kube.objects(PODS)
         if pod["spec"].get("schedulerName") == "berth"
     }
     owners = {found["metadata"]["uid"] for path in (JOBS, ASCEND_JOBS) for found in kube.objects(path)}
     groups = kube.objects(GROUPS)
+    pods = kube.objects(PODS)
     for group in groups:
         if (group.get("status") or {}).get("phase") == "Inqueue":
-            oracle.charge(_minimum(group))
+            oracle.charge(_minimum(group, pods))
     for group in groups:
         status: Mapping[str, Any] = group.get("status") or {}
         is_ours = group["metadata"]["name"] in named or _controller_of(group) in owners
@@ -51,7 +55,9 @@ def see_admitted(world: World) -> None:
         if any(one.get("reason") == VALIDATE_FAILED for one in conditions):
             continue  # nothing could start it
         world.observer.count["PodGroups that wait for their queue"] += 1
-        _see_reason(oracle, _minimum(group), group["metadata"]["name"], [one.get("message", "") for one in conditions])
+        _see_reason(
+            oracle, _minimum(group, pods), group["metadata"]["name"], [one.get("message", "") for one in conditions]
+        )
 
 
 def _see_reason(oracle: QueueOracle, asked: Charge, name: str, said: list[str]) -> None:
@@ -68,16 +74,22 @@ def _see_reason(oracle: QueueOracle, asked: Charge, name: str, said: list[str]) 
         raise Failure("a PodGroup does not name the queue that keeps it", f"{name}: {said}, expected {words}")
 
 
-def _minimum(group: Tree) -> Charge:
-    """What the minimum of a PodGroup asks for."""
-    spec = group.get("spec") or {}
-    amounts: dict[str, int] = {}
-    for name, value in (spec.get("minResources") or {}).items():
-        if name in {CPU, MEMORY}:
-            amounts[name] = amount_of(name, str(value))
-        elif name.startswith("huawei.com/"):
-            amounts[name] = amount_of(name, str(value)) * CHIP
-    return Charge(spec.get("queue") or DEFAULT, group["metadata"].get("namespace", "ns"), amounts)
+def _minimum(group: Tree, pods: Sequence[Tree]) -> Charge:
+    """What the minimum of a PodGroup asks for: what it declares, else its first pods."""
+    spec, meta = group.get("spec") or {}, group["metadata"]
+    asked: list[Mapping[str, Any]] = [spec["minResources"]] if spec.get("minResources") else []
+    if not asked:
+        own = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == meta["name"]]
+        first = sorted(own, key=lambda pod: natural(str(pod["metadata"]["name"])))[: int(spec.get("minMember") or 0)]
+        asked = [one["resources"]["requests"] for pod in first for one in pod["spec"]["containers"]]
+    amounts: Counter[str] = Counter()
+    for resources in asked:
+        for name, value in resources.items():
+            if name in {CPU, MEMORY}:
+                amounts[name] += amount_of(name, str(value))
+            elif name.startswith("huawei.com/"):
+                amounts[name] += amount_of(name, str(value)) * CHIP
+    return Charge(spec.get("queue") or DEFAULT, meta.get("namespace", "ns"), amounts)
 
 
 def _controller_of(found: Tree) -> str:

@@ -114,7 +114,11 @@ class Admissions:
             Counted((gang.order[0], 0, gang.order[1], gang.uid, ""), gang.queue, gang.namespace, gang.charge, gang.pods)
             for gang in gangs
         ]
-        waiting += (one for key, one in groups.counted.items() if key not in back and not self._is_requested(key))
+        waiting += (
+            one
+            for key, one in groups.counted.items()
+            if key not in back and not (self._is_requested(key) or self._is_rejected(key))
+        )
         asking = {
             asks: (place for place in places if not self._is_requested(_key_of(place)))
             for asks, places in groups.classes.items()
@@ -129,6 +133,11 @@ class Admissions:
             return False
         gang = self._state.fold.gangs.get(job.uid)
         return gang is None or not gang.is_over
+
+    def _is_rejected(self, key: JobKey) -> bool:
+        """Whether the request of the pods of a PodGroup is rejected: nothing starts as it is, and it keeps no room."""
+        job = self._state.jobs.get(self._state.waiting_groups.request_of(key))
+        return job is not None and job.state == "rejected"
 
 
 def _key_of(place: Place) -> JobKey:

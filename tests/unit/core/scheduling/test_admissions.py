@@ -8,6 +8,7 @@ from berth.core.scheduling.admissions import DECISIONS_MAX, Admissions
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.envelope import decode
+from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
 from berth.schemas.queues.queue import Queue
 from berth.schemas.status import SnapshotBody
@@ -92,6 +93,17 @@ def test_a_group_whose_pods_are_requested_counts_once() -> None:
     cell.group("g2")
     cell.settle()
     assert [name for name, why in cell.decided().items() if why] == ["g2"]
+
+
+def test_an_admitted_group_whose_request_is_rejected_keeps_no_room() -> None:
+    cell = cell_of(Queue("a", capability=limits(8)))
+    cell.group("wrong", priority=5)
+    cell.group("right")
+    cell.settle()
+    assert cell.decided()["right"] != ""
+    cell.fact("job.team.pg-wrong", JobSeen("team", "pg-wrong", "u", "rejected", 1))
+    cell.settle()
+    assert cell.decided() == {"right": "", "wrong": ""}
 
 
 def test_the_newest_of_two_groups_of_a_request_is_its_group_whichever_was_told_of_last() -> None:
