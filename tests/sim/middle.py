@@ -6,7 +6,7 @@ not get its next record stored for long, and until then nobody is woken by what 
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -163,9 +163,8 @@ def see_refused(observer: Observer) -> None:
     waits = _line(state, queue)
     oracle = observer.queues.now(state)
     if oracle is not None:
-        waits = list(
-            _let_in(oracle, waits, planner.count, [(held.namespace, held.name) for held in fold.held.values()])
-        )
+        continuing = {(held.namespace, held.name): held.queue for held in fold.held.values()}
+        waits = list(_let_in(oracle, waits, planner.count, continuing))
     ordered = [_name(request) for request, _ in waits] if oracle is not None else line
     """With queues one that was accepted later may have an earlier turn."""
     for index, (request, refusal) in enumerate(waits):
@@ -212,7 +211,7 @@ def _let_in(
     oracle: QueueOracle,
     waits: Iterable[tuple[JobRequest, Refusal]],
     count: Counter[str],
-    continuing: Container[tuple[str, str]],
+    continuing: Mapping[tuple[str, str], str],
 ) -> Iterator[tuple[JobRequest, Refusal]]:
     """Those of the gangs that their queues let in; one that was refused by its queue waits for room since then.
 
@@ -221,7 +220,8 @@ def _let_in(
     before: list[tuple[str, str]] = []
     for request, refusal in waits:
         name = request.queue or DEFAULT
-        why = None if (request.namespace, request.name) in continuing else oracle.why(charge_of(request))
+        is_continuing = continuing.get((request.namespace, request.name)) in {"", name}  # on places of the same queue
+        why = None if is_continuing else oracle.why(charge_of(request))
         is_behind = refusal.code == "behind" and oracle.is_fifo(name) and (refusal.ahead, name) in before
         if refusal.code not in _NEVER:
             before.append((_name(request), name))

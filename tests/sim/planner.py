@@ -105,14 +105,14 @@ class Planner:
         self._hosts = _hosts(facts)
         places = [[*owned_by(holding), *holding.reserved().values()] for holding in holdings]
         places += [list(one.places().values()) for one in held]
-        for share in (share for shares in places for share in shares if share.pods):
+        for share in (share for shares in places for share in shares):
             host = self._hosts.get(share.node)
             if host is not None:
                 host.free &= ~share.mask
                 host.network &= ~share.mask
                 host.cpu_milli -= share.cpu_milli
                 host.memory_mib -= share.memory_mib
-                host.pods -= 1
+                host.pods -= share.pods
         self._fabric = Fabric(facts, [[share.node for share in shares] for shares in places])
 
     def could_place(self, request: JobRequest, refusal: Refusal, *, is_first: bool = True) -> str:
