@@ -9,8 +9,8 @@ import msgspec
 
 from bench.limits.replay import first_fit_s
 from bench.report import Report, Row, machine, row
-from berth.core.simulation.planned_cluster import facts_of
-from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
+from berth.core.simulation.planned_cluster import TimedFact, facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan
 from berth.formats.clusters.cluster_text import read_cluster
 from berth.formats.traces.reader import read_trace
 from berth.schemas.envelope import encode

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.simulation.comparison import rows_of
-from berth.core.simulation.statistics import Times, percentile, statistics_of
+from berth.core.simulation.durations import Times, percentile
+from berth.core.simulation.statistics import statistics_of
 from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
 from tests.support.timelines import a_job, a_moment, a_timeline
 

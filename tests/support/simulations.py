@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from berth.core.simulation.baselines import Baseline
 from berth.core.simulation.failures import BreakableNode, FailureModel
 from berth.core.simulation.fault_plan import FaultPlan, Strategy
-from berth.core.simulation.planned_cluster import facts_of
-from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
+from berth.core.simulation.planned_cluster import TimedFact, facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan
 from berth.core.simulation.timeline import JobTimeline, Timeline
 from berth.formats.clusters.cluster_text import read_cluster
 from berth.formats.traces.jobs import LARGE_PODS_MIN

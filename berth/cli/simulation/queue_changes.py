@@ -8,7 +8,7 @@ import msgspec
 
 from berth.cli.output import WRONG_USE, CommandError, listed
 from berth.core.simulation.cluster_changes import nodes_of
-from berth.core.simulation.simulator import TimedFact
+from berth.core.simulation.planned_cluster import TimedFact
 from berth.formats.queues.reader import read_queues
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.queues.facts import QueueSeen

@@ -27,8 +27,8 @@ from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.requests.gangs import ORDERED
 from berth.core.simulation.baselines import BASELINES, Baseline
 from berth.core.simulation.fault_plan import FaultPlan, Strategy
-from berth.core.simulation.planned_cluster import facts_of
-from berth.core.simulation.simulator import RejectedJob, SimulationPlan, TimedFact, title_of
+from berth.core.simulation.planned_cluster import TimedFact, facts_of
+from berth.core.simulation.simulator import RejectedJob, SimulationPlan, title_of
 from berth.core.simulation.timeline import Timeline
 from berth.core.simulation.training import NoProgressError
 from berth.core.text import pluralize
@@ -69,6 +69,7 @@ class Wanted:
             each. Default: pods.
         reserve_nodes: Nodes of a SuperPoD that stay free as long as jobs fit elsewhere; several give a column each.
         queues: File of queues, which limit and order the jobs that name them; - for stdin.
+        expect: Ask for the expected start of one of so many jobs that wait, and say how near the answers were.
     """
 
     policy: Annotated[tuple[Policy, ...], Parameter(negative=(), show_default=False)] = ()
@@ -82,6 +83,7 @@ class Wanted:
     recovery: Annotated[tuple[Strategy, ...], Parameter(negative=(), show_default=False)] = ()
     reserve_nodes: Annotated[tuple[int, ...], Parameter(negative=(), show_default=False)] = ()
     queues: Annotated[str, Parameter(show_default=False)] = ""
+    expect: Annotated[int, Parameter(show_default=False)] = 0
 
 
 @Parameter(name="*")
@@ -152,6 +154,8 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     check_reserves(wanted.reserve_nodes, settings)
     if not 0 <= wanted.seed <= _SEED_MAX:
         raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
+    if wanted.expect < 0:
+        raise CommandError(f"--expect is {wanted.expect}, expected a whole number from 0, such as 20", code=WRONG_USE)
     if not 0 < wanted.compress < math.inf:
         raise CommandError(f"--compress is {wanted.compress:g}, expected a number above 0 such as 12", code=WRONG_USE)
     declare = declared(wanted.declare)
@@ -226,6 +230,7 @@ def simulated(
             baseline=column.baseline,
             seed=wanted.seed,
             faults=column.faults,
+            expect_every=wanted.expect,
         )
         try:
             simulation, timeline = run_plan(plan, record=record if not number else None, maps=maps)

@@ -25,9 +25,10 @@ from berth.core.simulation.cluster_changes import (
     with_nodes,
     without_nodes,
 )
+from berth.core.simulation.durations import percentile
+from berth.core.simulation.planned_cluster import TimedFact
 from berth.core.simulation.recorded_workload import LoggedWorkload
-from berth.core.simulation.simulator import SimulationPlan, TimedFact
-from berth.core.simulation.statistics import percentile
+from berth.core.simulation.simulator import SimulationPlan
 from berth.core.simulation.timeline import Timeline
 from berth.core.text import pluralize
 from berth.schemas.nodes import NodeDescription

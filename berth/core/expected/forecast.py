@@ -18,7 +18,7 @@ from berth.core.expected.victims import victims_for
 from berth.core.expected.waiting_order import Place, WaitingOrder
 from berth.core.gangs import Gang
 from berth.core.placement.round_demand import is_heavy
-from berth.core.scheduling.reservations import FOREVER_MS, AttemptKey, Occupant, Reservation
+from berth.core.scheduling.reservations import FOREVER_MS, AttemptKey, Expects, Occupant, Reservation
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
@@ -110,6 +110,15 @@ class Forecast:
             victims = victims_for(self._scheduler, self._terms.applied(gang), self.at_ms, declared)
         return msgspec.structs.replace(expected, uid="", victims=victims)
 
+    def reserved_ms(self, uid: str) -> int:
+        """When a job that waits starts if all run as long as ``easy`` takes them to; -1 without an answer."""
+        place, gang = self._order.places.get(uid), self._scheduler.queue.gang(uid)
+        if place is None or gang is None or place.position > BEHIND_MAX:
+            return -1
+        course = self._course(Expects(self._state, self.at_ms), is_plain=gang.is_plain)
+        found = course.starts.get(uid)
+        return -1 if found is None else found.start_ms
+
     def _differs(self, gang: Gang) -> bool:
         """Whether the run time of a gang differs between the views."""
         early, late = (ExpectedRunTimes(self._state, self.at_ms, is_late=is_late) for is_late in (False, True))
@@ -127,23 +136,24 @@ class Forecast:
         """The views of a lane; ``differ``: each is a course of its own."""
         found = self._views[is_plain]
         if found is None:
-            early, times = self._course(is_plain=is_plain, is_late=False)
+            times = ExpectedRunTimes(self._state, self.at_ms, is_late=False)
+            early = self._course(times, is_plain=is_plain)
             found = _Views(early, early)
             differ |= times.has_ranges
         if differ and found.late is found.early:
-            found = found._replace(late=self._course(is_plain=is_plain, is_late=True)[0])
+            times = ExpectedRunTimes(self._state, self.at_ms, is_late=True)
+            found = found._replace(late=self._course(times, is_plain=is_plain))
         self._views = (self._views[0], found) if is_plain else (found, self._views[1])
         return found
 
-    def _course(self, *, is_plain: bool, is_late: bool) -> tuple[Course, ExpectedRunTimes]:
+    def _course(self, times: Expects, *, is_plain: bool) -> Course:
         """The course of the first gangs of a lane. Those without chips come behind those with chips."""
-        scheduler, state = self._scheduler, self._state
-        times = ExpectedRunTimes(state, self.at_ms, is_late=is_late)
+        scheduler = self._scheduler
         is_strict = scheduler.rules.is_strict and not is_plain
-        course = Course(state, scheduler.scorer, self.at_ms, times, is_strict=is_strict)
+        course = Course(self._state, scheduler.scorer, self.at_ms, times, is_strict=is_strict)
         for lane in self._order.lanes[: 1 + is_plain]:
             course.add([self._terms.applied(gang) for gang in lane[:BEHIND_MAX]])
-        return course, times
+        return course
 
     def _behind(self, gang: Gang, place: Place) -> ExpectedStart:
         """Of a gang behind the first ones."""

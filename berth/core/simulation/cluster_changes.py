@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_health, unpack_nodes
-from berth.core.simulation.planned_cluster import facts_of
-from berth.core.simulation.simulator import TimedFact
+from berth.core.simulation.planned_cluster import TimedFact, facts_of
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.facts import HealthSeen, Leaf, NodesSeen, TopologySeen
 from berth.schemas.nodes import NodeDescription

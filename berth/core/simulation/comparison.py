@@ -8,8 +8,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.simulation.statistics import LARGE_CHIPS, FaultFigures, Span, Statistics, Times, in_order
-from berth.core.simulation.timeline import SCOPES
+from berth.core.simulation.durations import Times
+from berth.core.simulation.statistics import LARGE_CHIPS, FaultFigures, Span, Statistics, in_order
+from berth.core.simulation.timeline import SCOPES, StartFigures
 
 Unit = Literal["", "s", "%", "chips", "gangs", "ratio", "chip h"]
 NOTHING: Final = "-"
@@ -17,6 +18,7 @@ NOTHING: Final = "-"
 _SECOND_MS: Final = 1000
 _DECIMALS: Final = 2
 _NO_FAULTS: Final = FaultFigures({}, 0, {}, 0, None, 0.0, 0.0, 0.0, Times())
+_NO_STARTS: Final = StartFigures(0, 0, 0, 0, 0, 0, 0, 0)
 _TIMES_FROM: Final = 10
 """Ratio to the first timeline from which it is shown instead of the difference in percent."""
 _FINE_BELOW: Final = 100
@@ -144,6 +146,7 @@ def _lines(
     for name in priorities:
         yield from _times(f"waiting time of jobs of priority {name}", waits.get(name, Times()))
     yield from _queues(statistics, queues)
+    yield from _starts(statistics.starts)
     yield from _times("completion time, from the request to the end", statistics.completion)
     yield from _use(statistics)
     yield from _spans("leaf switches", statistics.leaf_span)
@@ -163,6 +166,20 @@ def _queues(statistics: Statistics, names: Sequence[str]) -> Iterator[_Line]:
         yield _Line(
             section, "of that of all queues", "%", one.chip_h / whole * 100 if one is not None and whole else None
         )
+
+
+def _starts(starts: StartFigures | None) -> Iterator[_Line]:
+    """Lines of expected starts, without values where nobody was asked about."""
+    section = "expected starts"
+    one = starts if starts is not None else _NO_STARTS
+    yield _Line(section, "jobs asked about", "", one.asked if starts is not None else None)
+    yield _Line(section, "with a range", "%", _part(one.ranges, one.asked))
+    yield _Line(section, "with a range: started within it", "%", _part(one.in_range, one.ranges))
+    yield _Line(section, "with a range: wait within a factor of 2 of its mean", "%", _part(one.near, one.ranges))
+    last_wait = _part(one.last_wait_near, one.last_wait)
+    yield _Line(section, "last wait of as many chips: within a factor of 2", "%", last_wait)
+    reserved = _part(one.reserved_near, one.reserved)
+    yield _Line(section, "reservation of easy: within a factor of 2", "%", reserved)
 
 
 def _jobs(statistics: Statistics) -> Iterator[_Line]:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from berth.core.simulation.statistics import LARGE_CHIPS, FaultFigures, Span, Statistics, Times
+from berth.core.simulation.durations import Times
+from berth.core.simulation.statistics import LARGE_CHIPS, FaultFigures, Span, Statistics
 
 _UNITS: Final = ((172_800_000, 86_400_000, "d"), (7_200_000, 3_600_000, "h"), (120_000, 60_000, "min"), (0, 1000, "s"))
 """Units of a duration: smallest that is printed in it, its length, its name; ms."""

@@ -1,6 +1,6 @@
 """Facts of a planned cluster, as inventory would write them: nodes, health and leaf switches. Pure."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import RepeatedNodeError, pack_health, pack_nodes, pack_switches
@@ -12,6 +12,14 @@ from berth.schemas.workload import ClusterPlan
 
 SOURCE: Final = "simulation"
 """Source of the health facts of planned nodes."""
+
+
+class TimedFact(NamedTuple):
+    """A fact of the cluster at a moment; 0 is the start."""
+
+    at_ms: int
+    subject: str
+    data: bytes
 
 
 def facts_of(plan: ClusterPlan, *, subjects: Subjects, at_ms: UnixMs) -> list[tuple[str, Message]]:

@@ -12,7 +12,7 @@ import msgspec
 
 from berth.core.replay.log_clock import LogClock
 from berth.core.scheduling.rules.registry import more_than
-from berth.core.simulation.simulator import TimedFact
+from berth.core.simulation.planned_cluster import TimedFact
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import Folded, Holding, dump_of
 from berth.schemas.envelope import decode, open_envelope

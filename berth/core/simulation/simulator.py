@@ -15,7 +15,7 @@ Longer than 400 lines because the events of a moment, and the order in which the
 import functools
 import heapq
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.baselines import Baseline, BaselineScheduler
 from berth.core.simulation.fault_plan import FaultPlan
 from berth.core.simulation.fault_play import FaultPlay, Stage
+from berth.core.simulation.planned_cluster import TimedFact
 from berth.core.simulation.timeline import Timeline
 from berth.core.simulation.timeline_recorder import TimelineRecorder
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
@@ -48,14 +49,6 @@ _PASSING: Final = frozenset({"behind", "reserved", "rule"})
 """Refusals that do not depend on whether there is room."""
 
 
-class TimedFact(NamedTuple):
-    """A fact of the cluster at a moment; 0 is the start."""
-
-    at_ms: int
-    subject: str
-    data: bytes
-
-
 class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Input of a simulation."""
 
@@ -75,6 +68,8 @@ class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of the baseline ``random``; nothing else is random."""
     faults: FaultPlan | None = None
     """Failures; None: nothing breaks."""
+    expect_every: int = 0
+    """Of so many jobs that wait one is asked about its expected start; 0: nobody is."""
 
 
 class RejectedJob(msgspec.Struct, frozen=True):
@@ -110,7 +105,7 @@ class Simulation:
         self._scheduler = (
             BaselineScheduler(state, plan.baseline, plan.seed) if plan.baseline is not None else Scheduler(state)
         )
-        self._recorder = TimelineRecorder(self._scheduler, begin_ms=0)
+        self._recorder = TimelineRecorder(self._scheduler, begin_ms=0, expect_every=plan.expect_every)
         self._events: list[tuple[int, int, Callable[[], None], Callable[[], bool] | None]] = []
         """Heap of (moment, number, action, whether the event is still valid)."""
         self._pushed = self._intake_seq = 0

@@ -1,22 +1,27 @@
 """Statistics of a timeline: counts of jobs, waiting times, use of the chips, and spans over switches and SuperPoDs.
 
-Percentiles are by nearest rank: of n values in ascending order, the one at position ceil(p x n / 100). A job that has
-not ended at the end of the timeline counts with its time so far; the number is then marked as a lower bound. Jobs
-without a placement (rejected or cancelled) are counted, but not in times. All times are in milliseconds.
+Jobs without a placement (rejected or cancelled) are counted, but not in times. All times are in milliseconds.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from math import fsum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.simulation.timeline import FAILURE, SCOPES, FaultHistory, JobTimeline, Moment, Timeline
-
-_Value = TypeVar("_Value", int, float)
+from berth.core.simulation.durations import Times, percentile, times_of
+from berth.core.simulation.timeline import (
+    FAILURE,
+    SCOPES,
+    FaultHistory,
+    JobTimeline,
+    Moment,
+    StartFigures,
+    Timeline,
+)
 
 LARGE_CHIPS: Final = 64
 """Chips of the smallest large job."""
@@ -47,22 +52,6 @@ SIZE_CLASSES: Final = (
     SizeClass("64-255", 64),
     SizeClass("256 and more", 256),
 )
-
-
-class Times(msgspec.Struct, frozen=True):
-    """Distribution of a duration over jobs; zeros without jobs."""
-
-    jobs: int = 0
-    unfinished: int = 0
-    """Jobs that have not ended; they count with their time so far."""
-    mean_ms: float = 0.0
-    p50_ms: int = 0
-    p95_ms: int = 0
-    p99_ms: int = 0
-    max_ms: int = 0
-    known_below_ms: int = -1
-    """Shortest time of the unfinished jobs: larger percentiles, mean and maximum are lower bounds; -1 without such
-    jobs."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -184,6 +173,8 @@ class Statistics(msgspec.Struct, frozen=True):
     """What failures cost; None where none were simulated."""
     queues: list[QueueFigures] = []
     """By name; empty where queues do nothing."""
+    starts: StartFigures | None = None
+    """How near expected starts were; None where nobody was asked about."""
 
 
 def statistics_of(timeline: Timeline) -> Statistics:
@@ -210,7 +201,7 @@ def statistics_of(timeline: Timeline) -> Statistics:
         wait_large=_waits((job for job in stayed if job.chips >= LARGE_CHIPS), timeline.end_ms),
         wait_by_size=_by_size(stayed, timeline.end_ms),
         wait_by_priority=_by_priority(stayed, timeline.end_ms),
-        completion=_times(((job.asked_ms, job.ended_ms) for job in stayed), timeline.end_ms),
+        completion=times_of(((job.asked_ms, job.ended_ms) for job in stayed), timeline.end_ms),
         makespan_ms=max(0, over_ms - first_ms),
         is_over=is_over,
         chips_mean=use.mean(use.chips),
@@ -225,12 +216,8 @@ def statistics_of(timeline: Timeline) -> Statistics:
         blocked=_blocked(timeline.moments, use.lengths_ms.tolist()),
         faults=_faults(timeline.faults, timeline.end_ms) if timeline.faults is not None else None,
         queues=_by_queue(stayed, timeline.end_ms),
+        starts=timeline.starts,
     )
-
-
-def percentile(ascending: Sequence[_Value], percent: int) -> _Value:
-    """The percentile by nearest rank of at least one ascending value; ``percent`` is 1 to 100."""
-    return ascending[(percent * len(ascending) + 99) // 100 - 1]
 
 
 def size_class(chips: int) -> int:
@@ -260,38 +247,14 @@ def _faults(history: FaultHistory, end_ms: int) -> FaultFigures:
         productive_chip_h=productive / _HOUR_MS,
         redone_chip_h=redone / _HOUR_MS,
         stopped_chip_h=(whole - productive - redone) / _HOUR_MS,
-        restart=_times(((one.at_ms, one.trains_ms) for one in stops if not one.is_cancelled), end_ms),
+        restart=times_of(((one.at_ms, one.trains_ms) for one in stops if not one.is_cancelled), end_ms),
         ends=len(ends) if history.has_preemption else None,
         ends_chip_h=sum(one.cost(end_ms) for one in ends) / _HOUR_MS,
     )
 
 
 def _waits(jobs: Iterable[JobTimeline], end_ms: int) -> Times:
-    return _times(((job.asked_ms, job.placed_ms) for job in jobs), end_ms)
-
-
-def _times(stretches: Iterable[tuple[int, int]], end_ms: int) -> Times:
-    """Durations of intervals; an end of -1 is after the end of the timeline."""
-    taken: list[int] = []
-    unfinished: list[int] = []
-    for from_ms, to_ms in stretches:
-        if to_ms >= 0:
-            taken.append(to_ms - from_ms)
-        else:
-            unfinished.append(max(0, end_ms - from_ms))
-    ascending = sorted([*taken, *unfinished])
-    if not ascending:
-        return Times()
-    return Times(
-        jobs=len(ascending),
-        unfinished=len(unfinished),
-        mean_ms=sum(ascending) / len(ascending),
-        p50_ms=percentile(ascending, 50),
-        p95_ms=percentile(ascending, 95),
-        p99_ms=percentile(ascending, 99),
-        max_ms=ascending[-1],
-        known_below_ms=min(unfinished, default=-1),
-    )
+    return times_of(((job.asked_ms, job.placed_ms) for job in jobs), end_ms)
 
 
 def _by_size(jobs: Iterable[JobTimeline], end_ms: int) -> list[Group]:
@@ -321,10 +284,8 @@ def _by_queue(jobs: Iterable[JobTimeline], end_ms: int) -> list[QueueFigures]:
 
 
 def _chip_h(jobs: Iterable[JobTimeline], end_ms: int) -> float:
-    placed = (job for job in jobs if job.placed_ms >= 0)
-    return (
-        sum(job.chips * ((job.ended_ms if job.ended_ms >= 0 else end_ms) - job.placed_ms) for job in placed) / _HOUR_MS
-    )
+    ends = ((job, job.ended_ms if job.ended_ms >= 0 else end_ms) for job in jobs if job.placed_ms >= 0)
+    return sum(job.chips * (ended_ms - job.placed_ms) for job, ended_ms in ends) / _HOUR_MS
 
 
 def _span(placed: Iterable[JobTimeline], widths: Callable[[JobTimeline], tuple[int, int]]) -> Span:

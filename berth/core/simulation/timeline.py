@@ -126,6 +126,24 @@ class FaultHistory(msgspec.Struct, frozen=True):
     """Jobs may end for others."""
 
 
+class StartFigures(msgspec.Struct, frozen=True):
+    """How near the answers were, over the jobs that were asked about and started."""
+
+    asked: int
+    ranges: int
+    """Jobs for which Berth told a range."""
+    in_range: int
+    """Those of them that started within it, or within a minute of it."""
+    near: int
+    """Those of them whose wait its mean was near."""
+    last_wait: int
+    """Jobs before which another one of as many chips was placed."""
+    last_wait_near: int
+    reserved: int
+    """Jobs for which a reservation was found."""
+    reserved_near: int
+
+
 class Timeline(msgspec.Struct, frozen=True):
     """All jobs, and the use of the cluster over time."""
 
@@ -149,3 +167,5 @@ class Timeline(msgspec.Struct, frozen=True):
     """About a hundred frames, evenly spaced."""
     faults: FaultHistory | None = None
     """What failures did; None where none were simulated."""
+    starts: StartFigures | None = None
+    """How near expected starts were; None where nobody was asked about."""

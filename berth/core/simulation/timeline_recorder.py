@@ -14,6 +14,7 @@ from berth.core.gangs import Gang
 from berth.core.requests.gangs import queue_order
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.node_usage import Spans, Use
+from berth.core.simulation.start_forecasts import StartForecasts
 from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Frame, JobTimeline, Moment, Timeline
 from berth.core.state.cell import JobKey
@@ -82,9 +83,10 @@ class TimelineRecorder:
         scheduler: Scheduler of the state; its scorer gives the reasons why nodes do not fit the first gang in the
             queue.
         begin_ms: Begin of the timeline; older jobs count from here.
+        expect_every: Of so many jobs that wait one is asked about its expected start; 0: nobody is.
     """
 
-    def __init__(self, scheduler: Scheduler, *, begin_ms: int) -> None:
+    def __init__(self, scheduler: Scheduler, *, begin_ms: int, expect_every: int = 0) -> None:
         self._scheduler = scheduler
         self._state = scheduler.state
         self._table = scheduler.state.table
@@ -103,6 +105,7 @@ class TimelineRecorder:
         self._spans = Spans(self._leaves, self._table)
         self._why: tuple[object, ...] = ()
         self._blocked: dict[str, int] = {}
+        self._starts = StartForecasts(self._state, expect_every) if expect_every else None
 
     @property
     def waiting(self) -> int:
@@ -204,6 +207,8 @@ class TimelineRecorder:
             last = self._moments[-1] if self._moments else None
         if last is None or msgspec.structs.replace(last, at_ms=at_ms) != moment:
             self._moments.append(moment)
+        if self._starts is not None:
+            self._starts.settle(at_ms)
 
     def finish(self, end_ms: int, *, title: str, settings: dict[str, str]) -> Timeline:
         """The timeline up to its end."""
@@ -232,6 +237,7 @@ class TimelineRecorder:
             node_chips=[int(table.capacity[row]) for row in rows],
             leaves=leaves,
             frames=frames,
+            starts=self._starts.figures() if self._starts is not None else None,
         )
 
     def _at(self, at_ms: int) -> int:
@@ -240,6 +246,8 @@ class TimelineRecorder:
     def _begin(self, job: JobSeen, request: JobRequest) -> None:
         life = self._lives[job.uid] = self._life(job, request)
         self._wait(life, is_new=True)
+        if self._starts is not None:
+            self._starts.arrive(job.uid)
 
     def _life(self, job: JobSeen, request: JobRequest) -> _Life:
         chips, pods = _size(request)
@@ -257,6 +265,8 @@ class TimelineRecorder:
     def _place(self, life: _Life, holding: Holding, at_ms: int) -> None:
         if life.waits:
             self._wait(life, is_new=False)
+        if self._starts is not None:
+            self._starts.place(life.job.uid, life.chips, asked_ms=life.asked_ms, at_ms=at_ms)
         life.waits, life.placed_ms, life.ended_ms = False, at_ms, -1
         life.spans = self._spans.of(holding.placement)
 
@@ -270,6 +280,8 @@ class TimelineRecorder:
     def _drop(self, life: _Life) -> None:
         if life.waits:
             self._wait(life, is_new=False)
+        if self._starts is not None:
+            self._starts.leave(life.job.uid)
         del self._lives[life.job.uid]
 
     def _first(self) -> _Life | None:

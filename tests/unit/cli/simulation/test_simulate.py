@@ -152,6 +152,7 @@ def test_the_history_is_a_recording_that_replays_and_can_be_simulated_again(
         (["--declare", "maybe"], "--declare is 'maybe', expected exact, none, or a factor above 0"),
         (["--compress", "0"], "--compress is 0, expected a number above 0"),
         (["--seed", "-1"], "--seed is -1, expected a whole number from 0"),
+        (["--expect", "-1"], "--expect is -1, expected a whole number from 0, such as 20"),
         (["--cluster", "node=3"], "--cluster: node is an unknown key, expected 'nodes'?"),
         (["--cluster", "nowhere.yaml"], "--cluster: nowhere.yaml cannot be read"),
     ],

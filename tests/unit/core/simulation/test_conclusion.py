@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.simulation.conclusion import conclusion_of
-from berth.core.simulation.statistics import FaultFigures, Span, Statistics, Times, statistics_of
+from berth.core.simulation.durations import Times
+from berth.core.simulation.statistics import FaultFigures, Span, Statistics, statistics_of
 from berth.core.simulation.timeline import JobTimeline
 from tests.support.timelines import ODD, a_job, a_moment, a_timeline, made_up
 

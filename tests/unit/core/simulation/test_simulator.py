@@ -6,7 +6,7 @@ import pytest
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health
 from berth.core.replay.replay import replayed
-from berth.core.simulation.simulator import TimedFact
+from berth.core.simulation.planned_cluster import TimedFact
 from berth.core.simulation.statistics import OUT, statistics_of
 from berth.formats.clusters.cluster_text import read_cluster
 from berth.schemas.envelope import encode

@@ -3,7 +3,8 @@
 import pytest
 
 from berth.core.simulation.comparison import ComparisonRow, compared, markdown_of, rows_of
-from berth.core.simulation.statistics import SIZE_CLASSES, Blocked, Statistics, percentile, size_class, statistics_of
+from berth.core.simulation.durations import percentile
+from berth.core.simulation.statistics import SIZE_CLASSES, Blocked, Statistics, size_class, statistics_of
 from berth.core.simulation.timeline import Frame, Timeline
 from tests.support.timelines import ODD, a_job, a_moment, a_timeline, made_up
 
