@@ -31,11 +31,11 @@ class KubeRecovery:
         self._bound: dict[AttemptKey, set[int]] = {}
 
     def take_bound(self, key: AttemptKey) -> set[int]:
-        """Ranks of an attempt that an earlier run bound; they are removed here."""
+        """Ranks of an attempt that an earlier run bound, or whose pods have their chips; they are removed here."""
         return self._bound.pop(key, set())
 
     async def read(self, gangs: Iterable[Gang]) -> None:
-        """Read the pods of all gangs, except those whose chips are allocated according to facts.
+        """Read the pods of all gangs; those whose chips are allocated according to facts are known to be bound.
 
         Raises:
             TransientError: The API server did not answer.
@@ -48,7 +48,10 @@ class KubeRecovery:
                 for rank, member in job_members.rows.items() if job_members is not None else ():
                     step = gang.steps.get(rank, 0)
                     key = (*gang.key, rank)
-                    if rank >= len(chips) or self._chip_slots.is_served(gang.namespace, gang.name, key, step=step):
+                    if rank >= len(chips):
+                        continue
+                    if self._chip_slots.is_served(gang.namespace, gang.name, key, step=step):
+                        self._bound.setdefault(gang.key, set()).add(rank)
                         continue
                     slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))
                     group.create_task(self._read_one(gang, rank, member, slot, errors), name="read pod")

@@ -6,9 +6,10 @@ import pytest
 
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import RefusedError
+from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import Gang, NotYetError
 from tests.support.binder_world import World, bound, made, uid_of
-from tests.support.kube_binder import a_gang, a_pod, members_of, owned
+from tests.support.kube_binder import a_gang, a_pod, members_of, owned, pods_of
 
 PODS = "/api/v1/namespaces/ns/pods"
 REFUSED = RefusedError("admission webhook denied the request", status=422)
@@ -140,6 +141,27 @@ async def test_pods_stay_also_where_another_rank_never_gets_a_pod(world: World) 
     ):
         await world.cluster.bind(gang)
     assert world.node_of("p0") == "n0"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_pod_that_runs_counts_as_bound_also_after_a_restart(world: World, *, is_restarted: bool) -> None:
+    gang = await half_bound(world)
+    with pytest.raises(TransientError, match="denied"):
+        await world.cluster.bind(gang)
+    runs = pods_of(gang, [(0, "n0", PodPhase.RUNNING, 1, True)])
+    world.cluster.take_pods(runs)
+    world.kube.confirm(f"{PODS}/p1")
+    if is_restarted:
+        world.restart()
+        await world.sync()
+        world.cluster.take_pods(runs)
+    world.cluster.take_members(members_of(gang, [(0, "p0", uid_of(world, "p0"))]))
+    await world.cluster.begin([gang], after_ms=0, wake=world.woken.extend)
+    with pytest.raises(NotYetError, match="no pod yet"):
+        await world.cluster.bind(gang)
+    world.clock.advance(world.config.members_wait_s + 1)
+    with pytest.raises(NotYetError, match="the pods that are bound stay"):
+        await world.cluster.bind(gang)
 
 
 async def test_nothing_stands_in_the_way_where_no_pod_is_bound(world: World) -> None:
