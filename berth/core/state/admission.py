@@ -150,8 +150,9 @@ def _update(
 ) -> JobSeen:
     """Verdict on another request of the job with the name: an equal one changes nothing, another one replaces it.
 
-    Of a job that is placed only queue, priority and what it says of preemption may change. Queue and priority count
-    from its next attempt on: what it holds is charged to the queue of the record that placed it.
+    Of a job that is placed only queue, priority, what it says of preemption and whether its pods have a controller may
+    change. Queue and priority count from its next attempt on: what it holds is charged to the queue of the record that
+    placed it.
     """
     same = msgspec.structs.replace(known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq)
     if request == known.request or known.state != "accepted" or holder.is_over:
@@ -178,7 +179,7 @@ def _lasting(request: JobRequest) -> JobRequest:
         for given in (request.labels, request.annotations)
     )
     return msgspec.structs.replace(
-        request, queue="", priority=0, preemption=None, labels=labels, annotations=annotations
+        request, queue="", priority=0, preemption=None, is_unowned=False, labels=labels, annotations=annotations
     )
 
 

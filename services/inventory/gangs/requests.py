@@ -6,7 +6,7 @@ the first pod of each task. Preferred neighbours are those of the first pod that
 Source: docs/reference/kubernetes.md, "Labels of jobs".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -92,10 +92,15 @@ def request_of(  # noqa: PLR0913  # one caller, which passes them by name
         near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
         since_seq=part.since_seq,
         is_fragile=part.is_fragile,
-        is_unowned=any(not member.place.owner.kind for member in members),
+        is_unowned=are_unowned(members),
         avoided=list(avoided),
         preemption=preemption,
     )
+
+
+def are_unowned(members: Iterable[Member]) -> bool:
+    """Whether one of some pods has no controller now."""
+    return any(member.pod.metadata.controller is None for member in members)
 
 
 def _of_some(annotations: Mapping[str, str], members: Sequence[Member]) -> dict[str, str]:

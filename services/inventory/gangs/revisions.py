@@ -1,4 +1,5 @@
-"""Revisions of requests whose gang has another queue or priority now, or says something else of preemption.
+"""Revisions of requests whose gang has another queue or priority now, says something else of preemption, or whose pods
+have lost their controller or got one.
 
 Source: docs/queues.md, "The queue of a job"; docs/reference/workloads.md, "Preemption".
 """
@@ -12,6 +13,7 @@ from berth.core.requests.bounds import above_bounds
 from berth.schemas.intake import Preemption
 from berth.services.inventory.gangs.model import Gang, Member, Part
 from berth.services.inventory.gangs.request_lifecycle import dissolve
+from berth.services.inventory.gangs.requests import are_unowned
 
 _SHOWN: Final = 64
 """Characters of a queue's name that a reason shows: anybody may write a longer one."""
@@ -52,6 +54,8 @@ def revised(
         if not waits:
             preemption = _of_class(before.preemption, preemption)
         after = msgspec.structs.replace(before, queue=queue or before.queue, priority=priority, preemption=preemption)
+        if is_whole and members:
+            after = msgspec.structs.replace(after, is_unowned=are_unowned(members))
         if after == before:
             continue
         above = above_bounds(after)
