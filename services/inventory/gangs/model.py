@@ -218,6 +218,8 @@ class Part:
     """A fault ends the attempt, or has ended it, and the next one waits for the pods that the controller makes anew."""
     backups: dict[int, str] = field(default_factory=dict)
     """Backup pods (uid) of ranks: made beside the pod of the rank, which they take over from it."""
+    unbound_since_ms: int | None = None
+    """Since when a pod has no node although the binder has bound all; None while there is none."""
     gone_since_ms: int | None = None
     incomplete_since_ms: int | None = None
 

@@ -114,7 +114,7 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
         if part.is_over:
             _end(gang, part, settings, now_ms)
             continue
-        _give_up_ranks(part)
+        _give_up_ranks(gang, part, settings, now_ms)
         reason = _withdrawal_reason(gang, part, settings, is_pending=is_pending, now_ms=now_ms)
         if reason:
             back.append((part, reason))
@@ -229,13 +229,30 @@ def _redone(
     return back
 
 
-def _give_up_ranks(part: Part) -> None:
-    """Release pods that the binder could not bind while the rest of the gang runs."""
-    for rank in part.failed_ranks():
+def _give_up_ranks(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
+    """Release pods that the binder could not bind while the rest of the gang runs, or that took the place of bound ones.
+
+    A pod that was bound, deleted and made again while nobody looked is not known to have been replaced: the new one has
+    no node although the binder has bound all. It may also be that the node is seen later, so it is released after a
+    while.
+    """
+    ranks = range(len(part.slots)) if part.is_settled else ()
+    others = [rank for rank in ranks if _is_unbound(part.slots[rank]) and rank not in part.open_ranks]
+    part.unbound_since_ms = (now_ms if part.unbound_since_ms is None else part.unbound_since_ms) if others else None
+    if part.unbound_since_ms is not None:
+        due_ms = part.unbound_since_ms + round(settings.vanished_s * 1000)
+        if now_ms < due_ms:
+            others = []
+            gang.due(due_ms)
+    for rank in (*part.failed_ranks(), *others):
         slot = part.slots[rank]
         if not slot.was_bound:
             slot.uid = slot.pod = ""
             slot.is_live = False
+
+
+def _is_unbound(slot: Slot) -> bool:
+    return slot.is_live and not slot.was_bound
 
 
 def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pending: str, now_ms: int) -> str:

@@ -1,5 +1,4 @@
-"""Revisions of requests whose gang has another queue or priority now, says something else of preemption, or whose pods
-have lost their controller or got one.
+"""Revisions of requests that are to say something else: of queue, priority, preemption, or pods without a controller.
 
 Source: docs/queues.md, "The queue of a job"; docs/reference/workloads.md, "Preemption".
 """
