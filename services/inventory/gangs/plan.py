@@ -101,7 +101,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     least = _in_blocks(gang, waiting, context, least)
     found.minimum = least.count
     refusals = wrong_ranks(gang, free, None if any(context.elsewhere.values()) else context.facts)
-    if is_fresh(gang):
+    if is_fresh(gang) and not _come_later(free, context):
         _plan_first(gang, list(free), context, least, refusals, found, now_ms)
         return found
     if least.count <= 1 or not _is_blocked(gang):
@@ -110,6 +110,14 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
     elif refused := _refused(gang):
         found.held = (list(free), refused)
     return found
+
+
+def _come_later(free: Sequence[Member], context: GangContext) -> bool:
+    """Whether all pods are of tasks that begin when others are ready or have ended: the gang has had its start."""
+    facts = context.facts or context.turns
+    own = facts.seen_by(free[0].pod.spec.scheduler_name).tasks if facts is not None else ()
+    later = {task.name.lower() for task in own if task.is_later}
+    return all(member.place.task in later for member in free)
 
 
 def _refused_by_group(gang: Gang, free: Sequence[Member], context: GangContext) -> str:

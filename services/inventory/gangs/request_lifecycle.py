@@ -230,7 +230,7 @@ def _redone(
 
 
 def _give_up_ranks(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
-    """Release pods that the binder could not bind while the rest of the gang runs, or that took the place of bound ones.
+    """Release pods that the binder could not bind while the rest runs, or that took the place of bound ones.
 
     A pod that was bound, deleted and made again while nobody looked is not known to have been replaced: the new one has
     no node although the binder has bound all. It may also be that the node is seen later, so it is released after a

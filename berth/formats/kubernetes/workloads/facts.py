@@ -76,10 +76,14 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def still_to_start(self, count: int, succeeded: int) -> int:
         """Pods of a minimum that are still to start; a Job makes no more pods than it has completions left.
 
+        A set that keeps a number of pods has them all to start.
+
         Args:
             count: The minimum.
             succeeded: Pods that are there and have succeeded.
         """
+        if self.replicas is not None:
+            return count  # its controller makes others in place of those that have succeeded
         if self.completions is None:
             return count - max(succeeded, self.ended)
         return min(count - succeeded, self.completions - self.ended)
