@@ -219,7 +219,7 @@ class Nodes:
             return False
         self._plain[name] = reading.node
         self._dirty.add(name)
-        return before is None or (before.chips, before.resource) != (reading.node.chips, reading.node.resource)
+        return before is None or _named(before) != _named(reading.node)
 
     def remove(self, name: str) -> bool:
         """Drop a node; returns whether it was known."""
@@ -404,3 +404,8 @@ def _place(node: NodeDescription) -> tuple[str, int, str]:
 
 def _others(names: list[str], name: str) -> str:
     return ", ".join(sorted(other for other in names if other != name))
+
+
+def _named(node: NodeDescription) -> tuple[int, str, str]:
+    """What decides which chips the annotations of pods name, and how many of them."""
+    return node.chips, node.resource, node.labels.get(LABEL_SOFT_SHARE, "")
