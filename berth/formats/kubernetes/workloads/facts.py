@@ -23,6 +23,8 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
     """Scheduler of its pods; empty where the template does not name it."""
     first_index: int = 0
     """Index of its first pod, as labels state it."""
+    least: int = 0
+    """Those of them that start with the first pods of the others, where its owner starts with fewer than all."""
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -85,9 +85,13 @@ def minimum(
 def _without_others(least: Minimum, facts: OwnerFacts, own: OwnerFacts) -> Minimum:
     """A minimum without the pods of the owner that another scheduler places; those are ``facts`` without ``own``."""
     others = [task for task in facts.tasks if all(task.name != one.name for one in own.tasks)]
-    count = least.count - sum(task.pods for task in others if not task.is_later)
+    has_least = facts.min_count is not None
+    first = ((has_least and task.least) or task.pods for task in others if not task.is_later)
+    count = least.count - sum(first)
     size = None if least.size is None else max(least.size - sum(task.pods for task in others), 0)
-    return msgspec.structs.replace(least, count=max(count, 1), size=size)
+    named = {task.name.lower() for task in others}
+    by_task = tuple((task, number) for task, number in least.by_task if task.lower() not in named)
+    return msgspec.structs.replace(least, count=max(count, 1), size=size, by_task=by_task)
 
 
 def _without_later(least: Minimum, facts: OwnerFacts) -> Minimum:
@@ -151,7 +155,8 @@ def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None
     starts_together = kinds().named[facts.kind].starts_together
     if starts_together is None:
         count = facts.min_count if facts.min_count is not None else known or 0
-        return Minimum(count=max(count, 1), size=known, name=facts.min_name)
+        by_task = tuple((task.name, task.least) for task in facts.tasks if task.least)
+        return Minimum(count=max(count, 1), size=known, name=facts.min_name, by_task=by_task)
     return Minimum(count=max(known or 0, 1) if starts_together(facts, has_chips) else 1, size=known)
 
 

@@ -80,13 +80,14 @@ def _facts(owner: RayCluster, _: str) -> OwnerFacts:
         min_count=1 + sum(group.least for group in groups) if spec.enable_in_tree_autoscaling else None,
         min_name="minReplicas",
         tasks=(
-            TaskFacts(_HEAD, 1, has_chips=head.has_chips, scheduler_name=head.scheduler_name),
+            TaskFacts(_HEAD, 1, has_chips=head.has_chips, scheduler_name=head.scheduler_name, least=1),
             *(
                 TaskFacts(
                     group.group_name,
                     group.pods,
                     has_chips=group.template.has_chips,
                     scheduler_name=group.template.scheduler_name,
+                    least=group.least,
                 )
                 for group in groups
             ),
