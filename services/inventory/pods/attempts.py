@@ -59,6 +59,17 @@ class Attempt:
         """All existing pods."""
         return (row for pods in self.pods.values() for row in pods.values())
 
+    def others(self, row: PodRow) -> list[PodRow]:
+        """Other pods of the rank of a pod."""
+        pods = self.pods.get(row.identity.rank, {}) if row.identity is not None else {}
+        return [other for other in pods.values() if other is not row]
+
+    def is_copy(self, row: PodRow) -> bool:
+        """Whether a pod has the rank and the step of an older one that lives: somebody made it from its text."""
+        age = (row.created, row.uid)
+        alike = (other for other in self.others(row) if other.is_live and other.step == row.step)
+        return row.is_live and any((other.created, other.uid) < age for other in alike)
+
     def knows(self, rank: int) -> bool:
         """Whether a pod of a rank is or was there."""
         return rank in self.pods or rank in self.gone
@@ -77,6 +88,11 @@ class JobPods:
         self.published: PodsSeen | None = None
         self.next_ms: UnixMs = 0
 
+    def published_of(self, attempt: AttemptKey) -> PodsSeen | None:
+        """The published fact, if it is of an attempt."""
+        found = self.published
+        return found if found is not None and (found.uid, found.attempt) == attempt else None
+
     def newest(self, owned: Collection[AttemptKey], job: NameHolder | None) -> AttemptKey:
         """The newest of some attempts; those of the job that has the name count as newer.
 
@@ -93,10 +109,14 @@ class JobPods:
 
 
 def heaviest(pods: Mapping[str, PodRow]) -> PodRow:
-    """The pod that counts for a rank."""
-    return next(iter(pods.values())) if len(pods) == 1 else max(pods.values(), key=_weight)
+    """The pod that counts for a rank.
 
-
-def _weight(row: PodRow) -> tuple[bool, int, str, str]:
-    """Sort key among pods of one rank: a living one (before its backup pod), then the newest step, the youngest."""
-    return (row.is_live, -row.step if row.is_live else row.step, row.created, row.uid)
+    Of living ones that of the first step (its backup pod has a later one), and of those the oldest; else that of the
+    newest step, the youngest.
+    """
+    if len(pods) == 1:
+        return next(iter(pods.values()))
+    live = [row for row in pods.values() if row.is_live]
+    if live:
+        return min(live, key=lambda row: (row.step, row.created, row.uid))
+    return max(pods.values(), key=lambda row: (row.step, row.created, row.uid))

@@ -122,12 +122,8 @@ class Pods:
 
     def lacks(self, outcome: OutcomeSeen) -> bool:
         """Whether no pod was seen of a rank that an outcome says was bound, and the attempt is not over."""
-        key, attempt = (outcome.namespace, outcome.name), (outcome.uid, outcome.attempt)
-        gang = self._gangs.get(key)
-        known = gang.attempts.get(attempt) if gang is not None else None
-        if self._ownership(key, attempt) != "own":
-            return False
-        return any(known is None or not known.knows(rank) for rank in self._ranks_bound(outcome))
+        is_own = self._ownership((outcome.namespace, outcome.name), (outcome.uid, outcome.attempt)) == "own"
+        return is_own and not self.knows(outcome, self._ranks_bound(outcome))
 
     def knows(self, outcome: OutcomeSeen, ranks: Collection[int]) -> bool:
         """Whether pods of all these ranks of the attempt of an outcome were seen."""
@@ -191,8 +187,10 @@ class Pods:
                 gang.next_ms = 0  # other chips than it was given: these must not be given away
             # A pod that was adopted does not wait, not even in a later run: its chips would be free meanwhile.
             is_new = before is None and not self._foreign.is_published(row.uid)
-            if is_new and self._ownership_of(row.namespace, row.identity) == "unknown":
+            if is_new and self._ownership_of(row) == "unknown":
                 self.awaiting_job[row.uid] = now_ms
+            for other in attempt.others(row):
+                self._account(other)
         self._account(row)
 
     def remove(self, uid: str) -> None:
@@ -225,6 +223,8 @@ class Pods:
             del attempt.pods[identity.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
             attempt.gone[identity.rank] = self._rank_state(row).ended(phase)
+        for other in attempt.others(row):
+            self._account(other)
         self._dirty[key] = None
 
     def held(self, node: str) -> int:
@@ -333,9 +333,7 @@ class Pods:
         is_short = size is None or len(by_rank) < size
         if not rows and is_short and any(one.phase == PodPhase.GONE for one in by_rank.values()):
             by_rank = {}  # no pod is left, and no missing rank will be filled
-        published = self._gangs[key].published
-        if published is not None and (published.uid, published.attempt) != chosen:
-            published = None
+        published = self._gangs[key].published_of(chosen)
         saved_ms = self.checkpoints.of(key, chosen, rows, published, now_ms)
         broken = self.budgets.broken_by(key, rows.values())
         common = common_fields(rows, published)._replace(checkpoint_ms=saved_ms, budgets=broken)
@@ -375,8 +373,12 @@ class Pods:
             return "own"
         return "unknown"
 
-    def _ownership_of(self, namespace: str, identity: RankIdentity) -> Ownership:
-        return self._ownership((namespace, identity.job), (identity.uid, identity.attempt))
+    def _ownership_of(self, row: PodRow) -> Ownership:
+        if row.identity is None:
+            return "unknown"
+        key, attempt = (row.namespace, row.identity.job), (row.identity.uid, row.identity.attempt)
+        found = self._ownership(key, attempt)
+        return "over" if found == "own" and self._gangs[key].attempts[attempt].is_copy(row) else found
 
     def _reevaluate(self, key: JobKey) -> None:
         gang = self._gangs.get(key)
@@ -384,7 +386,7 @@ class Pods:
             return
         self._dirty[key] = None
         for row in [row for attempt in gang.attempts.values() for row in attempt.rows()]:
-            if row.identity is not None and self._ownership_of(row.namespace, row.identity) != "unknown":
+            if self._ownership_of(row) != "unknown":
                 self.awaiting_job.pop(row.uid, None)
             self._account(row)
 
@@ -393,7 +395,7 @@ class Pods:
         alone = self._chips.of(row) if row.is_live and not self._chips.is_shared(row.node) else 0
         for other in self.twice.note(row.node, row.uid, alone):
             self._account(self._rows[other])
-        ownership = "unknown" if row.identity is None else self._ownership_of(row.namespace, row.identity)
+        ownership = self._ownership_of(row)
         is_own = ownership == "own" or (row.identity is not None and row.uid in self.awaiting_job)
         is_adopted = row.is_live and not is_own and self._chips.of(row) != 0
         # Nobody else counts a pod that waits for its job: after a restart it may have been there for long.
@@ -416,9 +418,8 @@ class Pods:
             self._foreign.put(row, is_claimed=row.identity is not None and ownership == "unknown")
         else:
             self._foreign.drop(row.uid)
-        reason = self._chips.reason(row)
         self.reasons.pop(row.uid, None)
-        if reason:
+        if reason := self._chips.reason(row):
             self.reasons[row.uid] = reason
 
     def _unnamed(self, row: PodRow, *, is_adopted: bool) -> int:

@@ -36,8 +36,7 @@ def answer(world: GangWorld, *, replicas: int | None) -> None:
 def pods(world: GangWorld, *owners: tuple[str, str, str, str] | None) -> None:
     """The pods as they are now, with their controllers."""
     for index, owner in enumerate(owners):
-        more = {"owner": owner} if owner is not None else {}
-        world.pods(a_pod(f"serve-1-{index}", node="n1", phase="Running", **more))
+        world.pods(a_pod(f"serve-1-{index}", node="n1", phase="Running", owner=owner))
 
 
 @pytest.mark.parametrize("owners", [(None, None), (SET, None)])
