@@ -15,6 +15,7 @@ import msgspec
 from berth.client.cell_lists import CellLists
 from berth.client.errors import ClientError, ConnectionLostError, RequestError, UnavailableError, WaitTimeoutError
 from berth.client.job_events import StoredEvent, events_after
+from berth.client.maintenance import Maintenance
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.nats_bus import NatsBus
@@ -63,7 +64,7 @@ _UNKNOWN_S: Final = 10.0
 _WITHOUT_PLACE: Final = frozenset({"submitted", "waiting"})
 
 
-class Client(CellLists):
+class Client(CellLists, Maintenance):
     """A connection to the service for programs of one cell, made by :meth:`connect` and closed by ``async with``.
 
     All methods may raise :class:`RequestError` with the text of the service, :class:`UnavailableError` if no answer

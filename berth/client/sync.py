@@ -16,11 +16,14 @@ from berth.client.client import Goal
 from berth.client.errors import ConnectionLostError
 from berth.client.job_events import StoredEvent
 from berth.runtime.bus.access import Access
+from berth.schemas.fault_facts import DrainKind
 from berth.schemas.programs.expected import ExpectedJob
 from berth.schemas.programs.job_file import JobFile
 from berth.schemas.programs.lists import Drain, FaultGroup, ListedJob, ListedPhase, PlaceUse, QueueEntry, UsageReply
 from berth.schemas.programs.replies import (
+    ApproveReply,
     CancelReply,
+    DrainReply,
     ExplainReply,
     JobState,
     NodeState,
@@ -165,6 +168,29 @@ class Client:
     def queues(self) -> list[QueueEntry]:
         """Queues, see :meth:`berth.client.Client.queues`."""
         return self._run(self._client.queues())
+
+    def drain(
+        self,
+        name: str,
+        *,
+        kind: DrainKind = "node",
+        since_ms: int = 0,
+        grace_ms: int = 0,
+        reason: str = "",
+        force: bool = False,
+    ) -> DrainReply:
+        """Take nodes out of service, see :meth:`berth.client.Client.drain`."""
+        return self._run(
+            self._client.drain(name, kind=kind, since_ms=since_ms, grace_ms=grace_ms, reason=reason, force=force)
+        )
+
+    def undrain(self, name: str, *, kind: DrainKind = "node") -> DrainReply:
+        """Return nodes to service, see :meth:`berth.client.Client.undrain`."""
+        return self._run(self._client.undrain(name, kind=kind))
+
+    def approve(self, kind: str, *, domain: str = "", lasts_ms: int = 600_000, reason: str = "") -> ApproveReply:
+        """Let jobs restart for many faults, see :meth:`berth.client.Client.approve`."""
+        return self._run(self._client.approve(kind, domain=domain, lasts_ms=lasts_ms, reason=reason))
 
     def wait(
         self, name: str, goal: Goal, *, namespace: str = "default", uid: str = "", timeout_s: float | None = None

@@ -228,6 +228,21 @@ async def test_the_lists_of_a_cell_are_read_to_their_ends() -> None:
         )
 
 
+async def test_a_node_is_drained_and_returned_and_faults_are_approved() -> None:
+    async with programs(nodes=2) as told:
+        client = client_of(told)
+        drained = await client.drain("n0", reason="disk", force=True)
+        assert (drained.kind, drained.name, drained.since_ms > 0) == ("node", "n0", True)
+        await told.turns(2)
+        assert [(one.name, one.reason) for one in await client.drains()] == [("n0", "disk")]
+        assert (await client.undrain("n0")).since_ms == 0
+        await told.turns(2)
+        assert await client.drains() == []
+        assert (await client.approve("NodeUnhealthy", domain="bucket-all", lasts_ms=60_000)).until_ms > 0
+        await told.turns(2)
+        assert (await client.approve("NodeUnhealthy", domain="bucket-all", lasts_ms=0)).until_ms == 0
+
+
 async def test_a_wait_ends_in_time_and_for_a_job_that_has_no_place_to_come() -> None:
     async with programs(nodes=1) as told:
         client = client_of(told)
