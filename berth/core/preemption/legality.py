@@ -103,7 +103,8 @@ class Legality:
         Args:
             candidates: All of them, the cheapest first.
         """
-        needs = [need for need in itertools.chain(self._limits, *self._entitled) if need.amount > 0]
+        found_needs = (need for need in itertools.chain(self._limits, *self._entitled) if need.amount > 0)
+        needs = list(dict.fromkeys(found_needs))  # a limit may be the entitlement
         if self._shares is None or not needs:
             return []
         found: list[int] = []

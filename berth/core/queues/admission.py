@@ -102,6 +102,8 @@ class Minima:
         self._running = running
         self._displaceable: Usage | None = None
         """Gangs that others may displace, who borrow; None until somebody asks."""
+        self._borrowing: dict[str, Amounts] = {}
+        """Of these what gangs of each queue have, without the queues below it."""
         self._own: dict[str, dict[int, Amounts]] = {}
         """Gangs of each queue that those of higher priority may displace, by priority."""
 
@@ -128,11 +130,12 @@ class Minima:
         fitting = 0
         while fitting < len(path) - 1 and is_within(ask.minimum, self._shares.entitlements[path[fitting]], counted):
             fitting += 1
+        own = self._borrowing.get(ask.queue, {})
         lower = total(amounts for priority, amounts in self._own.get(ask.queue, {}).items() if priority < ask.priority)
 
         def held(step: str, dimension: str) -> int:
             fork = path[min(path.index(step), fitting)]
-            borrowed = displaceable.held(fork, dimension) - displaceable.held(ask.queue, dimension)
+            borrowed = displaceable.held(fork, dimension) - own.get(dimension, 0)
             return self._all.held(step, dimension) - lower.get(dimension, 0) - borrowed
 
         return held
@@ -147,6 +150,7 @@ class Minima:
             add(self._own.setdefault(gang.queue, {}).setdefault(gang.priority, {}), minimum)
             if gang.uid not in within and tree.is_reclaimable(gang.queue):
                 found.charge(gang.queue, minimum)
+                add(self._borrowing.setdefault(gang.queue, {}), minimum)
         return found
 
 

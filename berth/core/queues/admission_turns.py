@@ -194,7 +194,7 @@ def admitted(
         refusal = _refusal(tree, minima, one, waiting=pods[one.queue], is_behind=one.queue in closed, most=pods_max)
         if refusal is not None:
             refused[one] = refusal
-            if refusal.dimension and tree.queues[one.queue].is_fifo:
+            if (refusal.dimension or refusal.code == "too-many-pods") and tree.queues[one.queue].is_fifo:
                 closed[one.queue] = None
             continue
         minimum = dict(one.minimum)

@@ -84,11 +84,12 @@ def ranks_of_minimum(roles: Sequence[str], least: int, by_role: Mapping[str, int
     Args:
         roles: Role of each rank.
         least: Number of ranks; 0, or more than there are, for all.
-        by_role: Number of ranks of roles; empty where none is declared.
+        by_role: Number of ranks of roles; empty where none is declared. They count if they are no more than ``least``
+            together.
     """
     if not 0 < least < len(roles):
         return list(range(len(roles)))
-    left = dict(by_role)
+    left = dict(by_role) if sum(by_role.values()) <= least else {}
     found = []
     for rank, role in enumerate(roles):
         if left.get(role, 0) > 0:

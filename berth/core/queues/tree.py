@@ -60,9 +60,9 @@ class Tree(NamedTuple):
         path = self.paths.get(name)
         if path is not None:
             return path
-        reached: list[str] = []
-        while name in self.queues and name not in reached and name != ROOT and len(reached) < DEPTH_MAX:
-            reached.append(name)
+        reached: dict[str, None] = {}
+        while name in self.queues and name not in reached and name != ROOT:
+            reached[name] = None
             name = self.queues[name].parent or ROOT
         return (*reached, ROOT) if reached or self.differs.orphans_at_root else ()
 

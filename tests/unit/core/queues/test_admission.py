@@ -194,3 +194,13 @@ def test_a_charge_counts_all_pods_and_quotas_of_shared_chips() -> None:
 )
 def test_the_minimum_has_the_ranks_of_roles_first(least: int, by_role: dict[str, int], ranks: list[int]) -> None:
     assert ranks_of_minimum(["master", "worker", "worker", "worker"], least, by_role) == ranks
+
+
+def test_minima_of_roles_that_are_more_than_the_minimum_do_not_count() -> None:
+    assert ranks_of_minimum(["a", "a", "b"], 1, {"a": 1, "b": 1}) == [0]
+
+
+def test_a_borrower_in_a_queue_that_is_not_valid_below_the_asking_one_may_be_displaced() -> None:
+    found = shares(Queue("lab", capability=chips(8)), Queue("bad", parent="lab", weight=-1))
+    ask = Ask("lab", chips(8), priority=5, may_displace=True)
+    assert admission(found, ask, Holding("g", "bad", chips(8))) is None

@@ -149,3 +149,10 @@ def test_guarantees_that_do_not_fit_are_warned_of() -> None:
         f"guarantee of 3 {NPU} is more than deserved (2): it is what the queue is entitled to",
         f"guarantee of 3 {NPU} is more than capability (1): the rest is kept free for nobody",
     ]
+
+
+def test_a_path_that_is_too_long_is_charged_to_all_queues_of_it() -> None:
+    deep = [Queue(f"d{at:02}", parent=f"d{at - 1:02}" if at else "lab") for at in range(40)]
+    tree = tree_of([Queue("lab"), *deep])
+    assert "more than" in tree.broken["d39"]
+    assert tree.charged("d39") == (*[f"d{at:02}" for at in reversed(range(40))], "lab", ROOT)
