@@ -245,7 +245,7 @@ class Forecast:
                 one.end_ms >= FOREVER_MS
                 and holding is not None
                 and tree is not None
-                and queue in tree.charged(holding.queue)
+                and queue in tree.charged(holding.charged_queue)
             ):
                 return self._name(one.key)
         starts = (course.starts.get(one.uid) for one in ahead)

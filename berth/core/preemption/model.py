@@ -3,6 +3,7 @@
 All but candidates is input and output of :class:`berth.core.preemption.search.Search`. Times are those of the record.
 """
 
+from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -58,6 +59,11 @@ class Terms(msgspec.Struct, frozen=True):
     checkpoint_trust_max_s: int = 86_400
 
 
+def evictions_at(evicted_ms: Iterable[int], at_ms: int) -> int:
+    """How many of some evictions were in the hour before a moment."""
+    return sum(at_ms - HOUR_MS < one <= at_ms for one in evicted_ms)
+
+
 class RunningGang(msgspec.Struct, frozen=True):
     """A placed gang, with all that decides whether it may go and what its end costs.
 
@@ -100,7 +106,7 @@ class RunningGang(msgspec.Struct, frozen=True):
 
     def evictions_at(self, at_ms: int) -> int:
         """How often it was evicted for others in the hour before a moment."""
-        return sum(at_ms - HOUR_MS < one <= at_ms for one in self.evicted_ms)
+        return evictions_at(self.evicted_ms, at_ms)
 
     @property
     def key(self) -> tuple[str, int]:

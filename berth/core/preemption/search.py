@@ -103,7 +103,8 @@ class Search:
         self._running = {gang.key: gang for gang in sorted(ground.running, key=lambda one: one.key)}
         self._usage = ground.usage.fork() if ground.usage is not None else None
         self._queue_evictions = dict(ground.queue_evictions)
-        self._taken = [_counted(gang, ground.at_ms) for gang, _ in ground.taken]
+        moved = {one.counted.uid for one in ground.running if not one.counted.is_leaving}  # they are counted already
+        self._taken = [_counted(gang, ground.at_ms) for gang, _ in ground.taken if gang.uid not in moved]
         self._base = ProjectedState(ground.state, ground.scorer, ground.silent)
         self._has_more_room = ground.has_more_room
         """Or gangs are leaving: there may be more room than the round saw."""

@@ -17,7 +17,7 @@ from berth.core.queues.tree import Tree
 from berth.core.queues.turns import LeafTurns
 from berth.core.requests.gangs import has_turns
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.rules.search_ground import displaceable
+from berth.core.scheduling.rules.search_ground import displaceable, surplus_charges
 from berth.core.state.cell import State
 from berth.schemas.ledger import Admission
 from berth.schemas.refusal import QueueRefusal
@@ -108,6 +108,8 @@ class Admissions:
         gangs = self._queue.gangs()
         for gang in gangs:
             state.queues.charge_held(counted_usage, gang.uid, times=-1)
+        for one in surplus_charges(state):
+            counted_usage.charge(one.queue, one.charge, namespace=one.namespace, times=-1, pods=0)
         minima = Minima(shares, counted_usage, lambda: displaceable(state))
         by_queue, groups = has_turns(state.fold.settings), state.waiting_groups
         waiting = [

@@ -189,8 +189,8 @@ def _grown(parts: RoundParts, one: Faulty, missing: Sequence[int], rules: Rules)
     for option in one.options:
         others = set(pods).difference(option.ranks)
         charge = charge_of_placement(one.holding.placement, others) if one.gang.charge else {}
-        queue = one.holding.queue if one.gang.queue else ""
-        part = msgspec.structs.replace(one.gang, charge=charge, queue=queue or one.gang.queue)
+        queue = one.holding.charged_queue if one.gang.queue else ""
+        part = msgspec.structs.replace(one.gang, charge=charge, queue=queue)
         found = _planned(parts, one, option, missing) if rules.lets_in(part) else None
         if isinstance(found, Placement):
             rules.grew(part)

@@ -14,7 +14,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.gangs import Gang
 from berth.core.placement.scoring import Scorer
 from berth.core.pod_shares import PodShare, pods_at, pods_of
-from berth.core.preemption.model import RunningGang
+from berth.core.preemption.model import RunningGang, evictions_at
 from berth.core.preemption.search import Ground
 from berth.core.preemption.surplus import surplus_of_job
 from berth.core.queues.charges import Holding as Counted
@@ -30,6 +30,7 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.intake import Preemption as Declared
 from berth.schemas.ledger import Verdict
 from berth.schemas.placement import Placement, Run, placement_of
+from berth.schemas.queues.queue import DEFAULT
 from berth.schemas.recovery import Recovery
 
 _Key = tuple[str, int]
@@ -150,11 +151,16 @@ def _running_gang(
     declared = _declared_of(request)
     priority = 0 if request is None else priority_of(state.jobs[holding.namespace, holding.name], request)
     seen = state.pods_seen(holding)
-    gone = {*holding.gone, *holding.giving_up()} if holding.moves else set(holding.gone)
+    giving_up = holding.giving_up() if holding.moves else ()
+    gone = {*holding.gone, *giving_up}
+    uncharged = set(holding.gone).difference(holding.unplaced).union(giving_up)  # as the sums of the queues have it
+    surplus = surplus_of_job(request, holding) if request is not None and request.min_available else ()
+    has_minimum = surplus and shares is not None
     counted = Counted(
         holding.uid,
-        holding.queue,
-        charge_of_placement(holding.placement, gone) if shares is not None else {},
+        holding.charged_queue,
+        charge_of_placement(holding.placement, uncharged) if shares is not None else {},
+        minimum=charge_of_placement(holding.placement, uncharged.union(surplus)) if has_minimum else None,
         namespace=holding.namespace,
         priority=priority,
         start=holding.at_ms,
@@ -173,7 +179,7 @@ def _running_gang(
         evicted_ms=tuple(record.displaced_ms) if record is not None else (),
         restarts=record.restarts if record is not None else 0,
         budgets=tuple(seen.budgets) if seen is not None else (),
-        surplus=surplus_of_job(request, holding) if request is not None and request.min_available else (),
+        surplus=surplus,
         is_kept=is_planned or ((is_restarting or holding.ending == "fault") and hold_ms_of(state.fold, holding) > 0),
     )
 
@@ -193,23 +199,49 @@ def ground_of(round_: Displacing, changed: Changed) -> Ground:
     usage = None
     if shares is not None:
         usage = state.queues.usage(shares.tree).fork()
+        for key in sorted(changed.released):
+            state.queues.end(usage, key)
         for gang, _ in placed:
             usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
             state.queues.charge_held(usage, gang.uid, times=-1)
-    evictions: dict[str, int] = {}
-    for one in running:
-        evictions[one.counted.queue] = evictions.get(one.counted.queue, 0) + one.evictions_at(at_ms)
     recovering = {one.holding.uid: one.gang for one in (*round_.opening.faulty, *round_.opening.growing)}
     moved = [
         (recovering[one.uid], places)
         for one in round_.recoveries
         if (places := _new_places(state.fold.holdings[one.uid, one.attempt], one)) is not None
     ]
+    if usage is not None:
+        growing = {one.holding.uid: one.holding for one in round_.opening.growing}
+        for gang, places in moved:
+            if (holding := growing.get(gang.uid)) is not None:
+                charge = charge_of_placement(places)
+                usage.charge(holding.charged_queue, charge, namespace=holding.namespace, pods=0)
     returned = [gang.uid for gang, _ in placed if gang.uid in state.fold.held]
     taken = [*_awaited(round_, returned), *moved, *placed]
     return Ground(
-        state, round_.scorer, running, at_ms, round_.silent, taken, shares, usage, evictions, returned=returned
+        state,
+        round_.scorer,
+        running,
+        at_ms,
+        round_.silent,
+        taken,
+        shares,
+        usage,
+        _evictions(state, running, at_ms),
+        returned=returned,
     )
+
+
+def _evictions(state: State, running: Sequence[RunningGang], at_ms: int) -> dict[str, int]:
+    """How often gangs of each queue ended for others in the last hour; most of them wait since then."""
+    found: dict[str, int] = {}
+    queue_of = {one.counted.uid: one.counted.queue for one in running}
+    for uid, record in state.fold.gangs.items():
+        if record.displaced_ms:
+            request = _request_of(state, record.namespace, record.name, uid)
+            queue = queue_of.get(uid) or (request.queue if request is not None else "") or DEFAULT
+            found[queue] = found.get(queue, 0) + evictions_at(record.displaced_ms, at_ms)
+    return found
 
 
 def _awaited(round_: Displacing, returned: Sequence[str]) -> Iterator[tuple[Gang, Placement]]:
@@ -267,7 +299,12 @@ def may_end(state: State) -> list[RunningGang]:
 
 
 def displaceable(state: State) -> list[Counted]:
-    """What gangs count for that hold something, by uid; preemptable as far as the settings have it."""
+    """What gangs count for that hold something, by uid; preemptable as far as the settings have it.
+
+    Without preemption nobody is displaced, so there is none.
+    """
+    if not state.fold.settings.preempt:
+        return []
     found = running_gangs(state, _as_it_is(state))
     if state.fold.settings.preempt > 1:
         return [one.counted for one in found]
@@ -275,6 +312,17 @@ def displaceable(state: State) -> list[Counted]:
         one.counted if one.declares_preemptable else msgspec.structs.replace(one.counted, is_preemptable=False)
         for one in found
     ]
+
+
+def surplus_charges(state: State) -> Iterator[Counted]:
+    """What gangs that run have beyond their minimum, by uid: it keeps no PodGroup from being admitted."""
+    for _, holding in sorted(state.fold.holdings.items()):
+        request = _request_of(state, holding.namespace, holding.name, holding.uid)
+        surplus = surplus_of_job(request, holding) if request is not None and request.min_available else ()
+        if surplus:
+            others = set(range(holding.placement.pods())).difference(surplus)
+            charge = charge_of_placement(holding.placement, others)
+            yield Counted(holding.uid, holding.charged_queue, charge, namespace=holding.namespace)
 
 
 def _as_it_is(state: State) -> Changed:

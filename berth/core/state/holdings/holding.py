@@ -7,6 +7,7 @@ import msgspec
 from berth.core.pod_shares import PodShare, pods_at, pods_of
 from berth.core.state.holdings.moves import Move
 from berth.schemas.placement import ClaimVolume, Placement, Run
+from berth.schemas.queues.queue import DEFAULT
 
 
 class Holding(msgspec.Struct, gc=False, omit_defaults=True):
@@ -73,6 +74,11 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     def leaving(self) -> dict[int, int]:
         """Ranks whose pods are being deleted for a fault, and the step that deletes them."""
         return {rank: move.step for move in self.moves for rank in move.leaving}
+
+    @property
+    def charged_queue(self) -> str:
+        """Queue to which it is charged; empty for pods of another scheduler that name none."""
+        return self.queue or ("" if self.foreign else DEFAULT)
 
     def giving_up(self) -> list[int]:
         """Ranks that leave for another gang while the rest runs on, ascending."""

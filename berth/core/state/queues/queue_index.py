@@ -211,14 +211,14 @@ class QueueIndex:
             charge = _charge_of_held(held)
             return _Charged(held.queue or DEFAULT, charge, held.namespace, is_leaving=False, pods=len(held.ranks))
         holding = self._fold.holdings.get(key)
-        if holding is None or (holding.foreign and not holding.queue):  # no PodGroup says whose pods these are
+        if holding is None or not holding.charged_queue:  # no PodGroup says whose pods these are
             return None
         gone = set(holding.gone).difference(holding.unplaced)  # others are placed anew, by the same attempt
         leaving, pods = charge_of_placement(holding.placement, gone), holding.placement.pods() - len(gone)
         giving_up = holding.giving_up() if holding.moves else []
         charge = charge_of_placement(holding.placement, gone.union(giving_up)) if giving_up else leaving
         part = {name: amount - charge.get(name, 0) for name, amount in leaving.items()} if giving_up else {}
-        return _Charged(holding.queue or DEFAULT, charge, holding.namespace, bool(holding.ending), pods, part)
+        return _Charged(holding.charged_queue, charge, holding.namespace, bool(holding.ending), pods, part)
 
 
 def _count(usage: Usage, one: _Charged, *, times: int = 1) -> None:

@@ -9,6 +9,7 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen
+from berth.schemas.intake import Preemption, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.queues.queue import Queue
 from berth.schemas.status import SnapshotBody
@@ -93,6 +94,27 @@ def test_a_group_whose_pods_are_requested_counts_once() -> None:
     cell.group("g2")
     cell.settle()
     assert [name for name, why in cell.decided().items() if why] == ["g2"]
+
+
+def test_without_preemption_nobody_is_displaced() -> None:
+    for preempt, is_admitted in ((0, False), (1, True)):
+        cell = cell_of(Queue("a", capability=limits(8)), nodes=2, preempt=preempt)
+        cell.submitted("runs", "a", preemption=Preemption(preemptable=True, is_declared=True))
+        cell.settle()
+        cell.group("g", priority=5)
+        cell.settle()
+        assert (cell.decided()["g"] == "") is is_admitted
+
+
+def test_what_a_gang_has_beyond_its_minimum_does_not_count() -> None:
+    cell = cell_of(Queue("a", capability=limits(16)))
+    cell.submitted("elastic", "a", tasks=[Task("w", 2, 8)], min_available=1)
+    cell.settle()
+    cell.group("first", created_ms=1)
+    cell.group("second", created_ms=2)
+    cell.settle()
+    assert (cell.held("a"), cell.decided()["first"]) == (1_600, "")
+    assert "need at least 16 of 16" in cell.decided()["second"]
 
 
 def test_an_admitted_group_whose_request_is_rejected_keeps_no_room() -> None:
@@ -225,6 +247,15 @@ def test_in_a_fifo_queue_none_is_admitted_behind_one_that_waits() -> None:
     found = cell.decided()
     assert (found["g0"], found["g1"] != "") == ("", True)
     assert found["g2"] == "queue a serves its jobs in order (dequeueStrategy fifo), and one before this one waits"
+
+
+def test_nor_behind_one_for_which_too_many_pods_wait() -> None:
+    cell = cell_of(Queue("a", is_fifo=True))
+    cell.group("in", created_ms=1, pods=PODS_MAX - 1)
+    cell.group("large", created_ms=2, pods=2)
+    cell.group("small", created_ms=3, pods=1)
+    cell.settle()
+    assert [name for name, why in cell.decided().items() if why] == ["large", "small"]
 
 
 def test_queues_have_turns_below_a_common_limit() -> None:
