@@ -174,6 +174,7 @@ def renew(
         if not renewed:
             print_result("no credentials expire in this time")
             return
+        _print_signers(keys, *renewed)
         print_result("first restart each process with its new credentials; the old ones still count")
         print_result(f"then copy {keys.access_file} to each NATS server, and reload it: nats-server --signal reload")
 
@@ -314,8 +315,8 @@ def _print_reload(keys: KeyFolder) -> None:
     print_result(f"copy {keys.access_file} to each NATS server, and reload it: nats-server --signal reload")
 
 
-def _print_signers(keys: KeyFolder, user: User) -> None:
-    if user.signs:
+def _print_signers(keys: KeyFolder, *users: User) -> None:
+    if any(user.signs for user in users):
         print_result(f"give each process the new {keys.signers_file} as bus.signers_file, and restart it")
 
 

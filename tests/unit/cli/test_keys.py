@@ -94,7 +94,8 @@ def test_renewed_users_stay_what_they_are_with_other_keys(folder: Path, capsys: 
     before = users(capsys, folder)
     lines = printed(capsys, "renew", folder).splitlines()
     after = users(capsys, folder)
-    assert [line.partition(":")[0] for line in lines[:-2]] == sorted(before.keys() - {"gone"})
+    assert [line.partition(":")[0] for line in lines[:-3]] == sorted(before.keys() - {"gone"})
+    assert lines[-3] == f"give each process the new {folder / 'signers'} as bus.signers_file, and restart it"
     assert lines[-2].startswith("first restart each process")
     assert lines[-1].startswith(f"then copy {folder / 'access.conf'} to each NATS server")
     assert before["gone"] == after["gone"]
